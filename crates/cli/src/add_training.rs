@@ -7,7 +7,7 @@ use sardonyx::tool;
 use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 
-use crate::derived::{Command, change_notes};
+use crate::derived::{Command, format_side_effects};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::model_arg::ModelArg;
@@ -83,6 +83,7 @@ struct LossArgs {
     ignore_class: Option<i64>,
 }
 
+/// Loss function that `--loss` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum LossName {
     CrossEntropy,
@@ -131,6 +132,7 @@ struct OptimizerArgs {
     optimizer_operator: bool,
 }
 
+/// Optimizer that `--optimizer` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OptimizerName {
     /// Gradient descent
@@ -147,8 +149,8 @@ enum OptimizerName {
     Adamw,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `add-training --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.add-training/1";
 
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -157,27 +159,27 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
     let entries = model.training_entries().len();
     if entries > 0 {
         terminal.note(&format!(
-            "the model has training information already; `sardonyx train` runs the new entry as \
-             well, `sardonyx train --entry {entries}` only that, and `sardonyx strip --training` \
-             removes the old one"
+            "the model has training information already; `sardonyx train` runs the old entries and \
+             the new one, `sardonyx train --entry {entries}` runs only the new entry, and \
+             `sardonyx strip --training` removes all entries"
         ));
     }
-    let result = model.add_training(&args.options()?);
+    let result = model.add_training(&args.to_options()?);
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
     command.finish(&model, target, result, as_text, terminal)
 }
 
 impl Args {
-    fn options(&self) -> Result<TrainingOptions, Failure> {
-        let mut options = TrainingOptions::new(self.loss.loss()?)
-            .with_optimizer(self.optimizer.optimizer()?)
+    fn to_options(&self) -> Result<TrainingOptions, Failure> {
+        let mut options = TrainingOptions::new(self.loss.to_loss()?)
+            .with_optimizer(self.optimizer.to_optimizer()?)
             .freeze(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)
             .float_copies(!self.no_float_copies);
-        if let Some(clipping) = self.optimizer.clipping() {
+        if let Some(clipping) = self.optimizer.to_clipping() {
             options = options.clipping(clipping);
         }
         if !self.train.is_empty() {
@@ -188,7 +190,9 @@ impl Args {
 }
 
 impl LossArgs {
-    fn loss(&self) -> Result<Loss, Failure> {
+    /// Converts the options of the loss. Fails if an option of cross-entropy is given for another
+    /// loss.
+    fn to_loss(&self) -> Result<Loss, Failure> {
         if let Some(value) = &self.loss_value {
             return Ok(Loss::Value(value.clone()));
         }
@@ -199,8 +203,9 @@ impl LossArgs {
                 ("--ignore-class", self.ignore_class.is_some()),
             ];
             if let Some((option, _)) = of_classes.into_iter().find(|(_, is_given)| *is_given) {
-                let message =
-                    format!("the loss squared-error has no {option}; cross-entropy has it");
+                let message = format!(
+                    "the loss squared-error does not take {option}, only cross-entropy does"
+                );
                 return Err(Failure::new(message)
                     .help(format!("remove {option}, or use --loss cross-entropy")));
             }
@@ -211,7 +216,9 @@ impl LossArgs {
 }
 
 impl OptimizerArgs {
-    fn optimizer(&self) -> Result<Optimizer, Failure> {
+    /// Converts the options of the optimizer. Fails if the optimizer has no coefficient of that
+    /// name.
+    fn to_optimizer(&self) -> Result<Optimizer, Failure> {
         let name = match self.optimizer {
             OptimizerName::Sgd => tool::OptimizerName::Sgd,
             OptimizerName::Momentum => tool::OptimizerName::Momentum,
@@ -242,13 +249,14 @@ impl OptimizerArgs {
         Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
     }
 
-    fn clipping(&self) -> Option<Clipping> {
+    /// Returns the limit of `--clip-norm` or `--clip-value`; `None` without these options.
+    fn to_clipping(&self) -> Option<Clipping> {
         self.clip_norm.map(Clipping::Norm).or(self.clip_value.map(Clipping::Value))
     }
 }
 
 fn as_text(report: &TrainingReport) -> String {
-    /// Maximum number of names to list for each reason.
+    /// Maximum number of untrained initializers to list for each reason.
     const SHOWN: usize = 5;
     let elements: usize = report.variables.iter().map(|(_, elements)| elements).sum();
     let mut text = format!(
@@ -277,5 +285,5 @@ fn as_text(report: &TrainingReport) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
-    text + &change_notes(report.opset.0, report.opset.1, &report.expansions)
+    text + &format_side_effects(report.opset.0, report.opset.1, &report.expansions)
 }

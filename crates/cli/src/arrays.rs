@@ -34,10 +34,11 @@ pub(crate) enum Format {
     Raw,
 }
 
-/// Supported file extensions, for messages.
+/// File extensions of the formats in which tensors are written, for messages.
 pub(crate) const SUFFIXES: &str = ".npy, .npz, .pb, .safetensors, .txt or .csv";
 
 impl Format {
+    /// Returns the format that the file extension of `path` selects; `None` if it selects none.
     pub(crate) fn from_path(path: &Path) -> Option<Format> {
         let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match suffix.as_str() {
@@ -52,7 +53,7 @@ impl Format {
     }
 
     /// Whether a file of this format holds exactly one tensor.
-    pub(crate) fn holds_one(self) -> bool {
+    pub(crate) fn holds_single_tensor(self) -> bool {
         !matches!(self, Format::Npz | Format::Safetensors)
     }
 
@@ -61,7 +62,7 @@ impl Format {
     }
 }
 
-/// Tensors to write, by name, and metadata texts, which only safetensors files can hold.
+/// Named tensors to write to a file, and metadata texts, which only safetensors files can hold.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) tensors: Vec<(String, Tensor)>,
@@ -69,7 +70,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    fn by_name(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+    fn iter_by_name(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         let pairs = self.tensors.iter();
         pairs.map(|(name, tensor)| (name.as_str(), tensor))
     }
@@ -84,9 +85,9 @@ pub(crate) fn write(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let tensors = &content.tensors;
-    if format.holds_one() && tensors.len() != 1 {
-        let message = format!("this format holds one tensor, not {}", tensors.len());
-        return Err(Failure::new(message).help("write several to .npz or .safetensors"));
+    if format.holds_single_tensor() && tensors.len() != 1 {
+        let message = format!("the file format holds one tensor, not {}", tensors.len());
+        return Err(Failure::new(message).help("write several tensors to .npz or .safetensors"));
     }
     let total = tensors.iter().map(|(_, tensor)| tensor.bytes().len() as u64);
     let bar = terminal.progress_bytes("writing", total.sum());
@@ -95,18 +96,20 @@ pub(crate) fn write(
             Format::Npz => write_archive(content, bar.wrap_write(file)),
             _ => write_plain(format, content, &mut BufWriter::new(bar.wrap_write(file))),
         }),
-        Target::Stdout => to_stdout(format, content),
+        Target::Stdout => write_to_stdout(format, content),
     };
     bar.finish_and_clear();
     written
 }
 
+/// Writes `content` as an uncompressed `.npz` archive.
 fn write_archive(content: &Content, sink: impl Write + Seek) -> Result<(), Failure> {
-    npz::write(sink, content.by_name(), Packing::Stored)?;
+    npz::write(sink, content.iter_by_name(), Packing::Stored)?;
     Ok(())
 }
 
-fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
+/// Writes `content` to stdout. Fails for a binary format if stdout is a terminal.
+fn write_to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     if !format.is_text() {
         saving::check_stdout(false, None)?;
     }
@@ -123,12 +126,12 @@ fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Writes `content` in any format but `.npz`, whose archive needs a seekable sink.
+/// Writes `content` in any format but `.npz`, an archive that needs a seekable sink.
 fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Result<(), Failure> {
     if format == Format::Safetensors {
         let metadata = content.metadata.iter();
         let metadata = metadata.map(|(key, text)| (key.as_str(), text.as_str()));
-        safetensors::write(sink, content.by_name(), metadata)?;
+        safetensors::write(sink, content.iter_by_name(), metadata)?;
         return Ok(sink.flush()?);
     }
     for (name, tensor) in &content.tensors {
@@ -136,7 +139,7 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
             Format::Npy => write_npy(tensor, sink).map_err(|failure| failure.at(name))?,
             Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name)?)?,
             Format::Raw => {
-                sink.write_all(raw_bytes(tensor).map_err(|failure| failure.at(name))?)?
+                sink.write_all(as_raw_bytes(tensor).map_err(|failure| failure.at(name))?)?
             }
             _ => write_lines(format, tensor, sink)?,
         }
@@ -145,20 +148,22 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
 }
 
 fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
-    let bytes = npy::write(tensor)
-        .map_err(|error| Failure::from(error).help("use a .pb file, which can hold every type"))?;
+    let bytes = npy::write(tensor).map_err(|error| {
+        Failure::from(error).help("use a .pb file, which can hold every element type")
+    })?;
     Ok(sink.write_all(&bytes)?)
 }
 
-fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
+/// Returns the bytes of the elements of a tensor. Fails for a tensor of strings.
+fn as_raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
         Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
-            .help("write them as .txt or .npy")),
+            .help("write strings to .txt or .npy")),
         None => Ok(tensor.bytes()),
     }
 }
 
-/// Writes one line of text for each row along the last axis.
+/// Writes one line of text for each row of `tensor` along its last axis.
 fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     let is_text = tensor.data_type() == DataType::String;
     let separator = match format {
@@ -167,7 +172,7 @@ fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<
     };
     show::rows(tensor, |_, cells, Piece { is_first, is_last }| {
         let cells: Vec<String> = match (is_text, format) {
-            (true, Format::Csv) => cells.iter().map(|cell| csv_cell(cell)).collect(),
+            (true, Format::Csv) => cells.iter().map(|cell| format_csv_cell(cell)).collect(),
             (true, _) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
             (false, _) => cells,
         };
@@ -183,7 +188,7 @@ fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<
 }
 
 /// Formats a CSV cell: quotes `text` if it contains a comma, a quote or a line break (RFC 4180).
-fn csv_cell(text: &str) -> String {
+fn format_csv_cell(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -191,8 +196,8 @@ fn csv_cell(text: &str) -> String {
     }
 }
 
-/// Reads the array of a `.npy` file. An element type that NumPy lacks, such as bfloat16, is read
-/// as `wanted`.
+/// Reads the array of a `.npy` file. If NumPy lacks the element type of the array, such as
+/// bfloat16, its bytes are read as elements of type `wanted`.
 pub(crate) fn read_npy(file: &Buffer, wanted: Option<DataType>) -> Result<Tensor, Failure> {
     match (npy::read(file), wanted) {
         (Ok(tensor), _) => Ok(tensor),
@@ -205,7 +210,7 @@ pub(crate) fn read_npy(file: &Buffer, wanted: Option<DataType>) -> Result<Tensor
 mod tests {
     use super::*;
 
-    fn lines(format: Format, tensor: &Tensor) -> String {
+    fn format_lines(format: Format, tensor: &Tensor) -> String {
         let mut bytes = Vec::new();
         write_lines(format, tensor, &mut bytes).unwrap();
         String::from_utf8(bytes).unwrap()
@@ -214,15 +219,15 @@ mod tests {
     #[test]
     fn elements_are_written_in_lines() {
         let numbers = Tensor::from_vec([2, 1, 2], vec![1.0f32, -0.5, 1e-7, f32::NAN]).unwrap();
-        assert_eq!(lines(Format::Csv, &numbers), "1.0,-0.5\n1e-07,nan\n");
-        assert_eq!(lines(Format::Text, &Tensor::scalar(7u8)), "7\n");
+        assert_eq!(format_lines(Format::Csv, &numbers), "1.0,-0.5\n1e-07,nan\n");
+        assert_eq!(format_lines(Format::Text, &Tensor::scalar(7u8)), "7\n");
         let empty = Tensor::zeros(DataType::Float, [0, 3]).unwrap();
-        assert_eq!(lines(Format::Csv, &empty), "");
+        assert_eq!(format_lines(Format::Csv, &empty), "");
         let texts: sardonyx::value::StringArray = ["a", "b,c", "\"d\""].into_iter().collect();
         let texts = Tensor::from_strings([3], texts).unwrap();
-        assert_eq!(lines(Format::Csv, &texts), "a,\"b,c\",\"\"\"d\"\"\"\n");
-        assert_eq!(lines(Format::Text, &texts), "\"a\" \"b,c\" \"\\\"d\\\"\"\n");
+        assert_eq!(format_lines(Format::Csv, &texts), "a,\"b,c\",\"\"\"d\"\"\"\n");
+        assert_eq!(format_lines(Format::Text, &texts), "\"a\" \"b,c\" \"\\\"d\\\"\"\n");
         let long = Tensor::from_vec([200_000], vec![1u8; 200_000]).unwrap();
-        assert_eq!(lines(Format::Csv, &long).len(), 400_000);
+        assert_eq!(format_lines(Format::Csv, &long).len(), 400_000);
     }
 }

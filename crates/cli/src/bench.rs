@@ -61,11 +61,12 @@ struct Report {
     instruction_set: String,
     /// Time to open the file and prepare the model for running.
     load_ms: f64,
+    /// Duration of the first run.
     first_ms: f64,
     median_ms: f64,
     min_ms: f64,
     mean_ms: f64,
-    /// Equal to `median_ms`, repeated beside the other percentiles.
+    /// Median duration, equal to `median_ms`; repeated beside the other percentiles.
     p50_ms: f64,
     p90_ms: f64,
     p95_ms: f64,
@@ -86,8 +87,10 @@ struct Report {
     rss_peak_mb: Option<f64>,
 }
 
+/// Name and version of the schema of `bench --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.bench/1";
-/// Maximum number of measured runs. Without it, the timings of a model that runs for a few
+/// Maximum number of measured runs. Without a maximum, the timings of a model that runs for a few
 /// microseconds would fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
@@ -102,7 +105,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let (loaded, mut load) = time_call(|| args.session.open(&args.model, only_looks, terminal));
     let loaded = loaded?;
     let (runner, more) =
-        time_call(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
+        time_call(|| args.devices.start_runner(&loaded, &args.session, args.model.is_stdin()));
     load += more;
     let Some(running) = runner? else { return Ok(()) };
     let runner = &running.runner;
@@ -112,13 +115,13 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     // Two sets of outputs at a time would count towards the peak memory, so the first set is
     // dropped before the next run.
     let values = inputs.named_values();
-    let (outputs, first) = time_call(|| run_at_once(runner, values, 1));
+    let (outputs, first) = time_call(|| run_concurrently(runner, values, 1));
     drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        run_at_once(runner, inputs.named_values(), 1)?;
+        run_concurrently(runner, inputs.named_values(), 1)?;
         runs += 1;
     }
     progress.set_message("running");
@@ -129,7 +132,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         outputs::write(outputs, place, &protected, terminal)?;
     }
     let timing = Timing::from_durations(&measured.durations)
-        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
+        .ok_or_else(|| Failure::new("the benchmark measured no run").code(Code::Internal))?;
     let whole = if only_looks { None } else { Some(session) };
     let details = whole.and_then(|session| session.details(inputs.types()).ok());
     let report = Report {
@@ -148,30 +151,30 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         p95_ms: timing.p95_ms,
         p99_ms: timing.p99_ms,
         max_ms: timing.max_ms,
-        runs_per_second: runs_per_second(timing.runs, measured.took),
+        runs_per_second: compute_runs_per_second(timing.runs, measured.took),
         n: timing.runs,
         packed_bytes: whole.map(|session| session.report().packed_bytes),
-        given_bytes: given_bytes(&inputs, measured.outputs.as_ref()),
+        given_bytes: count_tensor_bytes(&inputs, measured.outputs.as_ref()),
         arena_bytes: details.map(|details| details.arena_bytes),
-        rss_peak_mb: peak_memory_mib(),
+        rss_peak_mb: read_peak_memory_mib(),
     };
     if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
-/// Measurements of a benchmark over all of its concurrent callers.
+/// Measurements of the runs of a benchmark, over all concurrent callers.
 struct Measured {
     /// Duration of each run. Dropping the previous outputs is not included, as that time depends on
     /// the caller.
     durations: Vec<Duration>,
     /// Wall-clock time from the start of the first run to the end of the last.
     took: Duration,
-    /// Outputs of the last run of one of the callers.
+    /// Outputs of the last run of one of the callers; `None` if no caller ran the model.
     outputs: Option<Outputs>,
 }
 
-/// Runs the model with default options and returns the outputs. A session on devices starts
-/// `at_once` concurrent runs, of which the outputs of the last are returned.
-fn run_at_once(
+/// Runs the model with default options and returns the outputs. A session on devices makes
+/// `at_once` concurrent runs and returns the outputs of the last run.
+fn run_concurrently(
     runner: &Runner,
     values: Vec<(&str, Value)>,
     at_once: usize,
@@ -202,7 +205,7 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
         {
             drop(outputs.take());
             let values = inputs.named_values();
-            let (again, duration) = time_call(|| run_at_once(runner, values, at_once));
+            let (again, duration) = time_call(|| run_concurrently(runner, values, at_once));
             if again.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
@@ -241,8 +244,8 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
     Ok(measured)
 }
 
-/// Returns the total size in bytes of the input and output tensors.
-fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
+/// Returns the total size in bytes of the input and output tensors of a run.
+fn count_tensor_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     let given = inputs.values.iter().map(|(_, value)| value);
     let made = outputs.into_iter().flat_map(Outputs::iter).map(|(_, value)| value);
     let tensors = given.chain(made).filter_map(|value| value.as_tensor());
@@ -250,7 +253,7 @@ fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
 }
 
 /// Returns the number of runs per second, rounded to two decimals.
-fn runs_per_second(runs: usize, took: Duration) -> f64 {
+fn compute_runs_per_second(runs: usize, took: Duration) -> f64 {
     let rate = runs as f64 / took.as_secs_f64().max(1e-9);
     (rate * 100.0).round() / 100.0
 }
@@ -285,8 +288,9 @@ fn as_text(report: &Report) -> String {
     text
 }
 
-/// Returns the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`.
-fn peak_memory_mib() -> Option<f64> {
+/// Reads the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`; `None` if
+/// the system does not report it.
+fn read_peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;

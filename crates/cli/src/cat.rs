@@ -51,31 +51,33 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `cat --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.cat/1";
 
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let tensors = model.tensors();
-    let chosen = choose(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
+    let chosen = choose_tensors(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
     let target = match (&args.output, args.raw) {
         (Some(path), _) => Some(target_of(path)?),
         (None, true) => Some(Target::Stdout),
         (None, false) => None,
     };
     match target {
-        Some(target) => write(args, &model, &chosen, &target, terminal),
-        None => show(args, &model, &chosen, terminal),
+        Some(target) => write_tensors(args, &model, &chosen, &target, terminal),
+        None => show_tensors(args, &model, &chosen, terminal),
     }
 }
 
+/// Reads the elements of a stored tensor.
 fn read_value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
     let value = model.value_of(tensor);
     value.map_err(|error| at_model(&args.model, error))
 }
 
-fn show(
+/// Prints the chosen tensors as text or JSON.
+fn show_tensors(
     args: &Args,
     model: &Model,
     chosen: &[&StoredTensor],
@@ -107,7 +109,8 @@ fn show(
     Ok(())
 }
 
-fn write(
+/// Writes the chosen tensors to a file or stdout.
+fn write_tensors(
     args: &Args,
     model: &Model,
     chosen: &[&StoredTensor],
@@ -126,7 +129,7 @@ fn write(
         saving::protect_inputs(&args.model, model, &[]).check(path)?;
     }
     let mut content = Content::default();
-    for (name, tensor) in unique_names(chosen).into_iter().zip(chosen) {
+    for (name, tensor) in make_unique_names(chosen).into_iter().zip(chosen) {
         content.tensors.push((name, read_value(args, model, tensor)?));
     }
     arrays::write(target, format, &content, terminal)?;
@@ -137,9 +140,9 @@ fn write(
     Ok(())
 }
 
-/// Returns a unique name for each tensor: its own, or its location in the model if its name is
-/// empty or duplicate.
-fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
+/// Returns a unique name for each tensor: the name of the tensor, or its location in the model if
+/// the name is empty or duplicate.
+fn make_unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
         *uses.entry(&tensor.name).or_default() += 1;
@@ -152,9 +155,13 @@ fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     names
 }
 
-/// Selects the tensors that the arguments name, each once, in the order of the arguments.
-fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
-    let there = tensors_at_place(args.place.as_deref(), tensors)?;
+/// Selects the tensors that the arguments name, each once, in the order of the arguments. Fails if
+/// an argument names no tensor or is ambiguous.
+fn choose_tensors<'a>(
+    args: &Args,
+    tensors: &'a [StoredTensor],
+) -> Result<Vec<&'a StoredTensor>, Failure> {
+    let there = find_tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
         return if there.is_empty() {
             Err(Failure::new("the model stores no tensors"))
@@ -168,14 +175,14 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
             (Some(place), several) => {
                 Err(ambiguous_failure(&format!("location '{place}'"), several))
             }
-            (None, _) => Err(Failure::new("no tensor is named").help(
+            (None, _) => Err(Failure::new("the command names no tensor").help(
                 "name one or more tensors, or use --all-tensors; sardonyx ls lists the names",
             )),
         };
     }
     let mut chosen: Vec<&StoredTensor> = Vec::new();
     for name in &args.names {
-        chosen.extend(tensors_by_name(name, &there)?);
+        chosen.extend(find_tensors_by_name(name, &there)?);
     }
     // A tensor that several patterns match is kept once. Its location identifies it.
     let mut seen = HashSet::new();
@@ -183,9 +190,9 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     Ok(chosen)
 }
 
-/// Returns the tensor whose location equals `place`, or else all whose location contains it. No
-/// `place` selects all tensors.
-fn tensors_at_place<'a>(
+/// Returns the tensor whose location in the model equals `place`, or else all tensors whose
+/// location contains `place`. `None` selects all tensors. Fails if no tensor has such a location.
+fn find_tensors_at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {
@@ -205,8 +212,9 @@ fn tensors_at_place<'a>(
     }
 }
 
-/// Returns the tensor called `name`, or else all whose name matches it as a glob pattern.
-fn tensors_by_name<'a>(
+/// Returns the tensor called `name`, or else all tensors whose names match the glob pattern `name`.
+/// Fails if no tensor matches, or if several have the name.
+fn find_tensors_by_name<'a>(
     name: &str,
     there: &[&'a StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {
@@ -236,7 +244,10 @@ fn tensors_by_name<'a>(
     Ok(found)
 }
 
+/// Creates the failure for several tensors that share a name or a location. `what` names the shared
+/// property, such as `name 'x'`.
 fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
+    /// Maximum number of locations to list.
     const SHOWN: usize = 10;
     let mut places: Vec<String> =
         found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();
@@ -245,5 +256,5 @@ fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     }
     let message = format!("{} have the {what}", count(found.len(), "tensor"));
     Failure::new(message)
-        .help(format!("choose one with --place, such as one of\n{}", places.join("\n")))
+        .help(format!("choose a tensor with --place, such as one of\n{}", places.join("\n")))
 }

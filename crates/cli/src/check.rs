@@ -96,7 +96,8 @@ enum Kind {
 }
 
 impl Kind {
-    fn document(self) -> Option<Document> {
+    /// Converts the kind to the message type of the library; `None` for a model.
+    fn to_document(self) -> Option<Document> {
         match self {
             Kind::Model => None,
             Kind::OperatorSet => Some(Document::OperatorSet),
@@ -107,6 +108,7 @@ impl Kind {
     }
 }
 
+/// Output format that `--format` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Text for people
@@ -117,8 +119,8 @@ enum Format {
     Sarif,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `check --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.check/1";
 
 /// Outcome of the check of one file.
@@ -131,18 +133,18 @@ struct CheckedFile {
 /// Findings of a file that could be read.
 struct FileReport {
     report: CheckReport,
-    /// Text of each finding, in the order of the report.
+    /// Text that is printed for each finding, in the order of the report.
     renderings: Vec<String>,
     /// Line and column of each finding of a text file; empty for a binary file.
     positions: Vec<Option<Position>>,
-    /// Whether the file is a model. Other messages have no types and shapes to check.
+    /// Whether the file holds a model. Other protobuf messages have no types and shapes to check.
     is_model: bool,
-    /// Operators that sardonyx cannot run; `None` if types were not checked.
+    /// Operators of the model that sardonyx cannot run; `None` if types were not checked.
     cannot_run: Option<Vec<UnsupportedOperator>>,
 }
 
 impl FileReport {
-    /// Pairs each finding with its position in a text file.
+    /// Pairs each finding with its position in the text file; `None` in a binary file.
     fn findings(&self) -> impl Iterator<Item = (&Finding, Option<Position>)> {
         let positions = self.positions.iter().copied();
         let positions = positions.chain(std::iter::repeat(None));
@@ -152,11 +154,11 @@ impl FileReport {
 
 pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be used only once"));
+        return Err(Failure::new("only one model can be read from stdin"));
     }
-    let options = options(args)?;
+    let options = make_options(args)?;
     let format = if args.json { Format::Json } else { args.format };
-    let all = check_all(args, &options, terminal);
+    let all = check_files(args, &options, terminal);
     let mut total = Counts::default();
     for found in all.iter().filter_map(|checked| checked.result.as_ref().ok()) {
         total.add(&found.report);
@@ -164,7 +166,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     match format {
         Format::Text => terminal.print(&as_text(&all, args, &total))?,
         Format::Json => terminal.json(&as_json(&all, args), true)?,
-        Format::Sarif => terminal.json(&sarif_log(&all), true)?,
+        Format::Sarif => terminal.json(&make_sarif_log(&all), true)?,
     }
     let mut failures: Vec<Failure> =
         all.into_iter().filter_map(|checked| checked.result.err()).collect();
@@ -180,13 +182,15 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
 }
 
-/// Replaces the help of an error that names an unknown code by a hint at the list of codes.
-fn unknown_code(error: Error) -> Failure {
+/// Creates the failure for an unknown code in `--allow` or `--deny`. If the error has no advice,
+/// adds a hint at the list of codes.
+fn unknown_code_failure(error: Error) -> Failure {
     let help = error.help().unwrap_or("`sardonyx explain` lists all codes").to_string();
     Failure::new(error.message()).help(help)
 }
 
-fn options(args: &Args) -> Result<CheckOptions, Failure> {
+/// Converts the arguments of the command to options of the library.
+fn make_options(args: &Args) -> Result<CheckOptions, Failure> {
     let mut options = CheckOptions::new()
         .strict(args.strict)
         .like_onnx(args.like_onnx)
@@ -195,10 +199,10 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
         .without_files(args.no_files)
         .per_code(args.max_findings);
     for name in &args.allow {
-        options = options.allow(name).map_err(unknown_code)?;
+        options = options.allow(name).map_err(unknown_code_failure)?;
     }
     for name in &args.deny {
-        options = options.deny(name).map_err(unknown_code)?;
+        options = options.deny(name).map_err(unknown_code_failure)?;
     }
     for file in &args.opset_file {
         options = options.operator_set(file)?;
@@ -206,8 +210,9 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
     Ok(options)
 }
 
-/// Checks all files, several in parallel. Results are in the order of the arguments.
-fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<CheckedFile> {
+/// Checks all files of the command line, several in parallel. Results are in the order of the
+/// arguments.
+fn check_files(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<CheckedFile> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
     let bar = terminal.progress("checking", Some(args.models.len() as u64));
@@ -222,7 +227,7 @@ fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Ch
             };
             let checked = CheckedFile {
                 name: path.display().to_string(),
-                result: check_one(path, args, options),
+                result: check_file(path, args, options),
             };
             *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(checked);
             bar.inc(1);
@@ -241,10 +246,11 @@ fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Ch
         .collect()
 }
 
-fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileReport, Failure> {
+/// Checks the model, or other protobuf message, in the file at `path`.
+fn check_file(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileReport, Failure> {
     let name = path.display().to_string();
     let document = match args.kind {
-        Some(kind) => kind.document(),
+        Some(kind) => kind.to_document(),
         None if is_stdin(path) => None,
         None => document::recognise(path),
     };
@@ -265,6 +271,7 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileRep
     Ok(FileReport { report, renderings, positions, is_model: true, cannot_run })
 }
 
+/// Numbers of findings by severity.
 #[derive(Default)]
 struct Counts {
     errors: u64,
@@ -279,8 +286,8 @@ impl Counts {
         self.notes += report.notes;
     }
 
-    /// Lists the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
-    fn words(&self) -> String {
+    /// Formats the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
+    fn format_words(&self) -> String {
         let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
         let words: Vec<String> = counts
             .into_iter()
@@ -290,14 +297,14 @@ impl Counts {
         words.join(", ")
     }
 
-    /// Returns a hint at `--notes` if notes are counted but not listed.
-    fn hint(&self, args: &Args) -> &'static str {
+    /// Returns a hint at `--notes` if notes are counted but not listed, else an empty text.
+    fn format_hint(&self, args: &Args) -> &'static str {
         if self.notes > 0 && !args.notes { "; --notes lists the notes" } else { "" }
     }
 }
 
-/// Returns a remark that types and shapes of some models were not checked, or an empty text.
-fn unchecked_types(all: &[CheckedFile], args: &Args) -> &'static str {
+/// Returns a remark if types and shapes of some models were not checked, else an empty text.
+fn describe_unchecked_types(all: &[CheckedFile], args: &Args) -> &'static str {
     let mut models = all.iter().filter_map(|checked| checked.result.as_ref().ok());
     if args.full {
         let failed = models.any(|found| found.is_model && !found.report.types_checked);
@@ -333,13 +340,13 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
         }
         let mut counts = Counts::default();
         counts.add(report);
-        let words = match (report.errors, counts.words()) {
+        let words = match (report.errors, counts.format_words()) {
             (_, words) if words.is_empty() => "no findings".to_string(),
             (0, words) => format!("no errors; {words}"),
             (_, words) => words,
         };
         let [hint, types] = match all.len() {
-            1 => [counts.hint(args), unchecked_types(all, args)],
+            1 => [counts.format_hint(args), describe_unchecked_types(all, args)],
             _ => [""; 2],
         };
         text += &format!("{}: {words}{hint}{types}\n", checked.name);
@@ -354,11 +361,11 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
         if unreadable > 0 {
             summary += &format!(", {unreadable} not readable");
         }
-        let words = total.words();
+        let words = total.format_words();
         if !words.is_empty() {
-            summary += &format!(" ({words}{})", total.hint(args));
+            summary += &format!(" ({words}{})", total.format_hint(args));
         }
-        text += &(summary + unchecked_types(all, args) + "\n");
+        text += &(summary + describe_unchecked_types(all, args) + "\n");
     }
     text
 }
@@ -370,7 +377,7 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
             // Replaces the findings of the report by findings with line and column.
             let findings = found.findings();
             answer["findings"] =
-                findings.map(|(found, position)| finding_json(found, position)).collect();
+                findings.map(|(found, position)| finding_to_json(found, position)).collect();
             answer["unsupported"] = json!(found.cannot_run);
             answer
         }
@@ -389,7 +396,7 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
 }
 
 /// Builds the SARIF log of all checked files: findings are results, failures notifications.
-fn sarif_log(all: &[CheckedFile]) -> Value {
+fn make_sarif_log(all: &[CheckedFile]) -> Value {
     let mut results = Vec::new();
     let mut notifications = Vec::new();
     for checked in all {
@@ -406,22 +413,24 @@ fn sarif_log(all: &[CheckedFile]) -> Value {
 }
 
 /// Formats a finding as JSON, with its line and column if the model was read from text.
-pub(crate) fn finding_json(found: &Finding, position: Option<Position>) -> Value {
+pub(crate) fn finding_to_json(found: &Finding, position: Option<Position>) -> Value {
     let (line, column) = position.map(|position| (position.line, position.column)).unzip();
     merge_objects(json!(found), json!({"line": line, "column": column}))
 }
 
-/// Returns the id of the requirement that a code checks, if it has one.
-fn requirement(code: &Code) -> Option<&'static str> {
+/// Returns the id of the ONNX requirement that findings of `code` violate; `None` if the code has
+/// none.
+fn find_requirement(code: &Code) -> Option<&'static str> {
     Some(code.requirement).filter(|id| !id.is_empty())
 }
 
-/// Name and version of the schema of the JSON answer of `explain`. New keys keep the number; it
-/// rises when the meaning of a key changes.
+/// Name and version of the schema of `explain CODE --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
-/// Returns the code called `name`, or all codes that check the requirement `name`.
-pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
+/// Returns the code of findings called `name`, or all codes that check the requirement `name`;
+/// empty if there is none.
+pub(crate) fn find_codes(name: &str) -> Vec<&'static Code> {
     match tool::code(name) {
         Some(code) => vec![code],
         None => {
@@ -431,7 +440,8 @@ pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
     }
 }
 
-/// Prints the text of a rule and of the chosen codes. Lists all codes if none are chosen.
+/// Prints the text of a rule and the explanations of the chosen codes of findings. Lists all codes
+/// if `chosen` is `None`.
 pub(crate) fn explain(
     rule: Option<Rule>,
     chosen: Option<&[&Code]>,
@@ -443,8 +453,8 @@ pub(crate) fn explain(
         let codes = listed.iter().map(|code| {
             json!({
                 "code": code.name,
-                "severity": severity_word(code),
-                "requirement": requirement(code),
+                "severity": format_severity(code),
+                "requirement": find_requirement(code),
                 "refused_by_onnx": code.reference == Reference::Refuses,
                 "refused_by_onnx_full_check": code.reference != Reference::Accepts,
                 "about": code.about,
@@ -459,14 +469,14 @@ pub(crate) fn explain(
         return terminal.json(&answer, true);
     }
     let text: String = match chosen {
-        None => listed.iter().map(|code| code_line(code)).collect(),
+        None => listed.iter().map(|code| format_code_line(code)).collect(),
         Some(chosen) => {
             let first = rule.map(|rule| {
                 let none =
                     if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
                 wrap_lines(&rule.page()) + none
             });
-            let pages = chosen.iter().map(|code| code_page(code, rule.is_none()));
+            let pages = chosen.iter().map(|code| format_code_page(code, rule.is_none()));
             let pages: Vec<String> = first.into_iter().chain(pages).collect();
             pages.join("\n")
         }
@@ -474,12 +484,13 @@ pub(crate) fn explain(
     terminal.print(&text)
 }
 
-/// Returns the severity of a code as a word.
-fn severity_word(code: &Code) -> &'static str {
+/// Returns the name of the severity of a code, or `only with --strict` if it has none by default.
+fn format_severity(code: &Code) -> &'static str {
     code.severity.map_or("only with --strict", Severity::name)
 }
 
-fn code_line(code: &Code) -> String {
+/// Formats a code as a line of the list of codes: name, severity, requirement and advice.
+fn format_code_line(code: &Code) -> String {
     format!(
         "{:34} {:9} {:10} {}\n",
         code.name,
@@ -489,12 +500,12 @@ fn code_line(code: &Code) -> String {
     )
 }
 
-/// Formats the explanation of a code. `with_rule` adds the text of the rule that it checks.
-fn code_page(code: &Code, with_rule: bool) -> String {
-    let mut text = format!("{}: {}\n\n", code.name, severity_word(code));
+/// Formats the explanation of a code. `with_rule` adds the text of the rule that the code checks.
+fn format_code_page(code: &Code, with_rule: bool) -> String {
+    let mut text = format!("{}: {}\n\n", code.name, format_severity(code));
     text += &wrap_lines(code.about);
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
-    if let Some(requirement) = requirement(code).filter(|_| with_rule) {
+    if let Some(requirement) = find_requirement(code).filter(|_| with_rule) {
         text += &match rules::find_rule(requirement) {
             Some(rule) => wrap_lines(&rule.page()),
             None => format!("Rule: {requirement}.\n"),
@@ -515,6 +526,7 @@ fn wrap_lines(text: &str) -> String {
     text.lines().map(wrap_line).collect()
 }
 
+/// Breaks `text` between words so that each line has at most 100 characters.
 fn wrap_line(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;

@@ -24,13 +24,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether the arguments request a ranking. By default only models with labels get one.
+    /// Whether the arguments request a ranking. By default only models with labels get a
+    /// ranking.
     pub(crate) fn is_requested(&self) -> bool {
         self.top.is_some() || self.labels.is_some()
     }
 }
 
-/// Settings of a ranking: number of classes to show, and their labels.
+/// Settings for the ranking of class scores: number of classes to show, and class labels.
 pub(crate) struct Classes<'m> {
     top: Option<usize>,
     labels: Vec<String>,
@@ -40,8 +41,8 @@ pub(crate) struct Classes<'m> {
 /// Meaning of the scores of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scores {
-    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax, otherwise only the
-    /// numbers show it.
+    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax; otherwise they are
+    /// recognized by their sum.
     Probabilities { by_operator: bool },
     /// Logarithms of probabilities that sum to 1.
     Logarithms,
@@ -61,8 +62,8 @@ impl Scores {
         }
     }
 
-    /// Returns an explanation of the scores in one line.
-    fn note(self) -> &'static str {
+    /// Returns an explanation of what the scores mean, in one line.
+    fn describe(self) -> &'static str {
         match self {
             Scores::Probabilities { by_operator: true } => {
                 "probabilities: the model ends in Softmax"
@@ -81,7 +82,7 @@ impl Scores {
     }
 
     /// Converts a score to a probability; `None` if it is NaN or has an unknown meaning.
-    fn probability(self, score: f32) -> Option<f32> {
+    fn to_probability(self, score: f32) -> Option<f32> {
         let found = match self {
             Scores::Probabilities { .. } | Scores::Independent => score,
             Scores::Logarithms => score.exp(),
@@ -91,7 +92,7 @@ impl Scores {
     }
 }
 
-/// Classes with the highest scores in each row of an output, best first.
+/// Classes with the highest scores in each row of a graph output, best first.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Ranking {
     output: String,
@@ -99,23 +100,28 @@ pub(crate) struct Ranking {
     rows: Vec<Vec<Class>>,
 }
 
+/// Class of a ranking, with its score.
 #[derive(Debug, PartialEq)]
 struct Class {
     index: usize,
     label: Option<String>,
-    /// Score as the model computed it.
+    /// Score that the model computed for the class.
     score: f32,
+    /// Probability of the class; `None` if the score does not determine one.
     probability: Option<f32>,
 }
 
 /// Maximum number of rows of a batch to show.
 const SHOWN_ROWS: usize = 16;
+/// Number of classes to show without `--top`.
 const DEFAULT_TOP: usize = 5;
+/// Length of the bar of probability 1, in characters.
 const BAR_CELLS: usize = 30;
 /// Maximum width of a label on a terminal, in columns.
 const LABEL_COLUMNS: usize = 40;
 
 impl<'m> Classes<'m> {
+    /// Reads the class labels from the file of `--labels`, else from the metadata of the model.
     pub(crate) fn new(args: &Args, model: &'m Model) -> Result<Classes<'m>, Failure> {
         let labels = match &args.labels {
             Some(path) => {
@@ -123,7 +129,7 @@ impl<'m> Classes<'m> {
                 let text = String::from_utf8_lossy(bytes.as_slice());
                 let labels = parse_labels(&text).map_err(|failure| failure.at(path.display()))?;
                 if labels.is_empty() {
-                    return Err(Failure::new("the file has no labels")
+                    return Err(Failure::new("the file of --labels has no class names")
                         .code(ErrorKind::Format)
                         .at(path.display()));
                 }
@@ -143,8 +149,9 @@ impl<'m> Classes<'m> {
         })
     }
 
-    /// Ranks the classes of each row if the tensor looks like scores: `[K]` or `[N, K]` floats with
-    /// a label for each of the K classes, or with any K > 1 if a ranking is requested.
+    /// Ranks the classes of each row if `tensor` looks like scores: `[K]` or `[N, K]` floats with a
+    /// label for each of the K classes, or with any K > 1 if `--top` is given. Otherwise returns
+    /// `None`.
     pub(crate) fn rank(&self, name: &str, tensor: &Tensor) -> Result<Option<Ranking>, Failure> {
         let (rows, classes) = match *tensor.dims() {
             [classes] => (1, classes),
@@ -174,7 +181,7 @@ impl<'m> Classes<'m> {
                 index,
                 label: labelled.then(|| self.labels[index].clone()),
                 score: values[index],
-                probability: scores.probability(values[index]),
+                probability: scores.to_probability(values[index]),
             });
             rankings.push(best.collect());
         }
@@ -182,25 +189,25 @@ impl<'m> Classes<'m> {
     }
 }
 
-/// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed. Their
+/// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed, whose
 /// results may be rounded to few bits.
 const OPERATOR_TOLERANCE: f64 = 0.02;
-/// Maximum difference from 1 of a sum of scores for which they count as probabilities although no
-/// operator shows it. A larger tolerance would accept other scores.
+/// Maximum difference from 1 of a sum of scores that count as probabilities although no Softmax
+/// computed them. A larger tolerance would accept other scores.
 const TOLERANCE: f64 = 1e-3;
 
-/// Determines the meaning of scores: from the operator that computes them if the numbers agree with
-/// it, else from the numbers. Rows with scores that are infinite or NaN are ignored.
+/// Determines the meaning of scores: from the operator that computes them if the scores are in its
+/// range, else from the scores. Rows with scores that are infinite or NaN are ignored.
 fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     match operator {
         Some(ScoreOperator::Softmax)
-            if sum_to_one(values, classes, identity, OPERATOR_TOLERANCE) =>
+            if are_probabilities(values, classes, identity, OPERATOR_TOLERANCE) =>
         {
             Scores::Probabilities { by_operator: true }
         }
         // A probability of 0 has an infinite logarithm.
         Some(ScoreOperator::LogSoftmax)
-            if sum_to_one(values, classes, f64::exp, OPERATOR_TOLERANCE) =>
+            if are_probabilities(values, classes, f64::exp, OPERATOR_TOLERANCE) =>
         {
             Scores::Logarithms
         }
@@ -210,7 +217,7 @@ fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usi
             Scores::Independent
         }
         _ if values.chunks(classes).any(is_finite)
-            && sum_to_one(values, classes, identity, TOLERANCE) =>
+            && are_probabilities(values, classes, identity, TOLERANCE) =>
         {
             Scores::Probabilities { by_operator: false }
         }
@@ -220,7 +227,7 @@ fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usi
 
 /// Whether the scores of each finite row of `classes` elements, converted by `to_probability`, are
 /// probabilities that sum to 1 within `tolerance`.
-fn sum_to_one(
+fn are_probabilities(
     values: &[f32],
     classes: usize,
     to_probability: fn(f64) -> f64,
@@ -243,14 +250,14 @@ fn is_probability(score: f64) -> bool {
     (-1e-4..=1.0001).contains(&score)
 }
 
-/// Returns the error for a text that looks like JSON but is not a list of labels.
+/// Creates the failure for a file of labels that looks like JSON but is not a list of labels.
 fn labels_error(reason: impl std::fmt::Display) -> Failure {
     Failure::new(format!("the labels are not a JSON array of strings: {reason}"))
         .code(ErrorKind::Format)
 }
 
-/// Returns a JSON value as a label: strings without quotes, other values as JSON.
-fn label_text(value: &Value) -> String {
+/// Converts a JSON value to a label: strings without quotes, other values as JSON.
+fn format_label(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -263,7 +270,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.starts_with('[') {
         let list: Vec<Value> = serde_json::from_str(text).map_err(labels_error)?;
-        return Ok(list.iter().map(label_text).collect());
+        return Ok(list.iter().map(format_label).collect());
     }
     // The configuration files of transformers have objects: {"0": "cat", "1": "dog"}.
     if text.starts_with('{') {
@@ -273,7 +280,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         for (key, value) in &map {
             let index = key.parse::<usize>();
             let index = index.map_err(|_| labels_error(format!("key '{key}' is not a number")))?;
-            entries.push((index, label_text(value)));
+            entries.push((index, format_label(value)));
         }
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(i, (index, _))| i != *index) {
@@ -292,7 +299,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
 impl Ranking {
     /// Returns the name of the output and an explanation of its scores in one line.
     pub(crate) fn note(&self) -> String {
-        format!("'{}' has {}", self.output, self.scores.note())
+        format!("'{}' has {}", self.output, self.scores.describe())
     }
 
     /// Draws the ranking as text: a line for each class, with a bar for its probability.
@@ -344,14 +351,14 @@ impl Ranking {
                 "output": self.output,
                 "row": row,
                 "scores": self.scores.name(),
-                "note": self.scores.note(),
+                "note": self.scores.describe(),
                 "classes": classes.collect::<Vec<_>>(),
             })
         })
     }
 }
 
-/// Draws a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
+/// Draws a probability as a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
 fn draw_bar(probability: f32) -> String {
     let eighths = (probability.clamp(0.0, 1.0) * (8 * BAR_CELLS) as f32).round() as usize;
     let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
@@ -459,8 +466,8 @@ mod tests {
             let found = classify_scores(model.score_operator("y"), &values, 3);
             assert_eq!(found, expected, "{nodes} {values:?}");
         }
-        let third = Logarithms.probability(third).unwrap();
+        let third = Logarithms.to_probability(third).unwrap();
         assert!((third - 1.0 / 3.0).abs() < 1e-6);
-        assert_eq!(Independent.probability(f32::NAN), None);
+        assert_eq!(Independent.to_probability(f32::NAN), None);
     }
 }

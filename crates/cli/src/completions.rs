@@ -41,7 +41,7 @@ pub(crate) struct ManArgs {
     output: PathBuf,
 }
 
-/// Prints the completion script of a shell for `command`.
+/// Prints the script that completes the arguments of `command` in a shell.
 pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, NAME, &mut script);
@@ -52,9 +52,9 @@ pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result
 
 /// Writes the manual pages of `command` and its subcommands into a directory.
 pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Result<(), Failure> {
-    let pages = pages(command)?;
+    let pages = render_pages(command)?;
     fs::create_dir_all(&args.output)
-        .map_err(|error| files::io_failure("cannot make the directory", &args.output, &error))?;
+        .map_err(|error| files::io_failure("cannot create the directory", &args.output, &error))?;
     for (name, page) in &pages {
         let path = args.output.join(format!("{name}.1"));
         files::write(&path, |file| Ok(file.write_all(page)?))?;
@@ -64,21 +64,22 @@ pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// Renders the manual pages of the command and its visible subcommands. Returns each page with
-/// its name.
-pub(crate) fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+/// Renders the manual pages of `command` and its visible subcommands in roff. Returns each page
+/// with its name, such as `sardonyx-run`.
+pub(crate) fn render_pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut whole = command.disable_help_subcommand(true);
     // Adds the global options to each subcommand.
     whole.build();
-    let mut pages = vec![(NAME.to_string(), page(whole.clone())?)];
+    let mut pages = vec![(NAME.to_string(), render_page(whole.clone())?)];
     for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
         let name = format!("{NAME}-{}", command.get_name());
-        pages.push((name, page(command.clone())?));
+        pages.push((name, render_page(command.clone())?));
     }
     Ok(pages)
 }
 
-fn page(command: Command) -> Result<Vec<u8>, Failure> {
+/// Renders the manual page of one command in roff.
+fn render_page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;
     Ok(page)

@@ -66,12 +66,12 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `convert --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let mut options = ConvertOptions::new(args.target()?);
+    let mut options = ConvertOptions::new(args.to_target()?);
     for assumption in &args.assume {
         options = options.assume(*assumption);
     }
@@ -91,7 +91,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
                 saving: &args.saving,
                 invalid: &args.invalid,
                 target,
-                answer: args.answer(),
+                answer: args.make_empty_answer(),
             };
             return command.finish(*result, terminal);
         }
@@ -105,7 +105,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
     if let Some(target) = target.filter(|_| !differs) {
-        if is_changed(&report) {
+        if has_changes(&report) {
             converted.fill_producer();
         }
         let save = SaveOptions::new();
@@ -155,7 +155,9 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
 }
 
 impl Args {
-    fn target(&self) -> Result<Target, Failure> {
+    /// Combines `--opset`, `--release` and `--ir-version`. Fails if none is given, or if an
+    /// operator set has two versions.
+    fn to_target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
         for (index, (domain, version)) in self.opsets.iter().enumerate() {
             let domain = shown_domain(domain);
@@ -173,7 +175,7 @@ impl Args {
             target = target.ir_version(version);
         }
         if target.is_empty() {
-            return Err(Failure::new("no target version")
+            return Err(Failure::new("no target version is given")
                 .help("give --opset, --release or --ir-version, such as --opset 21"));
         }
         Ok(target)
@@ -187,12 +189,12 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
-        let answer = self.saving.json.then(|| self.answer());
+        let answer = self.saving.json.then(|| self.make_empty_answer());
         report_refusals(model, &name, refusals, answer, terminal)
     }
 
-    /// Returns the JSON answer of a conversion that produced no model.
-    fn answer(&self) -> Value {
+    /// Creates the JSON answer of a conversion that produced no model, without refusals.
+    fn make_empty_answer(&self) -> Value {
         json!({
             "schema": SCHEMA,
             "model": self.model.name(),
@@ -205,7 +207,7 @@ impl Args {
 }
 
 /// Whether the conversion changed anything in the model.
-fn is_changed(report: &ConvertReport) -> bool {
+fn has_changes(report: &ConvertReport) -> bool {
     let (before, after) = report.ir_version;
     before != Some(after)
         || report.imports.iter().any(|import| import.from != i64::from(import.to))

@@ -45,20 +45,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `cost --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.cost/1";
 
 /// Name of the main graph, which tables leave out.
 const MAIN: &str = "graph";
 
-/// Line of the table: a node, or the sum over all nodes of an operator.
+/// Row of the table of costs: a node, or the sum over all nodes of an operator.
 struct Row<'a> {
     graph: &'a str,
     name: &'a str,
     operator: Cow<'a, str>,
     /// Number of nodes that the row sums up; `None` for a single node.
     nodes: Option<usize>,
+    /// Number of times that the node runs in one run of the model.
     runs: &'a Dim,
     work: Cow<'a, Work>,
 }
@@ -93,8 +94,10 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         (true, _) => terminal.json(&as_json(args, &cost, &rows, &training), true),
         (_, true) => terminal.print(&as_csv(&rows)),
         _ => {
-            let steps = training.iter().map(|(entry, step)| training_line(*entry, step));
-            terminal.print(&(table(&rows) + "\n" + &summary(&cost) + &steps.collect::<String>()))
+            let steps = training.iter().map(|(entry, step)| format_training_line(*entry, step));
+            terminal.print(
+                &(format_table(&rows) + "\n" + &format_summary(&cost) + &steps.collect::<String>()),
+            )
         }
     }
 }
@@ -125,16 +128,16 @@ impl Row<'_> {
         }
     }
 
-    /// Returns the sort key of `--top`: multiply-adds over all runs, then bytes. A symbolic size is
-    /// taken to be [`ASSUMED_SIZE`].
+    /// Returns the sort key of `--top`: multiply-adds over all runs of the node, then bytes. A
+    /// symbolic dimension is taken to be [`ASSUMED_SIZE`].
     fn sort_key(&self) -> (i64, i64) {
         let size = |sum: &Sum| at_assumed_sizes(&sum.times(self.runs).known);
         (size(&self.work.multiply_adds), size(&self.work.bytes))
     }
 }
 
-/// Lists the counts of a row or total with their names in CSV and JSON.
-fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
+/// Lists the sums of a row or a total, each with its name in CSV and JSON.
+fn list_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     [
         ("parameters", &work.parameters),
         ("parameter_bytes", &work.parameter_bytes),
@@ -144,8 +147,8 @@ fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     ]
 }
 
-/// Formats a count or a formula, with `least` in front if parts of it are unknown. Returns `None`
-/// if nothing is known.
+/// Formats a sum as a number or a formula. If some of its terms are unknown, puts `least` in front;
+/// if all are, returns `None`.
 fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
     let least = if sum.missing > 0 { least } else { "" };
     match &sum.known {
@@ -159,7 +162,8 @@ fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<Strin
     }
 }
 
-fn table(rows: &[Row<'_>]) -> String {
+/// Formats rows as a table with headings.
+fn format_table(rows: &[Row<'_>]) -> String {
     use Align::{Left, Right};
     let headings = [
         ("node", Left),
@@ -196,17 +200,17 @@ fn table(rows: &[Row<'_>]) -> String {
 }
 
 /// Formats the totals, the peak of memory, and the numbers of nodes that could not be counted.
-fn summary(cost: &Cost) -> String {
+fn format_summary(cost: &Cost) -> String {
     let total = &cost.total;
     let mut text = String::new();
     let mut line = |name: &str, rest: String| text += &format!("{name:<13}  {rest}\n");
-    let size = in_bytes(&total.parameter_bytes);
-    line("parameters", format!("{}, {size}", total_of(&total.parameters)));
-    line("multiply-adds", total_of(&total.multiply_adds));
-    line("elements", total_of(&total.elements));
-    line("activations", in_bytes(&total.bytes));
+    let size = format_bytes(&total.parameter_bytes);
+    line("parameters", format!("{}, {size}", format_total(&total.parameters)));
+    line("multiply-adds", format_total(&total.multiply_adds));
+    line("elements", format_total(&total.elements));
+    line("activations", format_bytes(&total.bytes));
     let at = cost.peak_at.as_ref().map(|node| format!(" at {node}"));
-    line("peak", in_bytes(&cost.peak) + &at.unwrap_or_default());
+    line("peak", format_bytes(&cost.peak) + &at.unwrap_or_default());
     if matches!(cost.peak.known, Dim::Expr(_)) {
         text += &format!(
             "the peak is at the node with the largest memory if every symbolic dimension is {ASSUMED_SIZE}\n"
@@ -214,40 +218,44 @@ fn summary(cost: &Cost) -> String {
     }
     let missing = [
         (total.multiply_adds.missing, "node", "the multiply-adds"),
-        (total.bytes.missing, "output", "the bytes"),
-        (cost.peak.missing, "activation", "the peak"),
+        (total.bytes.missing, "output", "the bytes of activations"),
+        (cost.peak.missing, "activation", "the peak of memory"),
     ];
     for (missing, what, of) in missing.into_iter().filter(|(missing, ..)| *missing > 0) {
         let missing = count(missing, what);
-        text += &format!("{of}: {missing} not counted, of unknown size\n");
+        text += &format!("not counted in {of}: {missing} of unknown size\n");
     }
     if cost.bodies_counted_once > 0 {
         let bodies = count(cost.bodies_counted_once, "node");
-        text += &format!("the number of iterations of {bodies} is unknown: subgraphs count once\n");
+        text += &format!(
+            "the number of iterations of {bodies} is unknown: subgraphs are counted once\n"
+        );
     }
     text
 }
 
 /// Summarizes the cost of a training step in one line, or the reason why it is unknown.
-fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
+fn format_training_line(entry: usize, step: &Result<Cost, Error>) -> String {
     match step {
         Ok(step) => format!(
             "training step {entry}: {} multiply-adds, parameters and state {}, peak {}; \
              --training-step {entry} lists its nodes\n",
-            total_of(&step.total.multiply_adds),
-            in_bytes(&step.total.parameter_bytes),
-            in_bytes(&step.peak),
+            format_total(&step.total.multiply_adds),
+            format_bytes(&step.total.parameter_bytes),
+            format_bytes(&step.peak),
         ),
         Err(error) => format!("training step {entry} is not counted: {error}\n"),
     }
 }
 
-fn total_of(sum: &Sum) -> String {
+/// Formats a total, such as `at least 1,024`, or `unknown`.
+fn format_total(sum: &Sum) -> String {
     format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
 }
 
-/// Formats a number of bytes exactly, followed by a rounded one from 1,000 bytes on.
-fn in_bytes(sum: &Sum) -> String {
+/// Formats a sum of bytes exactly, and from 1,000 bytes on also rounded, as in
+/// `4,096 bytes (4.1 kB)`.
+fn format_bytes(sum: &Sum) -> String {
     let rounded = match sum.known.size() {
         Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
         _ => String::new(),
@@ -257,7 +265,7 @@ fn in_bytes(sum: &Sum) -> String {
 }
 
 fn as_csv(rows: &[Row<'_>]) -> String {
-    let names = named_sums(&Work::default()).map(|(name, _)| name).join(",");
+    let names = list_sums(&Work::default()).map(|(name, _)| name).join(",");
     let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
     let mut text = if is_summed_up {
         format!("operator,nodes,{names}\n")
@@ -266,24 +274,24 @@ fn as_csv(rows: &[Row<'_>]) -> String {
     };
     for row in rows {
         let mut cells = match row.nodes {
-            Some(nodes) => vec![csv_cell(&row.operator), nodes.to_string()],
+            Some(nodes) => vec![format_csv_cell(&row.operator), nodes.to_string()],
             None => vec![
-                csv_cell(row.graph),
-                csv_cell(row.name),
-                csv_cell(&row.operator),
-                csv_cell(&row.runs.to_string()),
+                format_csv_cell(row.graph),
+                format_csv_cell(row.name),
+                format_csv_cell(&row.operator),
+                format_csv_cell(&row.runs.to_string()),
             ],
         };
-        let sums = named_sums(&row.work);
+        let sums = list_sums(&row.work);
         let sums = sums.map(|(_, sum)| format_sum(sum, ">=", |number| number.to_string()));
-        cells.extend(sums.map(|sum| csv_cell(&sum.unwrap_or_default())));
+        cells.extend(sums.map(|sum| format_csv_cell(&sum.unwrap_or_default())));
         text += &(cells.join(",") + "\n");
     }
     text
 }
 
 /// Formats a CSV cell: quotes text that contains a comma, a quote or a line break (RFC 4180).
-fn csv_cell(cell: &str) -> String {
+fn format_csv_cell(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
@@ -301,7 +309,7 @@ fn as_json(
     let steps = training.iter().map(|(entry, step)| match step {
         Ok(cost) => json!({
             "entry": entry,
-            "total": total_json(cost),
+            "total": total_to_json(cost),
             "bodies_counted_once": cost.bodies_counted_once,
         }),
         Err(error) => json!({"entry": entry, "error": error.to_string()}),
@@ -310,25 +318,25 @@ fn as_json(
         "schema": SCHEMA,
         "model": args.model.name(),
         "training_step": args.training_step,
-        key: rows.iter().map(row_json).collect::<Vec<_>>(),
-        "total": total_json(cost),
+        key: rows.iter().map(row_to_json).collect::<Vec<_>>(),
+        "total": total_to_json(cost),
         "bodies_counted_once": cost.bodies_counted_once,
         "training": steps.collect::<Vec<_>>(),
         "assumed_size": ASSUMED_SIZE,
     })
 }
 
-/// Returns the sum over all nodes and the peak of memory as JSON.
-fn total_json(cost: &Cost) -> Map<String, Value> {
-    let mut total = work_json(&cost.total);
+/// Converts the sum over all nodes and the peak of memory to JSON.
+fn total_to_json(cost: &Cost) -> Map<String, Value> {
+    let mut total = work_to_json(&cost.total);
     total.insert("peak".to_string(), json!(cost.peak.known));
     total.insert("peak_at".to_string(), json!(cost.peak_at));
     total.insert("peak_missing".to_string(), json!(cost.peak.missing));
     total
 }
 
-fn row_json(row: &Row<'_>) -> Value {
-    let mut answer = work_json(&row.work);
+fn row_to_json(row: &Row<'_>) -> Value {
+    let mut answer = work_to_json(&row.work);
     answer.insert("operator".to_string(), json!(row.operator));
     match row.nodes {
         Some(nodes) => {
@@ -343,11 +351,12 @@ fn row_json(row: &Row<'_>) -> Value {
     Value::Object(answer)
 }
 
-/// Returns the known counts as JSON. The key `missing` holds the number of unknown parts of each.
-fn work_json(work: &Work) -> Map<String, Value> {
+/// Converts the known parts of sums to JSON. The key `missing` holds the number of unknown terms of
+/// each sum that has any.
+fn work_to_json(work: &Work) -> Map<String, Value> {
     let mut answer = Map::new();
     let mut missing = Map::new();
-    for (name, sum) in named_sums(work) {
+    for (name, sum) in list_sums(work) {
         answer.insert(name.to_string(), json!(sum.known));
         if sum.missing > 0 {
             missing.insert(name.to_string(), json!(sum.missing));
@@ -359,13 +368,13 @@ fn work_json(work: &Work) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::csv_cell;
+    use super::format_csv_cell;
 
     #[test]
     fn cells_with_commas_are_quoted() {
         let rows = [("a b", "a b"), ("floor(N, 2)", "\"floor(N, 2)\""), ("a\"b", "\"a\"\"b\"")];
         for (cell, expected) in rows {
-            assert_eq!(csv_cell(cell), expected);
+            assert_eq!(format_csv_cell(cell), expected);
         }
     }
 }

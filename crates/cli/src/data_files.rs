@@ -13,22 +13,25 @@ use crate::model_arg::ModelArg;
 pub(crate) enum DataFileStatus {
     /// Existing regular file, with its size in bytes.
     Bytes(u64),
+    /// No file at the location.
     Missing,
-    /// Location that is not searched, with the reason.
+    /// Location that cannot be a data file, with the reason, such as `is empty`.
     Refused(&'static str),
-    /// Location of unknown directory, as the model was read from stdin.
+    /// Location that cannot be searched, as the model was read from stdin and has no directory.
     Unknown,
 }
 
-/// Finds data files by their locations. Results are cached.
+/// Finder of external data files by their locations, with a cache of the results.
 pub(crate) struct DataFiles {
+    /// Directories to search; empty if the model was read from stdin.
     directories: Vec<PathBuf>,
+    /// Status of each location that was searched.
     found: HashMap<String, DataFileStatus>,
 }
 
 impl DataFiles {
-    /// Creates a finder for the directory of the model file and, if that is a symlink, for the
-    /// directory of its target.
+    /// Creates a finder for the directory of the model file and, if the model file is a symlink,
+    /// for the directory of its target.
     pub(crate) fn new(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
@@ -50,9 +53,12 @@ impl DataFiles {
         found
     }
 
-    /// Returns the paths of the files that exist at `locations` inside the searched directories.
-    pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
-        let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
+    /// Returns the paths of the data files that exist at `locations` in the searched directories.
+    pub(crate) fn find_paths<'a>(
+        &self,
+        locations: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<PathBuf> {
+        let inside = locations.into_iter().filter(|location| find_refusal(location).is_none());
         inside
             .flat_map(|location| {
                 self.directories.iter().map(move |directory| directory.join(location))
@@ -61,9 +67,9 @@ impl DataFiles {
             .collect()
     }
 
-    /// Searches the directories for `location`, without the cache.
+    /// Searches the directories for the data file at `location`, without the cache.
     fn search(&self, location: &str) -> DataFileStatus {
-        if let Some(why) = leads_outside(location) {
+        if let Some(why) = find_refusal(location) {
             return DataFileStatus::Refused(why);
         }
         if self.directories.is_empty() {
@@ -79,30 +85,33 @@ impl DataFiles {
         DataFileStatus::Missing
     }
 
-    /// Returns the reason why the values of a tensor cannot be read: its file is missing, refused
-    /// or too short. Returns `None` if the sizes give no reason.
-    pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
+    /// Returns the reason why the values of a tensor cannot be read: its data file is missing,
+    /// refused or too short. Returns `None` if there is no such reason.
+    pub(crate) fn find_problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
         };
         match self.find(location) {
-            DataFileStatus::Missing => Some(format!("the file '{location}' is missing")),
-            DataFileStatus::Refused(why) => Some(format!("the location '{location}' {why}")),
+            DataFileStatus::Missing => Some(format!("the data file '{location}' is missing")),
+            DataFileStatus::Refused(why) => {
+                Some(format!("the data file location '{location}' {why}"))
+            }
             DataFileStatus::Unknown => None,
             DataFileStatus::Bytes(size) => {
                 let end = offset.checked_add(tensor.bytes.unwrap_or(0));
                 let fits = end.is_some_and(|end| end <= size);
                 (!fits).then(|| {
-                    format!("it goes beyond the end of '{location}', which has {size} bytes")
+                    format!("values go beyond the end of '{location}', which has {size} bytes")
                 })
             }
         }
     }
 }
 
-/// Returns the reason for not searching a location, such as a path that leaves the directory of
-/// the model. The library applies stricter rules when it opens the file.
-fn leads_outside(location: &str) -> Option<&'static str> {
+/// Returns the reason for not searching the location of a data file, such as a path that leaves the
+/// directory of the model; `None` if it is searched. The library applies stricter rules when it
+/// opens the file.
+fn find_refusal(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))
         || (bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':'));
@@ -119,7 +128,7 @@ fn leads_outside(location: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::leads_outside;
+    use super::find_refusal;
 
     #[test]
     fn only_the_directory_of_the_model_is_looked_at() {
@@ -135,7 +144,7 @@ mod tests {
             ("#memory", false),
         ];
         for (location, is_inside) in rows {
-            assert_eq!(leads_outside(location).is_none(), is_inside, "{location}");
+            assert_eq!(find_refusal(location).is_none(), is_inside, "{location}");
         }
     }
 }

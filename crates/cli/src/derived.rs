@@ -17,7 +17,7 @@ use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{invalid, saving};
 
-/// Command that writes a changed model, such as `add-training`.
+/// Arguments of a command that writes a changed model, such as `add-training`.
 pub(crate) struct Command<'a> {
     /// Name and version of the schema of the JSON answer.
     pub(crate) schema: &'static str,
@@ -27,8 +27,8 @@ pub(crate) struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// Saves the changed model and reports the changes in JSON or text, or else the reason for
-    /// changing nothing.
+    /// Saves the changed model and reports the changes in JSON or text. If `result` is an error,
+    /// reports why the model was not changed.
     pub(crate) fn finish<R: Serialize>(
         &self,
         model: &Model,
@@ -70,9 +70,9 @@ impl Command<'_> {
     }
 }
 
-/// Lists further changes, one on each line: a raised version of `ai.onnx`, and operators that were
-/// replaced by their function bodies.
-pub(crate) fn change_notes(
+/// Formats side effects of a change, one on each line: a raised version of `ai.onnx`, and operators
+/// that were replaced by their function bodies. Empty if there are none.
+pub(crate) fn format_side_effects(
     from: u32,
     to: u32,
     expansions: &BTreeMap<(String, String), usize>,

@@ -64,29 +64,31 @@ pub(crate) struct DeviceArgs {
 
 /// Session that runs a model, with the worker processes that serve it.
 pub(crate) struct Running {
-    /// Session that runs the model. Dropping it ends the worker processes, so it is dropped before
-    /// `_workers`, which waits for them.
+    /// Session that runs the model. Dropping the session ends the worker processes, so it is
+    /// dropped before `_workers`, which waits for them.
     pub(crate) runner: Runner,
     _workers: Workers,
 }
 
 impl DeviceArgs {
-    /// Returns an error if the model has no device configuration, or several of which none is
-    /// chosen.
-    fn check_choice(&self, model: &Model) -> Result<(), Failure> {
+    /// Returns an error if the model has no device configuration, or several although
+    /// `--configuration` is not given.
+    fn check_configuration(&self, model: &Model) -> Result<(), Failure> {
         if self.configuration.is_some() {
             return Ok(());
         }
         let error = match (model.devices_of(None), model.device_configurations().len()) {
             (Ok(_), _) => return Ok(()),
             (Err(error), 0 | 1) => error.into(),
-            (Err(error), _) => Failure::from(error).help("choose it with --configuration NAME"),
+            (Err(error), _) => {
+                Failure::from(error).help("choose a device configuration with --configuration NAME")
+            }
         };
         Err(error)
     }
 
     /// Builds the options of a session on devices: configuration, deadline and transport.
-    fn options(&self, settings: &TransportSettings, workers: &Workers) -> DeviceOptions {
+    fn make_options(&self, settings: &TransportSettings, workers: &Workers) -> DeviceOptions {
         let mut options = DeviceOptions::new().deadline(settings.deadline);
         if let Some(name) = &self.configuration {
             options = options.configuration(name);
@@ -97,14 +99,14 @@ impl DeviceArgs {
         }
     }
 
-    /// Returns the settings of the transport between workers.
-    fn settings(&self) -> TransportSettings {
+    /// Returns the settings of the transport between workers, which hold its deadline.
+    fn transport_settings(&self) -> TransportSettings {
         TransportSettings { deadline: Duration::from_secs(self.device_timeout) }
     }
 
     /// Creates the session that runs an opened model, on devices if the options select them.
     /// Returns `None` in a worker process after it has served the runs of worker 0.
-    pub(crate) fn runner(
+    pub(crate) fn start_runner(
         &self,
         opened: &Opened,
         session: &SessionArgs,
@@ -115,10 +117,10 @@ impl DeviceArgs {
             let runner = whole.clone().into();
             return Ok(Some(Running { runner, _workers: Workers::default() }));
         }
-        self.check_choice(model)?;
-        let settings = self.settings();
-        let workers = self.workers(model, is_stdin, &settings)?;
-        let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
+        self.check_configuration(model)?;
+        let settings = self.transport_settings();
+        let workers = self.start_workers(model, is_stdin, &settings)?;
+        let devices = session.on_devices(model, sizes, self.make_options(&settings, &workers))?;
         if devices.worker() == 0 {
             return Ok(Some(Running { runner: devices.into(), _workers: workers }));
         }

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Smallest change of the version that leads to exit code 1.
+/// Smallest part of the model version that has to be raised for exit code 1.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Any,
@@ -71,11 +71,11 @@ enum FailOn {
     Major,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `diff --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.diff/1";
 
-/// Maximum number of changes to list in each category without `--all`.
+/// Maximum number of changes to list without `--all`, for each category such as nodes or constants.
 const LISTED: usize = 20;
 
 pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -141,12 +141,12 @@ impl Args {
     }
 }
 
-/// Text of the answer while it is written.
+/// Text of the list of differences, under construction.
 struct Text {
     text: String,
     /// Maximum number of changes to list in each category.
     listed: usize,
-    /// Whether changes were left out.
+    /// Whether a list of changes was truncated.
     is_cut: bool,
 }
 
@@ -156,7 +156,7 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// Writes the first `listed` changes and the number of the others.
+    /// Writes the first `listed` changes and the number of further changes.
     fn write_list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
         for change in changes.iter().take(self.listed) {
             write(self, change);
@@ -168,7 +168,7 @@ impl Text {
         }
     }
 
-    /// Writes a line `- BEFORE` and a line `+ AFTER`, each only if its text is given.
+    /// Writes a line `- BEFORE` and a line `+ AFTER`. A text that is `None` gets no line.
     fn write_pair(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(before) = before {
             self.write_line(format!("- {before}"));
@@ -178,9 +178,10 @@ impl Text {
         }
     }
 
+    /// Writes a line for each changed field of the model or a graph.
     fn write_fields(&mut self, changes: &[FieldChange]) {
         self.write_list(changes, |text, change| {
-            text.write_line(format!("  {}", field_words(change)))
+            text.write_line(format!("  {}", format_field(change)))
         });
     }
 }
@@ -197,7 +198,7 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     if !diff.imports.is_empty() {
         text.write_line(format!("operator sets: {} changed", diff.imports.len()));
         text.write_list(&diff.imports, |text, change| {
-            text.write_line(format!("  {}", import_words(change)))
+            text.write_line(format!("  {}", format_import(change)))
         });
     }
     if !diff.ports.is_empty() {
@@ -215,13 +216,14 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     }
     diff.graphs.iter().for_each(|found| write_graph(&mut text, found));
     let is_cut = text.is_cut;
-    text.write_line(version_words(diff));
+    text.write_line(describe_version(diff));
     if is_cut {
         text.write_line("(--all lists all changes)");
     }
     text.text
 }
 
+/// Writes a changed input or output of the model, with the impact on callers.
 fn write_port(text: &mut Text, change: &PortChange) {
     let kind = change.kind.name();
     if let Some(before) = &change.before {
@@ -238,6 +240,7 @@ fn write_port(text: &mut Text, change: &PortChange) {
     text.write_line(format!("  {}{impact}", change.meaning));
 }
 
+/// Writes the changes of a graph: numbers of changed nodes, fields, inputs, nodes and constants.
 fn write_graph(text: &mut Text, graph: &GraphDiff) {
     let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
     let mut parts: Vec<String> = kinds
@@ -270,11 +273,11 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
         text.write_list(&changes, |text, change| write_node(text, change));
     }
     if !graph.outputs.is_empty() && text.listed > 0 {
-        text.write_line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
+        text.write_line(format!("  outputs computed by other nodes: {}", graph.outputs.join(", ")));
     }
     if graph.types > 0 {
         text.write_line(format!(
-            "  {} of inner values changed",
+            "  {} of intermediate values changed",
             count(graph.types, "declared type")
         ));
     }
@@ -282,12 +285,13 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
         text.write_line(format!(
             "constants of {}: {}",
             graph.place,
-            constant_counts(&graph.constants)
+            format_constant_counts(&graph.constants)
         ));
         text.write_list(&graph.constants, write_constant);
     }
 }
 
+/// Writes a changed node before and after the change, with its attributes and fields that differ.
 fn write_node(text: &mut Text, change: &NodeChange) {
     if change.kind == NodeChangeKind::Annotated {
         text.write_line(format!("  {}", change.place));
@@ -298,17 +302,18 @@ fn write_node(text: &mut Text, change: &NodeChange) {
     for detail in &change.details {
         match detail {
             NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
-                text.write_line(format!("  attribute '{name}': {}", content_words(content)));
+                text.write_line(format!("  attribute '{name}': {}", describe_content(content)));
             }
             NodeDetail::Field(field) if field.field != "name" => {
-                text.write_line(format!("  {}", field_words(field)));
+                text.write_line(format!("  {}", format_field(field)));
             }
             _ => {}
         }
     }
 }
 
-fn constant_counts(changes: &[ConstantChange]) -> String {
+/// Formats the numbers of changed constants, such as `1 added, 2 changed`.
+fn format_constant_counts(changes: &[ConstantChange]) -> String {
     let added = changes.iter().filter(|change| change.before.is_none()).count();
     let removed = changes.iter().filter(|change| change.after.is_none()).count();
     let changed = changes.iter().filter(|change| !change.content.is_none()).count();
@@ -321,19 +326,21 @@ fn constant_counts(changes: &[ConstantChange]) -> String {
     counts.join(", ")
 }
 
+/// Writes a changed constant before and after the change.
 fn write_constant(text: &mut Text, change: &ConstantChange) {
     if change.before == change.after {
         let line = change.after.as_deref().unwrap_or_default();
-        text.write_line(format!("  {line}: {}", content_words(&change.content)));
+        text.write_line(format!("  {line}: {}", describe_content(&change.content)));
         return;
     }
     text.write_pair(change.before.as_deref(), change.after.as_deref());
     if !change.content.is_none() && change.content != TensorChange::Type {
-        text.write_line(format!("  {}", content_words(&change.content)));
+        text.write_line(format!("  {}", describe_content(&change.content)));
     }
 }
 
-fn content_words(content: &TensorChange) -> String {
+/// Describes how the content of two tensors differs.
+fn describe_content(content: &TensorChange) -> String {
     match content {
         TensorChange::None => "equal".to_string(),
         TensorChange::Type => "other type or shape".to_string(),
@@ -361,7 +368,8 @@ fn format_difference(difference: f64) -> String {
     digits.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-fn field_words(change: &FieldChange) -> String {
+/// Formats a changed field, such as `producer_name: a → b`.
+fn format_field(change: &FieldChange) -> String {
     let value = |value: &Option<String>| match value {
         Some(text) if change.field == "model_version" => {
             text.parse().map_or_else(|_| text.clone(), format_version)
@@ -372,17 +380,19 @@ fn field_words(change: &FieldChange) -> String {
     format!("{}: {} → {}", change.field, value(&change.before), value(&change.after))
 }
 
-fn import_words(change: &ImportChange) -> String {
+/// Formats the changed version of an operator set, such as `ai.onnx: 20 → 21`.
+fn format_import(change: &ImportChange) -> String {
     let version = |version: Option<i64>| version.map_or("(absent)".to_string(), |v| v.to_string());
     let (before, after) = (version(change.before), version(change.after));
     format!("{}: {before} → {after}", shown_domain(&change.domain))
 }
 
-fn version_words(diff: &ModelDiff) -> String {
+/// Describes the part of the model version to raise, and whether `model_version` was raised enough.
+fn describe_version(diff: &ModelDiff) -> String {
     let version = &diff.version;
     let meaning = match version.impact {
         Impact::None => {
-            return "version: results and interface are the same, no other version is needed"
+            return "version: results and interface are the same, model_version need not change"
                 .to_string();
         }
         Impact::Patch => "patch (same interface)",
@@ -405,18 +415,18 @@ fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
         "before": before.display().to_string(),
         "after": after.display().to_string(),
         "equal": diff.is_empty(),
-        "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
+        "header": diff.header.iter().map(field_to_json).collect::<Vec<_>>(),
         "imports": diff.imports.iter().map(|change| json!({
             "domain": shown_domain(&change.domain),
             "before": change.before,
             "after": change.after,
         })).collect::<Vec<_>>(),
-        "ports": diff.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "ports": diff.ports.iter().map(port_to_json).collect::<Vec<_>>(),
         "parts": diff.parts.iter().map(|part| json!({
             "name": part.name,
             "change": if part.is_added { "added" } else { "removed" },
         })).collect::<Vec<_>>(),
-        "graphs": diff.graphs.iter().map(graph_json).collect::<Vec<_>>(),
+        "graphs": diff.graphs.iter().map(graph_to_json).collect::<Vec<_>>(),
         "version": {
             "impact": version.impact.name(),
             "before": format_version(version.before),
@@ -427,11 +437,11 @@ fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
     })
 }
 
-fn field_json(change: &FieldChange) -> Value {
+fn field_to_json(change: &FieldChange) -> Value {
     json!({"field": change.field, "before": change.before, "after": change.after})
 }
 
-fn port_json(change: &PortChange) -> Value {
+fn port_to_json(change: &PortChange) -> Value {
     json!({
         "kind": change.kind.name(),
         "name": change.name,
@@ -442,7 +452,7 @@ fn port_json(change: &PortChange) -> Value {
     })
 }
 
-fn graph_json(graph: &GraphDiff) -> Value {
+fn graph_to_json(graph: &GraphDiff) -> Value {
     json!({
         "place": graph.place,
         "nodes_before": graph.nodes_before,
@@ -452,22 +462,22 @@ fn graph_json(graph: &GraphDiff) -> Value {
             "place": change.place,
             "before": change.before,
             "after": change.after,
-            "details": change.details.iter().map(detail_json).collect::<Vec<_>>(),
+            "details": change.details.iter().map(detail_to_json).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "constants": graph.constants.iter().map(|change| json!({
             "name": change.name,
             "before": change.before,
             "after": change.after,
-            "content": content_json(&change.content),
+            "content": content_to_json(&change.content),
         })).collect::<Vec<_>>(),
         "outputs": graph.outputs,
-        "ports": graph.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "ports": graph.ports.iter().map(port_to_json).collect::<Vec<_>>(),
         "types": graph.types,
-        "fields": graph.fields.iter().map(field_json).collect::<Vec<_>>(),
+        "fields": graph.fields.iter().map(field_to_json).collect::<Vec<_>>(),
     })
 }
 
-fn detail_json(detail: &NodeDetail) -> Value {
+fn detail_to_json(detail: &NodeDetail) -> Value {
     match detail {
         NodeDetail::Callee { before, after } => {
             json!({"kind": "operator", "before": before, "after": after})
@@ -477,7 +487,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
             "name": name,
             "before": before,
             "after": after,
-            "content": content_json(content),
+            "content": content_to_json(content),
         }),
         NodeDetail::Input { index, before, after } => {
             json!({"kind": "input", "index": index, "before": before, "after": after})
@@ -486,7 +496,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
             json!({"kind": "output", "index": index, "before": before, "after": after})
         }
         NodeDetail::Field(change) => {
-            let mut field = field_json(change);
+            let mut field = field_to_json(change);
             field["kind"] = "field".into();
             field
         }
@@ -494,7 +504,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
     }
 }
 
-fn content_json(content: &TensorChange) -> Value {
+fn content_to_json(content: &TensorChange) -> Value {
     match content {
         TensorChange::None => Value::Null,
         TensorChange::Type => json!({"differs": "type"}),

@@ -2,7 +2,7 @@
 
 use sardonyx::train::{GradientOptions, GradientReport};
 
-use crate::derived::{Command, change_notes};
+use crate::derived::{Command, format_side_effects};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::model_arg::ModelArg;
@@ -42,22 +42,25 @@ pub(crate) struct Args {
     expand: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `differentiate --json`. The version rises when the meaning of
+/// a key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.differentiate/1";
 
 pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let result =
-        if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
+    let result = if args.expand {
+        model.expand_gradients()
+    } else {
+        model.add_gradients(&args.to_options())
+    };
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
     command.finish(&model, target, result, |report| as_text(report, args.expand), terminal)
 }
 
 impl Args {
-    fn options(&self) -> GradientOptions {
+    fn to_options(&self) -> GradientOptions {
         let mut options = GradientOptions::new().gradient_node(self.gradient_node);
         if let Some(of) = &self.of {
             options = options.differentiate(of);
@@ -66,6 +69,7 @@ impl Args {
     }
 }
 
+/// Describes the added gradients, or with `expands` the replaced `Gradient` nodes.
 fn as_text(report: &GradientReport, expands: bool) -> String {
     let mut text = if expands {
         let (replaced, nodes) =
@@ -76,6 +80,6 @@ fn as_text(report: &GradientReport, expands: bool) -> String {
         let nodes = count(report.nodes, "node");
         format!("added {gradients} of '{}', computed by {nodes}", report.of)
     };
-    text += &change_notes(report.opset.0, report.opset.1, &report.expansions);
+    text += &format_side_effects(report.opset.0, report.opset.1, &report.expansions);
     text
 }

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 
 /// Escapes control characters and bidirectional overrides in a text that may come from a file, so
-/// that a terminal takes none of it as a command.
+/// that a terminal interprets none of them as a command.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     escape_with(text, |out, c| out.extend(c.escape_default()))
 }
 
-/// Escapes control characters and bidirectional overrides in JSON. They only occur in strings, so
-/// that `\uXXXX` keeps the value.
+/// Escapes control characters and bidirectional overrides in JSON. In valid JSON such characters
+/// occur only in strings, where `\uXXXX` keeps the value of the string.
 pub(crate) fn escape_controls_in_json(json: &str) -> Cow<'_, str> {
     // Code points of harmful characters have at most four digits.
     escape_with(json, |out, c| *out += &format!("\\u{:04x}", u32::from(c)))
 }
 
-/// Replaces unprintable characters by what `escape` writes for them.
+/// Replaces each unprintable character by the text that `escape` appends for it.
 fn escape_with(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     // Skips the scan of characters for nearly all texts.
     if !text.bytes().any(may_begin_unprintable) {
@@ -43,7 +43,7 @@ fn may_begin_unprintable(byte: u8) -> bool {
     }
 }
 
-/// Whether a terminal shows the character without interpreting it.
+/// Whether a terminal shows the character `c` without interpreting it as a command.
 fn is_printable(c: char) -> bool {
     match c {
         '\n' | '\t' => true,

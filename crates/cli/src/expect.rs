@@ -1,4 +1,4 @@
-//! `run --expect`: compares outputs and inner values of a run with stored ones.
+//! `run --expect`: compares outputs and intermediate values of a run with stored values.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ pub(crate) struct Args {
     atol: Option<f64>,
 }
 
+/// Parses a finite tolerance of at least 0.
 fn parse_tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
@@ -44,32 +45,33 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 /// Expected values of `--expect`, read from files before the model runs.
 pub(crate) struct Expected {
     stored: Vec<Stored>,
+    /// Paths of the files from which expected values were read.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Expected value in a file.
+/// Expected value that a file holds.
 struct Stored {
     slot: Slot,
     content: Content,
     file: PathBuf,
 }
 
-/// Value of the model that an expected value belongs to.
+/// Value of the model that an expected value is compared with.
 enum Slot {
-    /// The value of this name.
+    /// Output or intermediate value with this name.
     Named(String),
-    /// The value of this name if one exists, else the next output: `numpy.savez` names unnamed
-    /// arrays `arr_0`, `arr_1`, …
+    /// Output or intermediate value with this name if there is one, else the next output, as
+    /// `numpy.savez` names unnamed arrays `arr_0`, `arr_1`, …
     Numbered(String),
-    /// The output at this position.
+    /// Output at this index.
     Output(usize),
-    /// The output whose file name in `--output DIR` has this stem.
+    /// Output whose file name in `--output DIR` has this stem.
     Stem(String),
-    /// The first output that has no expected value yet.
+    /// First output that has no expected value yet.
     Next,
 }
 
-/// Content of an expected value. Bytes that do not state their type are decoded later.
+/// Elements of an expected value. Files that do not state the type are decoded during comparison.
 enum Content {
     /// Bytes of a `.npy` file.
     Array(Buffer),
@@ -99,8 +101,9 @@ impl Args {
         Ok(expected)
     }
 
-    /// Returns the tolerance for elements of a type: the options, else the default of the type.
-    fn tolerance(&self, data_type: DataType) -> Tolerance {
+    /// Returns the tolerance for elements of a type: `--rtol` and `--atol`, else the defaults of
+    /// the type.
+    fn choose_tolerance(&self, data_type: DataType) -> Tolerance {
         let default = Tolerance::NODE_TESTS.for_type(data_type);
         let rtol = self.rtol.filter(|_| !data_type.is_integer());
         Tolerance { rtol: rtol.unwrap_or(default.rtol), atol: self.atol.unwrap_or(default.atol) }
@@ -108,8 +111,8 @@ impl Args {
 }
 
 impl Expected {
-    /// Reads the expected values of a file. `name` is that of the value, or selects a member of an
-    /// archive.
+    /// Reads the expected values of a file. `name` is the name of the value, or selects a member of
+    /// an archive.
     fn read_file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
         let bytes = files::read(path)?;
         self.files.push(path.to_path_buf());
@@ -147,18 +150,19 @@ impl Expected {
             FileKind::Npy => push(one(), Content::Array(bytes)),
             FileKind::Proto => push(one(), Content::Message(bytes)),
             FileKind::Image | FileKind::Unknown(_) => {
-                let failure = Failure::new("unsupported file of expected values");
+                let failure = Failure::new("unsupported format of a file of expected values");
                 return Err(at(failure
                     .code(ErrorKind::Format)
-                    .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of these")));
+                    .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of such files")));
             }
         }
         Ok(())
     }
 
-    /// Reads `output_0.pb`, `output_1.pb`, …, or else `NAME.npy` or `NAME.pb` of each output.
+    /// Reads the expected values in a directory: `output_0.pb`, `output_1.pb`, …, or else
+    /// `NAME.npy` or `NAME.pb` of each output.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let numbered = files::numbered_files(path, "output_")?;
+        let numbered = files::list_numbered_files(path, "output_")?;
         for (number, file) in &numbered {
             let content = Content::Message(files::read(file)?);
             self.stored.push(Stored { slot: Slot::Output(*number), content, file: file.clone() });
@@ -191,17 +195,17 @@ impl Expected {
             let failure = Failure::new(message).code(ErrorKind::Input);
             return Err(match cases {
                 Some(case) => {
-                    failure.help(format!("name one of its data sets: {}", case.display()))
+                    failure.help(format!("name a data set, such as {}", case.display()))
                 }
                 None => failure.help(
-                    "it needs output_0.pb, output_1.pb, …, or NAME.npy or NAME.pb for each output",
+                    "give a directory with output_0.pb, output_1.pb, …, or NAME.npy or NAME.pb for each output",
                 ),
             });
         }
         Ok(())
     }
 
-    /// Returns the names of expected values that may be inner values of the model.
+    /// Returns the names of expected values that may be intermediate values of the model.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.stored.iter().filter_map(|stored| match &stored.slot {
             Slot::Named(name) | Slot::Numbered(name) => Some(name.as_str()),
@@ -209,8 +213,9 @@ impl Expected {
         })
     }
 
-    /// Compares the values of a run with the expected ones. `given` holds the `own` outputs of the
-    /// model, followed by inner values; `nodes` are the nodes of the main graph.
+    /// Compares the values of a run with the expected values. `given` holds the outputs of the
+    /// model, `own` in number, followed by intermediate values; `nodes` are the nodes of the main
+    /// graph.
     pub(crate) fn compare(
         self,
         args: &Args,
@@ -246,11 +251,11 @@ impl Expected {
             };
             let at = stored.file.display().to_string();
             if wanted.contains_key(name) {
-                let message = format!("the value '{name}' is expected twice");
+                let message = format!("two expected values are given for '{name}'");
                 return Err(Failure::new(message).code(ErrorKind::Input).at(at));
             }
             let got = given.get(name).map(Value::value_type);
-            let value = stored.content.value(got.as_ref());
+            let value = stored.content.decode(got.as_ref());
             let value = value.map_err(|failure| failure.at(name).at(at))?;
             wanted.insert(name, round_to_type(value, got.as_ref(), name, &mut notes)?);
         }
@@ -265,8 +270,8 @@ impl Expected {
             .filter(|name| !wanted.contains_key(*name))
             .map(|name| name.to_string())
             .collect();
-        refuse_misspelt(&unknown, &missing, &wanted)?;
-        let makers = makers_by_value(nodes);
+        refuse_misspelt_name(&unknown, &missing, &wanted)?;
+        let makers = map_values_to_nodes(nodes);
         let mut compared: Vec<Compared> = Vec::new();
         for (position, (name, got)) in given.iter().enumerate() {
             let Some(want) = wanted.get(name) else { continue };
@@ -274,20 +279,20 @@ impl Expected {
                 name: name.to_string(),
                 maker: makers.get(name).map(|maker| (maker.0, maker.1.to_string())),
                 is_output: position < own,
-                ty: type_text(got),
-                result: got.distances(want, &|data_type| args.tolerance(data_type)),
+                ty: format_type(got),
+                result: got.distances(want, &|data_type| args.choose_tolerance(data_type)),
             });
         }
         compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
         let unknown = unknown.into_iter().map(|(name, _)| name).collect();
-        let tolerance = args.tolerance(DataType::Float);
+        let tolerance = args.choose_tolerance(DataType::Float);
         Ok(Comparison { tolerance, compared, missing, unknown, notes })
     }
 }
 
 /// Returns an error if an expected value matches no value of the model while an output has no
 /// expected value: the name is likely misspelt, and the output would go unchecked.
-fn refuse_misspelt(
+fn refuse_misspelt_name(
     unknown: &[(String, PathBuf)],
     missing: &[String],
     wanted: &HashMap<&str, Value>,
@@ -322,7 +327,8 @@ fn split_item_name(name: &str, given: &Outputs) -> Option<(String, usize)> {
     Some((sequence.to_string(), index.parse().ok()?))
 }
 
-/// Assembles sequences from items that are stored one by one.
+/// Assembles expected sequences from items that are stored one by one, each given by the name of
+/// its sequence and its index.
 fn assemble_sequences(
     mut items: Vec<(String, usize, Stored)>,
     given: &Outputs,
@@ -331,7 +337,7 @@ fn assemble_sequences(
     let mut sequences: HashMap<String, Value> = HashMap::new();
     for (name, _, stored) in items {
         let Some(Value::Sequence(got)) = given.get(&name) else { continue };
-        let item = stored.content.value(Some(got.element()))?;
+        let item = stored.content.decode(Some(got.element()))?;
         let empty = || Value::Sequence(Sequence::new(got.element().clone()));
         if let Value::Sequence(sequence) = sequences.entry(name).or_insert_with(empty) {
             let pushed = sequence.push(item);
@@ -343,8 +349,8 @@ fn assemble_sequences(
 
 impl Content {
     /// Decodes an expected value. `ty` is the type of the model's value, for files that do not
-    /// state one.
-    fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
+    /// state a type.
+    fn decode(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
         match self {
             Content::Tensor(tensor) => Ok(tensor.into()),
             Content::Array(file) => {
@@ -363,7 +369,7 @@ impl Content {
 }
 
 /// Converts an expected tensor of doubles, in which references are often computed, to the shorter
-/// floating-point type of the output, and adds a note of it.
+/// floating-point type of the model's value, and adds a note on the conversion.
 fn round_to_type(
     want: Value,
     got: Option<&ValueType>,
@@ -381,8 +387,9 @@ fn round_to_type(
     Ok(cast(tensor, *elem, CastOptions::default())?.into())
 }
 
-/// Maps each value to the position and the place of the main graph's node that computes it.
-fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
+/// Maps the name of each value to the index and the location of the node in the main graph that
+/// computes the value.
+fn map_values_to_nodes(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
         let values = node.outputs.iter().flatten();
         values.map(move |value| (value.name.as_str(), (node.index, node.place.as_str())))
@@ -390,7 +397,8 @@ fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     made.collect()
 }
 
-fn type_text(value: &Value) -> String {
+/// Formats the type of a value, for a tensor with its shape.
+fn format_type(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
             Type::tensor(tensor.data_type(), tensor.dims().iter().copied()).to_string()
@@ -399,11 +407,11 @@ fn type_text(value: &Value) -> String {
     }
 }
 
-/// Result of comparing the values of a run with expected ones.
+/// Result of comparing the values of a run with expected values.
 pub(crate) struct Comparison {
-    /// Tolerance for float32 values, which the summary states.
+    /// Tolerance for float32 elements, which the summary states.
     tolerance: Tolerance,
-    /// Compared values in the order of the graph.
+    /// Compared values, in the order of the nodes that compute them.
     compared: Vec<Compared>,
     /// Names of outputs without an expected value.
     missing: Vec<String>,
@@ -413,20 +421,25 @@ pub(crate) struct Comparison {
     notes: Vec<String>,
 }
 
-/// Comparison of one value.
+/// Comparison of one value of the model with its expected value.
 struct Compared {
     name: String,
-    /// Position and place of the node that computes the value.
+    /// Index and location of the node that computes the value; `None` if no node of the main graph
+    /// does.
     maker: Option<(usize, String)>,
     is_output: bool,
+    /// Type and shape of the value.
     ty: String,
+    /// Differences in each tensor of the value, by its path in the value, or the reason why the
+    /// values cannot be compared.
     result: Result<Vec<(String, Distance)>, String>,
 }
 
-/// Maximum number of differing inner values to show in detail.
+/// Maximum number of differing intermediate values to show in detail.
 const SHOWN: usize = 20;
 
 impl Compared {
+    /// Whether an element differs by more than the tolerance, or the values cannot be compared.
     fn differs(&self) -> bool {
         match &self.result {
             Ok(distances) => distances.iter().any(|(_, distance)| distance.count > 0),
@@ -434,8 +447,8 @@ impl Compared {
         }
     }
 
-    /// Returns the largest absolute and relative difference of any part of the value.
-    fn largest_difference(&self) -> (f64, f64) {
+    /// Returns the largest absolute and the largest relative difference of any element.
+    fn find_largest_difference(&self) -> (f64, f64) {
         let distances = self.result.iter().flatten();
         distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
             (f64::max(absolute, distance.absolute), f64::max(relative, distance.relative))
@@ -461,7 +474,7 @@ impl Compared {
                 }
             }
         }
-        let (absolute, relative) = self.largest_difference();
+        let (absolute, relative) = self.find_largest_difference();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
             text += &format!(
@@ -474,7 +487,7 @@ impl Compared {
     }
 
     fn json(&self) -> serde_json::Value {
-        let (absolute, relative) = self.largest_difference();
+        let (absolute, relative) = self.find_largest_difference();
         let distances = self.result.as_ref().ok();
         let worst = distances.and_then(|distances| {
             let distances = distances.iter().filter(|(_, distance)| distance.worst.is_some());
@@ -499,15 +512,15 @@ impl Compared {
             "message": self.result.as_ref().err(),
             "elements": sum(|distance| distance.total),
             "differing": sum(|distance| distance.count),
-            "max_absolute": distances.map(|_| number_json(absolute)),
-            "max_relative": distances.map(|_| number_json(relative)),
+            "max_absolute": distances.map(|_| number_to_json(absolute)),
+            "max_relative": distances.map(|_| number_to_json(relative)),
             "worst": worst,
         })
     }
 }
 
 /// Formats a tolerance as a user would type it, such as `1e-7` or `0.001`.
-fn tolerance_text(tolerance: f64) -> String {
+fn format_tolerance(tolerance: f64) -> String {
     if tolerance != 0.0 && tolerance < 1e-4 {
         format!("{tolerance:e}")
     } else {
@@ -515,18 +528,20 @@ fn tolerance_text(tolerance: f64) -> String {
     }
 }
 
-/// Returns a number as JSON; an infinite one, which JSON lacks, as the text `inf`.
-fn number_json(number: f64) -> serde_json::Value {
+/// Converts a number to JSON. A number that is not finite, which JSON lacks, becomes the text
+/// `inf`.
+fn number_to_json(number: f64) -> serde_json::Value {
     if number.is_finite() { json!(number) } else { json!("inf") }
 }
 
 impl Comparison {
+    /// Whether any value differs from its expected value.
     pub(crate) fn differs(&self) -> bool {
         self.compared.iter().any(Compared::differs)
     }
 
-    /// Returns the first value that differs, in the order of the graph.
-    fn first_difference(&self) -> Option<&Compared> {
+    /// Returns the first value that differs, in the order of the nodes; `None` if all match.
+    fn find_first_difference(&self) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.differs())
     }
 
@@ -557,8 +572,8 @@ impl Comparison {
                 if wrong == 1 { "s" } else { "" }
             ),
         };
-        text += &format!(" (rtol {}, atol {})\n", tolerance_text(rtol), tolerance_text(atol));
-        if let Some(first) = self.first_difference() {
+        text += &format!(" (rtol {}, atol {})\n", format_tolerance(rtol), format_tolerance(atol));
+        if let Some(first) = self.find_first_difference() {
             let node = first.maker.as_ref().map(|(_, place)| format!(", output of {place}"));
             text += &format!(
                 "first value that differs, in the order of the graph: '{}'{}\n",
@@ -569,7 +584,8 @@ impl Comparison {
         text
     }
 
-    /// Returns remarks on values that were converted before the comparison, or not compared.
+    /// Returns remarks on expected values that were converted before the comparison, and on values
+    /// that were not compared.
     pub(crate) fn notes(&self) -> Vec<String> {
         let list = |names: &[String]| {
             let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -580,7 +596,7 @@ impl Comparison {
         };
         let mut notes = self.notes.clone();
         if !self.missing.is_empty() {
-            notes.push(format!("no value is expected for the outputs {}", list(&self.missing)));
+            notes.push(format!("outputs without an expected value: {}", list(&self.missing)));
         }
         if !self.unknown.is_empty() {
             notes.push(format!(
@@ -596,7 +612,7 @@ impl Comparison {
             "rtol": self.tolerance.rtol,
             "atol": self.tolerance.atol,
             "differs": self.differs(),
-            "first": self.first_difference().map(|first| {
+            "first": self.find_first_difference().map(|first| {
                 json!({"name": first.name, "node": first.maker.as_ref().map(|maker| &maker.1)})
             }),
             "values": self.compared.iter().map(Compared::json).collect::<Vec<_>>(),

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     program: bool,
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
-    #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
+    #[arg(long, value_name = "REWRITE", requires = "program", value_parser = list_stages())]
     after: Option<String>,
     /// Show how the model runs on the devices of a configuration: which device runs each node and
     /// in which parts, which values are sent, and which annotations are not honored and why
@@ -65,21 +65,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Returns the values of `--after`, each with its description: lowering and all rewrites.
-fn stages() -> PossibleValuesParser {
+/// Returns the possible values of `--after`, each with its description: lowering and all rewrites.
+fn list_stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `explain MODEL --json`. The version rises when the meaning of
+/// a key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.explain-model/1";
-/// Name and version of the schema of the JSON answer with `--program`.
+/// Name and version of the schema of `explain MODEL --program --json`.
 const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
-/// Name and version of the schema of the JSON answer with `--devices`.
+/// Name and version of the schema of `explain MODEL --devices --json`.
 const DEVICES_SCHEMA: &str = "sardonyx.explain-devices/1";
-/// Maximum number of rows to list in each section.
+/// Maximum number of rows to list in each section of the explanation.
 const SHOWN: usize = 12;
 
 pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return check::explain(None, None, args.json, terminal);
     };
     let name = what.to_str();
-    let codes = name.map(check::codes_called).unwrap_or_default();
+    let codes = name.map(check::find_codes).unwrap_or_default();
     let rule = name.and_then(rules::find_rule);
     if rule.is_some() || !codes.is_empty() {
         return check::explain(rule, Some(&codes), args.json, terminal);
@@ -98,7 +98,9 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let names = tool::CODES.iter().map(|code| code.name);
         return Err(match tool::suggest::closest(&what, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
-            None => failure.help("use a model or a code; `sardonyx explain` lists all codes"),
+            None => failure.help(
+                "give a model file or the code of a finding; `sardonyx explain` lists all codes",
+            ),
         });
     }
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
@@ -116,8 +118,8 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         }
         return terminal.print(program.trim_end());
     }
-    let inputs = input_types(&sizes, session.inputs(), terminal);
-    let details = session.details(known_types(&inputs)).map_err(Failure::from);
+    let inputs = resolve_input_types(&sizes, session.inputs(), terminal);
+    let details = session.details(filter_known_types(&inputs)).map_err(Failure::from);
     let name = model.name();
     let explanation =
         Explanation { name, session: &session, steps: session.steps(), inputs, details };
@@ -142,15 +144,15 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             note_open_sizes(sizes, session.inputs(), terminal);
             // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
-            let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
+            let inputs = inputs.filter_map(|port| apply_set_sizes(port, &sizes.open));
             session.plan(&inputs.collect::<Vec<_>>())?
         }
         Some(entry) => {
             let builder = args.session.trainer(&opened.model)?.devices(options);
             let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
-            let inputs = input_types(sizes, &ports, terminal);
-            trainer.plan(entry, &known_types(&inputs))?
+            let inputs = resolve_input_types(sizes, &ports, terminal);
+            trainer.plan(entry, &filter_known_types(&inputs))?
         }
     };
     let text = plan.text();
@@ -176,10 +178,10 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     terminal.print(&text)
 }
 
-/// Adds a note that lists the open sizes. A plan for all sizes does not split axes of open size,
-/// while a run is planned for its own sizes and may split them.
+/// Prints a note that lists the input dimensions without a set size. A plan for all sizes does not
+/// split their axes, while a run is planned for its own sizes and may split them.
 fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
-    /// Maximum number of open sizes to list.
+    /// Maximum number of dimensions to list.
     const SHOWN: usize = 8;
     let mut open: Vec<String> = Vec::new();
     for port in ports {
@@ -205,16 +207,16 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
     if let Some(first) = open.first() {
         let more = if open.len() > SHOWN { ", …" } else { "" };
         terminal.note(&format!(
-            "these sizes are open, and the plan does not split their axes: {}{more}; --set \
+            "the plan does not split axes whose sizes are not set: {}{more}; --set \
              '{first}=SIZE' shows the plan of a run with that size",
             open[..open.len().min(SHOWN)].join(", ")
         ));
     }
 }
 
-/// Returns the name and type of an input with the sizes that are set for its unnamed dimensions.
-/// Returns `None` if none is set.
-fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
+/// Returns the name and type of an input with the sizes that `--set` gives for its unnamed
+/// dimensions. Returns `None` if it gives no size.
+fn apply_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
     let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());
@@ -224,9 +226,9 @@ fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type
     Some((port.name(), Type::tensor(elem, dims)))
 }
 
-/// Returns the types of inputs for which memory is planned: every symbolic size is replaced by a
-/// number. Notes the sizes that are assumed.
-fn input_types(
+/// Returns the types of inputs for which memory is planned: every symbolic dimension is replaced by
+/// a number. Prints a note on sizes that are assumed.
+fn resolve_input_types(
     sizes: &session::Sizes,
     ports: &[Port],
     terminal: &Terminal,
@@ -244,12 +246,12 @@ fn input_types(
     types
 }
 
-/// Returns the inputs of known type.
-fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
+/// Returns the name and type of each input whose type is known.
+fn filter_known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
     inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
-/// Facts about an optimized model that the answer lists.
+/// Facts about an optimized model that `explain MODEL` lists.
 struct Explanation<'a> {
     name: String,
     session: &'a Session,
@@ -258,17 +260,18 @@ struct Explanation<'a> {
     details: Result<RunDetails, Failure>,
 }
 
-/// Similar fusions that the answer lists in one row.
+/// Fusions of the same pattern, which are listed in one row.
 struct Group {
     /// Number of fusions.
     times: usize,
     /// Number of nodes that were fused.
     nodes: usize,
-    /// Name of the first node.
+    /// Name or location of the first fused node, as an example.
     example: String,
 }
 
 /// Groups fusions by pattern and by the reason that prevented them, the most frequent first.
+/// Fusions that were made have no reason.
 fn group_fusions<'a>(
     fusions: impl Iterator<Item = &'a Fusion>,
 ) -> Vec<((&'static str, Option<&'a str>), Group)> {
@@ -290,14 +293,20 @@ fn group_fusions<'a>(
 
 /// Numbers of steps by the way in which they use memory.
 struct Memory {
+    /// Steps whose output is a view of their input, so that they never run.
     views: usize,
+    /// Steps that write their output over an input.
     in_place: usize,
+    /// Steps that read an input through strides.
     strided: usize,
+    /// Steps whose tensors have the channels as last dimension in memory.
     channels_last: usize,
+    /// Steps that copy although their output could be a view.
     copies: usize,
 }
 
 impl Memory {
+    /// Counts the steps of a planned run.
     fn from_details(details: &RunDetails) -> Memory {
         let count = |which: fn(&StepDetails) -> bool| {
             let steps = details.steps.iter();
@@ -314,8 +323,8 @@ impl Memory {
 }
 
 impl Explanation<'_> {
-    /// Returns the fusions that were made, and those that were almost possible.
-    fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
+    /// Returns groups of the fusions that were made, and of those that were almost possible.
+    fn group_all_fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
         let all = || self.session.fusions().iter();
         [
             group_fusions(all().filter(|fusion| fusion.nodes > 0)),
@@ -325,7 +334,7 @@ impl Explanation<'_> {
 
     /// Groups the steps into which other nodes were fused by their operators, such as
     /// `Conv with Relu`, the most frequent first.
-    fn with_fused(&self) -> Vec<(String, Group)> {
+    fn group_fused_steps(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
             let group = found.entry(operator(step)).or_insert_with(|| Group {
@@ -349,12 +358,12 @@ impl Explanation<'_> {
             count(report.nodes, "node"),
             count(self.steps.len(), "step")
         ));
-        self.write_rewritten(&mut lines);
-        self.write_fused(&mut lines);
+        self.write_rewrites(&mut lines);
+        self.write_fusions(&mut lines);
         lines.add_row(
             "constants",
             format!(
-                "{} packed for kernels, {}; {} read as they are, {}",
+                "{} packed for kernels, {}; {} read without packing, {}",
                 human::group(report.packed as u64),
                 human::bytes(report.packed_bytes as u64),
                 human::group(report.kept as u64),
@@ -363,7 +372,7 @@ impl Explanation<'_> {
         );
         if report.made_bytes > 0 {
             let made = human::bytes(report.made_bytes as u64);
-            lines.add_row("", format!("{made} of it is not stored in the file"));
+            lines.add_row("", format!("{made} of the constants are not stored in the file"));
         }
         self.write_memory(&mut lines);
         let took = report.took.iter();
@@ -373,13 +382,13 @@ impl Explanation<'_> {
         let Lines(mut text) = lines;
         if with_steps {
             text += "\n";
-            text += &self.step_table();
+            text += &self.format_steps();
         }
         text
     }
 
     /// Writes the changes before fusion: expanded, upgraded, duplicate and constant-folded nodes.
-    fn write_rewritten(&self, lines: &mut Lines) {
+    fn write_rewrites(&self, lines: &mut Lines) {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
@@ -390,15 +399,16 @@ impl Explanation<'_> {
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
                 lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
             }
-            lines.add_rest(report.expanded.len());
+            lines.add_omitted_count(report.expanded.len());
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => lines.add_row("upgraded", "nothing: every node has the newest version".into()),
+            0 => lines
+                .add_row("upgraded", "nothing: every node has the newest operator version".into()),
             _ => lines.add_row(
                 "upgraded",
                 format!(
-                    "{} to newer versions, {} added for this",
+                    "{} to newer operator versions, {} added by upgrading",
                     count(upgraded, "node"),
                     report.added
                 ),
@@ -409,7 +419,7 @@ impl Explanation<'_> {
             let (from, to, nodes) = (group.from, group.to, group.nodes);
             lines.add_row("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
-        lines.add_rest(report.upgraded.len());
+        lines.add_omitted_count(report.upgraded.len());
         lines.add_row(
             "cse",
             match (report.common.nodes, report.common.constants) {
@@ -424,7 +434,7 @@ impl Explanation<'_> {
         lines.add_row(
             "folded",
             format!(
-                "{} constant-folded, {}; {} were constants",
+                "{} constant-folded, {}; {} replaced by initializers",
                 count(report.folded - report.constant_nodes, "node"),
                 human::bytes(report.folded_bytes as u64),
                 count(report.constant_nodes, "Constant node")
@@ -432,10 +442,10 @@ impl Explanation<'_> {
         );
     }
 
-    /// Writes the fusions that were made, those that were almost possible, and dead nodes.
-    fn write_fused(&self, lines: &mut Lines) {
+    /// Writes the fusions that were made, the fusions that were almost possible, and dead nodes.
+    fn write_fusions(&self, lines: &mut Lines) {
         let report = self.session.report();
-        let [fused, nearly] = self.fusions();
+        let [fused, nearly] = self.group_all_fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
         lines.add_row(
@@ -462,22 +472,22 @@ impl Explanation<'_> {
                 let why = cut(why.unwrap_or_default());
                 lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
-            lines.add_rest(nearly.len());
+            lines.add_omitted_count(nearly.len());
         }
-        let groups = self.with_fused();
+        let groups = self.group_fused_steps();
         let times: usize = groups.iter().map(|(_, group)| group.nodes).sum();
         lines.add_row(
             "steps",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} fused into the step of another", count(times, "node")),
+                _ => format!("{} fused into the step of another node", count(times, "node")),
             },
         );
         for (operators, group) in groups.iter().take(SHOWN) {
             let (times, example) = (group.times, cut(&group.example));
             lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        lines.add_rest(groups.len());
+        lines.add_omitted_count(groups.len());
         if report.dead > 0 {
             let dead = count(report.dead, "node");
             lines.add_row("dead", format!("{dead} removed as unused"));
@@ -510,7 +520,7 @@ impl Explanation<'_> {
                 lines.add_row(
                     "",
                     format!(
-                        "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
+                        "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy data that could be a view",
                         memory.views,
                         memory.in_place,
                         memory.strided,
@@ -522,7 +532,8 @@ impl Explanation<'_> {
         }
     }
 
-    fn step_table(&self) -> String {
+    /// Formats the steps of a run as a table.
+    fn format_steps(&self) -> String {
         let headings = [
             ("step", Align::Right),
             ("node", Align::Left),
@@ -562,7 +573,7 @@ impl Explanation<'_> {
                 "nodes": group.nodes,
             })
         });
-        let [fused, nearly] = self.fusions();
+        let [fused, nearly] = self.group_all_fusions();
         let fused = fused.iter().map(|((pattern, _), group)| {
             json!({
                 "pattern": pattern,
@@ -643,16 +654,19 @@ impl Explanation<'_> {
     }
 }
 
-/// Text in rows. Each row has a label, in a column of its own, and a content.
+/// Text in rows of two columns: labels and their content.
 struct Lines(String);
 
 impl Lines {
+    /// Adds a row with the label `name` and the content `rest`. A row without a label continues the
+    /// row above.
     fn add_row(&mut self, name: &str, rest: String) {
         self.0 += &format!("{name:<9} {rest}\n");
     }
 
-    /// Adds a row with the number of `rows` that are not listed, if there are any.
-    fn add_rest(&mut self, rows: usize) {
+    /// Adds a row that states how many of `rows` rows are not listed, if there are more than
+    /// [`SHOWN`].
+    fn add_omitted_count(&mut self, rows: usize) {
         if rows > SHOWN {
             self.add_row("", format!("    ... and {} more", rows - SHOWN));
         }

@@ -56,8 +56,8 @@ pub(crate) struct Args {
     checksum: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `externalize --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let target = args.saving.target(&args.model, &model)?;
     if target == Target::Stdout {
         return Err(Failure::new("data files cannot be written to stdout")
-            .help("give --output FILE; data files are written beside it"));
+            .help("give --output FILE; data files are written beside FILE"));
     }
     let before = model.ir_version();
     if before.unwrap_or(0) < EXTERNAL_DATA && args.has_values_to_move(&model) {
@@ -73,13 +73,13 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         raised.map_err(|error| Failure::from(error).at(args.model.name()))?;
         let before = before.map_or("nothing".to_string(), |before| before.to_string());
         terminal.remark(&format!(
-            "ir_version: {before} → {EXTERNAL_DATA}, the first with external data"
+            "ir_version: {before} → {EXTERNAL_DATA}, the first IR version with external data"
         ));
     }
     let saved = args.saving.save(
         &args.model,
         &model,
-        args.options(),
+        args.to_options(),
         Weights::Outside,
         target,
         terminal,
@@ -93,7 +93,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         (0, 0)
     } else {
         staying(&|tensor| {
-            let may_move = args.attributes || is_constant(tensor);
+            let may_move = args.attributes || is_in_graph(tensor);
             may_move
                 && matches!(tensor.storage, TensorStorage::Typed(name) if name != "string_data")
         })
@@ -101,7 +101,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let in_attributes = if args.attributes {
         (0, 0)
     } else {
-        staying(&|tensor| !is_constant(tensor) && tensor.storage == TensorStorage::Raw)
+        staying(&|tensor| !is_in_graph(tensor) && tensor.storage == TensorStorage::Raw)
     };
     if args.saving.json {
         let sum = |(tensors, bytes)| json!({"tensors": tensors, "bytes": bytes});
@@ -126,21 +126,22 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     }
     if saved.data_files() == 0 {
         let threshold = bytes(args.threshold);
-        terminal.note(&format!("no tensor was moved: no raw data has {threshold} or more"));
+        terminal
+            .note(&format!("no tensor was moved: no tensor has raw data of {threshold} or more"));
     }
     Ok(())
 }
 
-/// First IR version that supports external data.
+/// First IR version with external data files.
 const EXTERNAL_DATA: i64 = 4;
 
-/// Whether the tensor is stored in a graph, not in an attribute of a node.
-fn is_constant(tensor: &StoredTensor) -> bool {
+/// Whether the tensor is an initializer of a graph or a part of one, not an attribute of a node.
+fn is_in_graph(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }
 
 impl Args {
-    /// Whether saving moves the values of any tensor to a data file.
+    /// Whether saving moves the values of any tensor of the model to a data file.
     fn has_values_to_move(&self, model: &Model) -> bool {
         model.tensors().iter().any(|tensor| {
             let is_stored = match tensor.storage {
@@ -155,7 +156,7 @@ impl Args {
         })
     }
 
-    fn options(&self) -> SaveOptions {
+    fn to_options(&self) -> SaveOptions {
         let layout = match (self.per_tensor, self.shards) {
             (true, _) => Layout::PerTensor,
             (false, Some(limit)) => Layout::Shards(limit),

@@ -13,22 +13,25 @@ use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
 
-/// Reason for which a command ends without its answer. The exit code is 2, except after the reader
-/// of stdout has closed it.
+/// Failure of a command, which ends without its answer. The exit code is 2, except after the reader
+/// of stdout has closed the pipe.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     code: Code,
     message: String,
+    /// Place of the failure, such as a file or a tensor in a file.
     place: Option<String>,
+    /// Individual problems, if the message summarizes several.
     details: Vec<Detail>,
     /// Cause that ended a run, if a run was in progress.
     end: Option<Box<End>>,
+    /// Advice on how to avoid the failure.
     help: Option<Box<str>>,
-    /// Rendered problems of a text file, each with its line. They are shown before the message.
+    /// Rendered problems of a text file, each with its line, to show before the message.
     diagnostics: Option<Box<str>>,
     /// Whether the reader of stdout has closed the pipe, so that nothing is reported.
     pub(crate) broken_pipe: bool,
-    /// Whether another process reports the failure, so that this one prints nothing.
+    /// Whether another process reports the failure, so that this process prints nothing.
     pub(crate) is_reported_elsewhere: bool,
 }
 
@@ -58,7 +61,7 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// Returns the name of the code in JSON. Names never change.
+    /// Returns the name that the category has in JSON. Names never change.
     fn name(self) -> &'static str {
         match self {
             Code::Usage => "usage",
@@ -76,7 +79,7 @@ impl Failure {
         Failure { is_reported_elsewhere: true, ..Failure::default() }
     }
 
-    /// Joins place and message in one line, for a message to other processes.
+    /// Formats place and message of the failure in one line, to be sent to other processes.
     pub(crate) fn to_line(&self) -> String {
         match &self.place {
             Some(place) => format!("{place}: {}", self.message),
@@ -103,7 +106,7 @@ enum Detail {
     Diagnostic {
         message: String,
         position: Position,
-        /// Object in the JSON answer.
+        /// The problem as an object of the JSON answer.
         form: Value,
     },
     /// Argument of the command line, with its role in the error.
@@ -114,17 +117,18 @@ enum Detail {
 }
 
 impl Detail {
-    /// Returns the line that describes the detail to people. Diagnostics have none, as they are
-    /// shown with the lines of the file, and arguments are part of the message.
-    fn line(&self) -> Option<String> {
+    /// Returns the line that describes the detail to people. Returns `None` for diagnostics, which
+    /// are shown with the lines of the file, and for arguments, which are part of the message.
+    fn to_line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
             Detail::Diagnostic { .. } | Detail::Argument { .. } => None,
         }
     }
 
-    /// Returns the name of the operator, for lists that are too long for a line each.
-    fn name(&self) -> Option<String> {
+    /// Returns the name of the operator that the detail is about, for lists that are too long for a
+    /// line each; `None` for other details.
+    fn operator_name(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.full_name()),
             Detail::Diagnostic { .. } | Detail::Argument { .. } => None,
@@ -147,13 +151,14 @@ impl Detail {
     }
 }
 
-/// Name and version of the schema of a failure in JSON. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of a failure in JSON. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.error/2";
 
-/// Maximum number of details to show in a line each. The names of the others share one line.
+/// Maximum number of details of a failure to show in a line each. The names of further details
+/// share one line.
 const SHOWN_DETAILS: usize = 16;
-/// Maximum number of lines of a message or advice to show.
+/// Maximum number of lines to show of a message or an advice.
 const SHOWN_LINES: usize = 14;
 
 impl Failure {
@@ -161,13 +166,13 @@ impl Failure {
         Failure { message: message.into(), ..Failure::default() }
     }
 
-    /// Sets the code, which is [`Code::Usage`] by default.
+    /// Sets the category of the failure, which is [`Code::Usage`] by default.
     pub(crate) fn code(mut self, code: impl Into<Code>) -> Failure {
         self.code = code.into();
         self
     }
 
-    /// Returns the node that failed while the model ran.
+    /// Returns the node that failed while the model ran; `None` if no node did.
     fn node(&self) -> Option<&NodeError> {
         match self.end.as_deref() {
             Some(End::Node(error)) => Some(error),
@@ -175,13 +180,13 @@ impl Failure {
         }
     }
 
-    /// Returns the message without place and advice.
+    /// Returns the message of the failure, without place and advice.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Adds a place, such as a file. A place that is already set, such as a tensor, lies within it
-    /// and follows it in the text.
+    /// Adds the place of the failure, such as a file. A place that is already set, such as a tensor
+    /// in the file, follows the new place in the text.
     pub(crate) fn at(mut self, place: impl Display) -> Failure {
         let place = place.to_string();
         self.place = Some(match self.place {
@@ -191,24 +196,24 @@ impl Failure {
         self
     }
 
-    /// Sets the advice.
+    /// Sets the advice on how to avoid the failure.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into().into());
         self
     }
 
-    /// Sets the advice unless there already is some.
+    /// Sets the advice on how to avoid the failure, unless it has an advice.
     pub(crate) fn help_if_none(mut self, help: &str) -> Failure {
         self.help.get_or_insert_with(|| help.into());
         self
     }
 
-    /// Returns the name of the code in JSON.
+    /// Returns the name that the category of the failure has in JSON.
     pub(crate) fn code_name(&self) -> &'static str {
         self.code.name()
     }
 
-    /// Returns the problems of a text file, with their positions.
+    /// Returns the message and the position of each problem of a text file.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = (&str, Option<Position>)> {
         self.details.iter().filter_map(|detail| match detail {
             Detail::Diagnostic { message, position, .. } => {
@@ -229,9 +234,9 @@ impl Failure {
             "code": self.code_name(),
             "message": self.message,
             "place": self.place,
-            "node": self.node().map(node_json),
+            "node": self.node().map(node_to_json),
             "stopped": match self.end.as_deref() {
-                Some(End::Stopped(stopped)) => Some(stopped_json(stopped)),
+                Some(End::Stopped(stopped)) => Some(stopped_to_json(stopped)),
                 _ => None,
             },
             "help": self.help,
@@ -246,35 +251,35 @@ impl Failure {
             text += &paint_labels(diagnostics, paint);
             text += "\n\n";
         }
-        text += &format!("{} {}\n", paint("error:"), first_lines(&self.message));
+        text += &format!("{} {}\n", paint("error:"), truncate_lines(&self.message));
         // Diagnostics have positions, and the message about them names the file.
         let place = self.place.as_ref().filter(|_| self.diagnostics.is_none());
         if let Some(place) = place {
-            text += &format!("  {} {}\n", paint("in"), first_lines(place));
+            text += &format!("  {} {}\n", paint("in"), truncate_lines(place));
         }
         let given = self.node().map(NodeError::given).filter(|given| !given.is_empty());
         if let Some(given) = given {
-            text += &format!("  {} {}\n", paint("inputs:"), first_lines(&given));
+            text += &format!("  {} {}\n", paint("inputs:"), truncate_lines(&given));
         }
-        let details: Vec<String> = self.details.iter().filter_map(Detail::line).collect();
+        let details: Vec<String> = self.details.iter().filter_map(Detail::to_line).collect();
         let shown = details.len().min(SHOWN_DETAILS);
         for detail in &details[..shown] {
-            text += &format!("  {}\n", first_lines(detail));
+            text += &format!("  {}\n", truncate_lines(detail));
         }
         if shown < details.len() {
             // Lists only the names of the rest: readers search a long list for names.
             let rest: Vec<String> =
-                self.details.iter().filter_map(Detail::name).skip(shown).collect();
+                self.details.iter().filter_map(Detail::operator_name).skip(shown).collect();
             text += &format!("  and {} more: {}\n", rest.len(), rest.join(", "));
         }
         if let Some(help) = &self.help {
-            text += &format!("{} {}\n", paint("help:"), first_lines(help));
+            text += &format!("{} {}\n", paint("help:"), truncate_lines(help));
         }
         text
     }
 }
 
-/// Colours the labels in rendered diagnostics.
+/// Colours the labels `error:` and `warning:` in rendered diagnostics.
 fn paint_labels(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
     let mut lines = Vec::new();
     for line in diagnostics.lines() {
@@ -308,7 +313,7 @@ pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
 }
 
 /// Formats the path of a node as JSON: the node and the nodes around it, innermost first.
-fn path_json(path: &NodePath) -> Value {
+fn path_to_json(path: &NodePath) -> Value {
     let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
             Some(PathPart::Graph(name)) => (Some("graph"), Some(name)),
@@ -335,7 +340,7 @@ fn path_json(path: &NodePath) -> Value {
 }
 
 /// Formats the reason that stopped a run, and the node that would have run next, as JSON.
-fn stopped_json(stopped: &Stopped) -> Value {
+fn stopped_to_json(stopped: &Stopped) -> Value {
     let (reason, limit) = match stopped.reason {
         StopReason::Deadline => ("deadline", None),
         StopReason::Iterations(limit) => ("iterations", Some(limit)),
@@ -344,19 +349,19 @@ fn stopped_json(stopped: &Stopped) -> Value {
     json!({
         "reason": reason,
         "limit": limit,
-        "next": stopped.next.as_ref().map(path_json),
+        "next": stopped.next.as_ref().map(path_to_json),
         "iteration": stopped.next_iteration,
     })
 }
 
 /// Formats a failed node as JSON: its path, the nodes fused with it, and its inputs.
-fn node_json(error: &NodeError) -> Value {
+fn node_to_json(error: &NodeError) -> Value {
     let inputs = error.inputs.iter().map(|input| {
         let input = input.as_ref()?;
         Some(json!({"name": input.name, "type": input.ty.as_ref().map(Type::to_string)}))
     });
     json!({
-        "path": path_json(&error.path),
+        "path": path_to_json(&error.path),
         "with": error.with,
         "inputs": inputs.collect::<Vec<_>>(),
         "constant": error.is_constant,
@@ -365,7 +370,7 @@ fn node_json(error: &NodeError) -> Value {
 
 /// Truncates a text to [`SHOWN_LINES`] lines of at most 1,000 characters, as names in a model may
 /// have megabytes.
-fn first_lines(text: &str) -> String {
+fn truncate_lines(text: &str) -> String {
     let lines: Vec<String> = text
         .lines()
         .take(SHOWN_LINES)
@@ -425,9 +430,11 @@ impl From<NpzError> for Failure {
         match error {
             NpzError::Write(error) => Failure::from(error),
             NpzError::TooLarge { .. } => {
-                failure.help("if it is this large, pass the array as .npy")
+                failure.help("if the array is this large, pass it as .npy")
             }
-            NpzError::Array { .. } => failure.help("use a .pb file, which can hold every type"),
+            NpzError::Array { .. } => {
+                failure.help("use a .pb file, which can hold every element type")
+            }
             _ => failure,
         }
     }

@@ -10,18 +10,18 @@ use sardonyx::value::Buffer;
 
 use crate::failure::{Code, Failure};
 
-/// Reads the content of a file or pipe. Fails for directories and devices.
+/// Reads all bytes of a file or pipe. Fails for directories and devices.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let failed = |error: io::Error| io_failure("cannot read", path, &error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Failure::new("this is a directory, not a file")
+        return Err(Failure::new("expected a file, found a directory")
             .code(ErrorKind::Io)
             .at(path.display()));
     }
     if !metadata.is_file() && !is_pipe(&metadata) {
-        return Err(Failure::new("this is neither a file nor a pipe")
+        return Err(Failure::new("expected a file or a pipe, found another kind of file")
             .code(ErrorKind::Io)
             .at(path.display()));
     }
@@ -37,7 +37,8 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
 }
 
 /// Lists the files PREFIX0.pb, PREFIX1.pb, … of a directory with their numbers, in ascending order.
-pub(crate) fn numbered_files(
+/// Returns an empty list if there are none.
+pub(crate) fn list_numbered_files(
     directory: &Path,
     prefix: &str,
 ) -> Result<Vec<(usize, PathBuf)>, Failure> {
@@ -53,7 +54,7 @@ pub(crate) fn numbered_files(
     Ok(files)
 }
 
-/// Lists the paths in a directory, sorted.
+/// Lists the paths of the files and subdirectories of a directory, sorted.
 pub(crate) fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |error: io::Error| io_failure("cannot read the directory", directory, &error);
     let entries = fs::read_dir(directory).map_err(cannot)?;
@@ -64,18 +65,20 @@ pub(crate) fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Failure> 
     Ok(paths)
 }
 
+/// Whether a file is a named pipe.
 #[cfg(unix)]
 fn is_pipe(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
     metadata.file_type().is_fifo()
 }
 
+/// Returns false, as this system has no named pipes in its file system.
 #[cfg(not(unix))]
 fn is_pipe(_: &fs::Metadata) -> bool {
     false
 }
 
-/// Creates the failure for an I/O error at `path`. `what` begins its message, such as
+/// Creates the failure for an I/O error at `path`. `what` begins the message, such as
 /// `cannot read`.
 pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure {
     let reason = sardonyx::tool::io_reason(path, error);
@@ -87,7 +90,7 @@ pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure 
 pub(crate) struct Protected(Vec<PathBuf>);
 
 impl Protected {
-    /// Protects a file, if it exists.
+    /// Adds a file that must not be overwritten, if it exists.
     pub(crate) fn add(&mut self, path: &Path) {
         // The path of stdin does not exist, so it needs no protection.
         self.0.extend(fs::canonicalize(path));
@@ -97,7 +100,7 @@ impl Protected {
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         match fs::canonicalize(path) {
             Ok(real) if self.0.contains(&real) => Err(Failure::new(format!(
-                "'{}' is an input and is not overwritten",
+                "'{}' is an input file and is not overwritten",
                 path.display()
             ))
             .help("choose another file with --output")),
@@ -106,9 +109,9 @@ impl Protected {
     }
 }
 
-/// Checks, before a model is computed, that it can be written to `path` and would not replace
-/// arrays or an image there.
-pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
+/// Checks, before a model is computed, that `path` names a file in an existing directory, and that
+/// the model would not replace arrays or an image.
+pub(crate) fn check_model_path(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_dir() || ends_as_directory(path) {
         let example = path.join("model.onnx");
@@ -116,13 +119,13 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
             .help(format!("give a file, such as {}", example.display())));
     }
     check_parent(path)?;
-    let held = match first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
+    let held = match read_first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
         Some(FileKind::Npy | FileKind::Npz) => "arrays",
         Some(FileKind::Image) => "an image",
         Some(FileKind::Proto | FileKind::Unknown(_)) | None => return Ok(()),
     };
-    Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
-        .help("choose another file, or remove this one first"))
+    Err(Failure::new(format!("'{shown}' holds {held}, which a model would replace"))
+        .help("choose another file, or remove the existing file first"))
 }
 
 /// Whether a path ends with a separator, so that it can only name a directory.
@@ -130,7 +133,7 @@ pub(crate) fn ends_as_directory(path: &Path) -> bool {
     path.to_str().and_then(|path| path.chars().next_back()).is_some_and(std::path::is_separator)
 }
 
-/// Whether two paths name the same entry of a directory, even if no file exists there.
+/// Whether two paths name the same entry of a directory. The entry need not exist.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let directory = |path: &Path| {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -150,14 +153,15 @@ pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
 }
 
 /// Checks that a file can be created beside `path`, whose directory may be read-only.
-pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
     let file = WholeFile::create(path);
     file.map(drop).map_err(|error| io_failure("cannot write", path, &error))
 }
 
-/// Reads the start of a file, as many bytes as [`detect_kind`] needs. Returns `None` if that fails.
-fn first_bytes(path: &Path) -> Option<Vec<u8>> {
-    /// At least the length in bytes of the longest signature.
+/// Reads the first bytes of a file, as many as [`detect_kind`] needs. Returns `None` if the file
+/// cannot be read.
+fn read_first_bytes(path: &Path) -> Option<Vec<u8>> {
+    /// Number of bytes to read, at least the length of the longest signature.
     const LENGTH: u64 = 64;
     if !path.is_file() {
         return None;
@@ -167,7 +171,7 @@ fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes a file atomically: after a failure it has its old content.
+/// Writes a file atomically: after a failure the file has its old content.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
@@ -181,17 +185,19 @@ pub(crate) fn write(
     file.finish().map_err(cannot)
 }
 
-/// Type of a file by its signature, or by its suffix if it has no known signature.
+/// Type of an input file by its signature, or by its suffix if it has no known signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Npy,
     Npz,
     Image,
+    /// Protobuf message, which has no signature.
     Proto,
+    /// Unsupported file, with a description of its format if the signature is known.
     Unknown(Option<&'static str>),
 }
 
-/// Determines the type of a file from its path and its first bytes.
+/// Determines the type of an input file from its path and its first bytes.
 pub(crate) fn detect_kind(path: &Path, bytes: &[u8]) -> FileKind {
     let signatures: [(&[u8], FileKind); 10] = [
         (b"\x93NUMPY", FileKind::Npy),

@@ -1,4 +1,4 @@
-//! Values for inputs that no file gives: the options `--random`, `--shape` and `--fill`, and
+//! Values for graph inputs that no file gives: the options `--random`, `--shape` and `--fill`, and
 //! defaults by the name and type of the input.
 
 use std::fmt;
@@ -36,22 +36,22 @@ pub(crate) struct Args {
     fill: Vec<(String, Fill)>,
 }
 
-/// Rule for the values of an input that no file gives.
+/// Rule that generates the elements of a graph input that no file gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fill {
     /// One number in all elements.
     Number(Number),
     /// Numbers 0, 1, 2, … in row-major order.
     Arange,
-    /// Pseudo-random numbers, at least the first and less than the second.
+    /// Pseudo-random numbers, at least the first number and less than the second.
     Range(Number, Number),
 }
 
-/// Number given in an option.
+/// Number given in the option `--fill`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Number {
     pub(crate) float: f64,
-    /// The number as an integer, if it is one.
+    /// The number as an integer; `None` if it is not written as an integer.
     pub(crate) whole: Option<i64>,
 }
 
@@ -60,6 +60,7 @@ impl Number {
         Number { float: number as f64, whole: Some(number) }
     }
 
+    /// Parses a finite number; `None` for other text.
     fn parse(text: &str) -> Option<Number> {
         let float: f64 = text.parse().ok()?;
         let whole = text.parse().ok();
@@ -71,11 +72,12 @@ impl Fill {
     const ZEROS: Fill = Fill::Number(Number { float: 0.0, whole: Some(0) });
     const ONES: Fill = Fill::Number(Number { float: 1.0, whole: Some(1) });
 
-    /// Returns pseudo-random numbers from 0 to below `limit`.
-    fn range_below(limit: i64) -> Fill {
+    /// Creates the rule of pseudo-random numbers from 0 to below `limit`.
+    fn from_limit(limit: i64) -> Fill {
         Fill::Range(Number::from_integer(0), Number::from_integer(limit))
     }
 
+    /// Parses `zeros`, `ones`, `arange`, a number or `LO..HI`; `None` for other text.
     pub(crate) fn parse(text: &str) -> Option<Fill> {
         Some(match text {
             "zeros" => Fill::ZEROS,
@@ -104,7 +106,8 @@ impl fmt::Display for Fill {
     }
 }
 
-/// Parses `NAME=1,3,224,224`, also with `x` between the sizes. `NAME=` is a scalar.
+/// Parses an input name and its shape, as `NAME=1,3,224,224` or `NAME=1x3x224x224`. `NAME=` is a
+/// scalar.
 fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let wrong = || format!("'{text}' is not of the form NAME=SIZES, such as x=1,3,224,224");
     let (name, sizes) = text.rsplit_once('=').ok_or_else(wrong)?;
@@ -118,7 +121,7 @@ fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     Ok((name.to_string(), sizes.map_err(|_| wrong())?))
 }
 
-/// Parses `NAME=FILL`.
+/// Parses `NAME=FILL`, an input name and the rule for its elements.
 fn parse_fill(text: &str) -> Result<(String, Fill), String> {
     let parsed = text.rsplit_once('=').and_then(|(name, fill)| Some((name, Fill::parse(fill)?)));
     match parsed {
@@ -130,31 +133,32 @@ fn parse_fill(text: &str) -> Result<(String, Fill), String> {
 }
 
 impl Args {
-    /// Creates options that fill every input with pseudo-random values.
+    /// Creates options that fill every graph input with pseudo-random values.
     pub(crate) fn with_seed(seed: u64) -> Args {
         Args { random: Some(seed), ..Args::default() }
     }
 
-    /// Returns the seed of pseudo-random values; `None` if inputs are not to be filled.
+    /// Returns the seed of pseudo-random elements; `None` if no option fills inputs.
     pub(crate) fn seed(&self) -> Option<u64> {
         let is_implied = !self.shape.is_empty() || !self.fill.is_empty();
         self.random.or(is_implied.then_some(0))
     }
 
-    /// Returns the sizes that `--shape` gives for an input.
-    pub(crate) fn shape_of(&self, input: &str) -> Option<&[usize]> {
+    /// Returns the dimensions that `--shape` gives for an input; `None` if it gives none.
+    pub(crate) fn find_shape(&self, input: &str) -> Option<&[usize]> {
         let mut shapes = self.shape.iter().rev();
         shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
     }
 
-    /// Returns the rule that the last matching `--fill` gives for the values of an input.
-    pub(crate) fn fill_of(&self, input: &str) -> Option<Fill> {
+    /// Returns the rule that the last matching `--fill` gives for the elements of an input; `None`
+    /// if no `--fill` matches.
+    pub(crate) fn find_fill(&self, input: &str) -> Option<Fill> {
         let mut fills = self.fill.iter().rev();
         fills.find(|(name, _)| matches_name(name, input)).map(|(_, fill)| *fill)
     }
 
-    /// Checks that each option matches an input of the model. An input that it names must not be
-    /// `given` by a file.
+    /// Checks that each `--shape` and `--fill` matches an input of the model, and that no file
+    /// gives an input that the option names. `given` tells whether a file gives an input.
     pub(crate) fn check(
         &self,
         ports: &[Port],
@@ -174,12 +178,12 @@ impl Args {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
                     None => {
                         let names: Vec<&str> = names.take(20).collect();
-                        failure.help(format!("its inputs are: {}", names.join(", ")))
+                        failure.help(format!("the inputs of the model are: {}", names.join(", ")))
                     }
                 });
             }
             if given(name) {
-                let message = format!("{option}: a file gives the input '{name}'");
+                let message = format!("{option} cannot be used: a file gives the input '{name}'");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
                     .help(format!("remove the file or {option}")));
@@ -189,15 +193,16 @@ impl Args {
     }
 }
 
-/// Whether an input matches a name or a glob pattern. A pattern also matches its literal text.
+/// Whether the name of an input matches a name or a glob pattern. A pattern also matches its
+/// literal text.
 fn matches_name(pattern: &str, input: &str) -> bool {
     pattern == input || Glob::parse(pattern).is_ok_and(|glob| glob.matches(input))
 }
 
-/// Chooser of default values for inputs that neither a file nor an option gives.
+/// Chooser of default elements for inputs that neither a file nor an option gives.
 pub(crate) struct DefaultFills<'m> {
     model: &'m Model,
-    /// Types of the model's values, inferred when the first integer input needs them.
+    /// Types of the model's values; `None` until the first integer input needs them.
     types: Option<Inferred>,
 }
 
@@ -206,9 +211,9 @@ impl<'m> DefaultFills<'m> {
         DefaultFills { model, types: None }
     }
 
-    /// Returns the default values of an input with elements of type `elem`: ones for masks, zeros
+    /// Returns the default rule for an input with elements of type `elem`: ones for masks, zeros
     /// for token types, valid indices for integers, else numbers from -1 to 1.
-    pub(crate) fn fill(&mut self, input: &str, elem: DataType) -> Fill {
+    pub(crate) fn choose_fill(&mut self, input: &str, elem: DataType) -> Fill {
         let name_has = |words: &[&str]| {
             let name = input.to_lowercase();
             words.iter().any(|word| name.contains(word))
@@ -219,8 +224,8 @@ impl<'m> DefaultFills<'m> {
         }
         if !is_integer {
             return match elem {
-                DataType::Bool => Fill::range_below(2),
-                DataType::String => Fill::range_below(10),
+                DataType::Bool => Fill::from_limit(2),
+                DataType::String => Fill::from_limit(10),
                 _ => Fill::Range(Number { float: -1.0, whole: None }, Number::from_integer(1)),
             };
         }
@@ -233,20 +238,21 @@ impl<'m> DefaultFills<'m> {
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
         let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        Fill::range_below(limit.min(exclusive_end(elem)))
+        Fill::from_limit(limit.min(compute_exclusive_end(elem)))
     }
 }
 
-/// Returns the number after the largest one of an integer type, at most `i64::MAX`.
-fn exclusive_end(elem: DataType) -> i64 {
+/// Returns the maximum of an integer type plus 1, limited to `i64::MAX`.
+fn compute_exclusive_end(elem: DataType) -> i64 {
     let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
     1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
         .filter(|end| *end > 0)
         .unwrap_or(i64::MAX)
 }
 
-/// Returns the type of an input, without an optional around it.
-pub(crate) fn input_type(port: &Port) -> Option<&Type> {
+/// Returns the type of a graph input; for an optional the type of its content. `None` if the type
+/// is unknown.
+pub(crate) fn find_input_type(port: &Port) -> Option<&Type> {
     match port.ty()? {
         Type::Optional(inner) => Some(inner),
         ty => Some(ty),
@@ -300,21 +306,21 @@ mod tests {
         .unwrap();
         let mut fitting = DefaultFills::new(&model);
         let rows = [
-            ("ids", DataType::Int64, Fill::range_below(30)),
-            ("kinds", DataType::Int64, Fill::range_below(2)),
-            ("small", DataType::Uint8, Fill::range_below(256)),
-            ("other", DataType::Int64, Fill::range_below(10)),
-            ("other", DataType::Int4, Fill::range_below(8)),
-            ("other", DataType::Uint2, Fill::range_below(4)),
-            ("other", DataType::Int2, Fill::range_below(2)),
+            ("ids", DataType::Int64, Fill::from_limit(30)),
+            ("kinds", DataType::Int64, Fill::from_limit(2)),
+            ("small", DataType::Uint8, Fill::from_limit(256)),
+            ("other", DataType::Int64, Fill::from_limit(10)),
+            ("other", DataType::Int4, Fill::from_limit(8)),
+            ("other", DataType::Uint2, Fill::from_limit(4)),
+            ("other", DataType::Int2, Fill::from_limit(2)),
             ("attention_mask", DataType::Int64, Fill::ONES),
             ("mask", DataType::Bool, Fill::ONES),
             ("token_type_ids", DataType::Int32, Fill::ZEROS),
         ];
         for (name, elem, expected) in rows {
-            assert_eq!(fitting.fill(name, elem), expected, "{name}: {elem}");
+            assert_eq!(fitting.choose_fill(name, elem), expected, "{name}: {elem}");
         }
-        let floats = fitting.fill("attention_mask", DataType::Float);
+        let floats = fitting.choose_fill("attention_mask", DataType::Float);
         assert_eq!(floats.to_string(), "pseudo-random numbers from -1 to below 1");
     }
 }

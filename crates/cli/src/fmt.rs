@@ -25,12 +25,13 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Formats all files. After a file that fails, the others are still formatted.
+/// Formats all model texts of the command line. If a file fails, the other files are still
+/// formatted.
 pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut failures = Vec::new();
     for path in &args.texts {
-        match format(args, path, terminal) {
+        match format_file(args, path, terminal) {
             Ok(true) => verdict = Verdict::Findings,
             Ok(false) => {}
             Err(failure) => failures.push(failure),
@@ -43,8 +44,8 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     last.map_or(Ok(verdict), Err)
 }
 
-/// Formats the file at `path`. Returns whether `--check` found it not formatted.
-fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
+/// Formats the model text at `path`. Returns whether `--check` found the text not formatted.
+fn format_file(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
     let from_stdin = is_stdin(path);
     let before = if from_stdin {
         let mut bytes = Vec::new();

@@ -49,6 +49,7 @@ pub(crate) struct Args {
     fold: Fold,
 }
 
+/// Value of the option `--fold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Fold {
     /// If the graph has more than 100 nodes
@@ -57,14 +58,14 @@ enum Fold {
     Never,
 }
 
-/// Number of nodes above which `--fold auto` folds repetitions.
+/// Number of nodes above which `--fold auto` draws repeated parts of the graph only once.
 const FOLDED_ABOVE: usize = 100;
 /// Maximum number of boxes in a picture. A larger picture is not readable.
 const MOST_VERTICES: usize = 400;
-/// Maximum size in bytes of a tensor whose values are part of the text of a node.
+/// Maximum size in bytes of a tensor whose elements are part of the text of a node.
 const SHOWN_BYTES: u64 = 64;
 
-/// File format of a picture.
+/// File format of the picture of a graph.
 enum Form {
     Svg,
     Html,
@@ -72,6 +73,8 @@ enum Form {
 }
 
 impl Form {
+    /// Returns the format that the file extension of `path` selects; DOT for stdout. Fails for
+    /// other extensions.
     fn from_target(target: &Target, path: &Path) -> Result<Form, Failure> {
         if matches!(target, Target::Stdout) {
             return Ok(Form::Dot);
@@ -82,7 +85,10 @@ impl Form {
             "html" | "htm" => Ok(Form::Html),
             "dot" | "gv" => Ok(Form::Dot),
             _ => {
-                let message = format!("the extension of '{}' selects no format", path.display());
+                let message = format!(
+                    "the file extension of '{}' selects no format of a picture",
+                    path.display()
+                );
                 Err(Failure::new(message)
                     .help("use .svg, .html or .dot; Graphviz converts .dot to other formats"))
             }
@@ -97,9 +103,9 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let types = model.infer(&InferOptions::new().without_reasons(true));
     let graph = Graph::new(model.nodes(Some(&types)));
     let drawing = args.draw(&graph)?;
-    if let Some(boxes) = drawing.shared_boxes() {
+    if let Some(boxes) = drawing.count_shared_boxes() {
         terminal.remark(&format!(
-            "nodes share boxes, {} of them, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part",
+            "nodes share boxes: {} boxes stand for several nodes, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part of the graph",
             group(boxes as u64)
         ));
     }
@@ -109,7 +115,7 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     let text = match form {
         Form::Svg => svg::write(&drawing, &title),
-        Form::Html => html::write(&with_texts(drawing, &model)?, &title)?,
+        Form::Html => html::write(&add_texts(drawing, &model)?, &title)?,
         Form::Dot => dot::write(&drawing, &title),
     };
     match target {
@@ -124,16 +130,18 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// Draws the main graph, or with `--around` the neighborhood of a node. Fails if the picture
+    /// has more than [`MOST_VERTICES`] boxes.
     fn draw(&self, graph: &Graph) -> Result<Drawing, Failure> {
-        let all = graph.drawn_nodes();
+        let all = graph.list_drawn_nodes();
         if all.is_empty() {
             return Err(Failure::new("the main graph has no nodes to draw"));
         }
         let drawing = match &self.around {
             Some(centre) => {
-                let part = graph.neighborhood(find_node(graph, centre)?, self.depth);
+                let part = graph.find_neighborhood(find_node(graph, centre)?, self.depth);
                 let is_part = part.len() < all.len();
-                graph.draw(&part, &Folds::none(graph.nodes.len()), is_part)
+                graph.draw(&part, &Folds::new(graph.nodes.len()), is_part)
             }
             None => {
                 let is_folded = match self.fold {
@@ -144,67 +152,69 @@ impl Args {
                 let folds = if is_folded {
                     Folds::from_nodes(&graph.nodes, &all)
                 } else {
-                    Folds::none(graph.nodes.len())
+                    Folds::new(graph.nodes.len())
                 };
                 let drawing = graph.draw(&all, &folds, false);
                 let is_fixed = matches!(self.fold, Fold::Never);
-                if is_fixed || drawing.fits() {
+                if is_fixed || drawing.is_within_limit() {
                     drawing
                 } else {
                     shrink_drawing(graph, &all, &folds)
                 }
             }
         };
-        if drawing.fits() {
+        if drawing.is_within_limit() {
             return Ok(drawing);
         }
         let boxes = group(drawing.vertices.len() as u64);
         let message = format!("the drawing has {boxes} boxes; the maximum is {MOST_VERTICES}");
         Err(Failure::new(message).help(match &self.around {
             Some(_) => "lower --depth",
-            None => "draw a part with --around NODE --depth N, or remove --fold",
+            None => "draw a part of the graph with --around NODE --depth N, or remove --fold",
         }))
     }
 }
 
-/// Maximum depth of the scopes in node names by which nodes share boxes.
+/// Maximum number of scopes in a node name, as in `encoder/layer.0/Add`, by which nodes share
+/// boxes.
 const DEEPEST_SCOPE: usize = 12;
 
 impl Drawing {
-    /// Returns the number of boxes that stand for several consecutive nodes, if there are any.
-    fn shared_boxes(&self) -> Option<usize> {
+    /// Returns the number of boxes that stand for several consecutive nodes; `None` if there are
+    /// none.
+    fn count_shared_boxes(&self) -> Option<usize> {
         let count = self.vertices.iter().filter(|vertex| vertex.is_shared).count();
         (count > 0).then_some(count)
     }
 
     /// Whether the picture has at most [`MOST_VERTICES`] boxes.
-    fn fits(&self) -> bool {
+    fn is_within_limit(&self) -> bool {
         self.vertices.len() <= MOST_VERTICES
     }
 }
 
-/// Draws nodes in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by the scopes in
-/// their names, as few as possible, or if that is not enough, by their order.
+/// Draws the nodes `listed` in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by
+/// the deepest scopes in their names that suffice, or if no scopes do, by their order.
 fn shrink_drawing(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
-    let joined = folds.with_joined_ends();
+    let joined = folds.join_ends();
     for folds in [folds, &joined] {
         for level in (1..=DEEPEST_SCOPE).rev() {
-            let Some(boxed) = folds.by_scopes(&graph.nodes, listed, level) else { break };
+            let Some(boxed) = folds.group_by_scopes(&graph.nodes, listed, level) else { break };
             let drawing = graph.draw(listed, &boxed, false);
-            if drawing.fits() {
+            if drawing.is_within_limit() {
                 return drawing;
             }
         }
     }
-    let drawing = graph.draw(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
-    if drawing.fits() {
+    let drawing = graph.draw(listed, &folds.group_by_count(listed, MOST_VERTICES / 2), false);
+    if drawing.is_within_limit() {
         return drawing;
     }
     // A box has at most one box of inputs and one of outputs.
-    graph.draw(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
+    graph.draw(listed, &joined.group_by_count(listed, MOST_VERTICES / 3), false)
 }
 
-/// Finds the node with the name, the output or the position `wanted`.
+/// Finds the node with the name, the output or the index `wanted`. Fails if there is none.
 fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     let nodes = &graph.nodes;
     let found = nodes
@@ -229,13 +239,14 @@ fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     })
 }
 
-/// Adds the text of each node to the details of its vertex.
-fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
+/// Adds the ONNX text of each node to the details of its vertex.
+fn add_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
     for vertex in &mut drawing.vertices {
         let Some(node) = vertex.node.filter(|_| !vertex.is_shared) else { continue };
         let (text, _) = options.print_range(model, node..node + 1).map_err(|error| {
-            Failure::new(format!("the node cannot be printed: {error}")).code(Code::Internal)
+            Failure::new(format!("node {node} of the main graph cannot be printed: {error}"))
+                .code(Code::Internal)
         })?;
         let text = String::from_utf8_lossy(&text).trim_end().to_string();
         vertex.details.push(("text".to_string(), text));
@@ -264,7 +275,7 @@ mod tests {
     }
 
     fn draw_all(graph: &Graph) -> Drawing {
-        graph.draw(&graph.drawn_nodes(), &Folds::none(graph.nodes.len()), false)
+        graph.draw(&graph.list_drawn_nodes(), &Folds::new(graph.nodes.len()), false)
     }
 
     #[test]
@@ -288,9 +299,9 @@ mod tests {
     fn a_part_marks_where_the_graph_continues() {
         let nodes = "a = Neg (x) b = Exp (a) d = Abs (b) e = Relu (d) y = Add (e, b)";
         let (titles, edges) = draw_text(nodes, |graph| {
-            let part = graph.neighborhood(find_node(graph, "d").unwrap(), 1);
+            let part = graph.find_neighborhood(find_node(graph, "d").unwrap(), 1);
             assert_eq!(part, [1, 2, 3]);
-            graph.draw(&part, &Folds::none(graph.nodes.len()), true)
+            graph.draw(&part, &Folds::new(graph.nodes.len()), true)
         });
         assert_eq!(titles, ["Exp", "Abs", "Relu", "… a", "… 1 reader", "… 1 reader"]);
         assert_eq!(edges, [(0, 1), (0, 4), (1, 2), (2, 5), (3, 0)]);

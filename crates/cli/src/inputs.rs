@@ -11,7 +11,7 @@ use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 
 use crate::failure::Failure;
 use crate::files::{self, FileKind};
-use crate::filling::input_type;
+use crate::filling::find_input_type;
 use crate::session::Opened;
 use crate::terminal::Terminal;
 use crate::{arrays, filling, images, random};
@@ -176,8 +176,8 @@ impl<'a> Gather<'a> {
             let is_state = stored.role == TensorRole::Initializer && variables.contains(name);
             if is_state
                 && ports.iter().any(|port| port.name() == name)
-                && filling.fill_of(name).is_none()
-                && filling.shape_of(name).is_none()
+                && filling.find_fill(name).is_none()
+                && filling.find_shape(name).is_none()
                 && !self.inputs.values.iter().any(|(given, _)| given == name)
             {
                 let value = trained.value_of(&stored)?;
@@ -218,9 +218,9 @@ impl<'a> Gather<'a> {
 
     /// Reads the inputs in a directory of test data: `input_0.pb` for the first input, and so on.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let files = files::numbered_files(path, "input_")?;
+        let files = files::list_numbered_files(path, "input_")?;
         // Test data of a model without inputs have only outputs.
-        if files.is_empty() && files::numbered_files(path, "output_")?.is_empty() {
+        if files.is_empty() && files::list_numbered_files(path, "output_")?.is_empty() {
             let message = format!("the directory '{}' has no input_0.pb", path.display());
             return Err(Failure::new(message)
                 .code(ErrorKind::Input)
@@ -439,13 +439,13 @@ impl<'a> Gather<'a> {
 }
 
 fn is_sequence(port: &Port) -> bool {
-    matches!(input_type(port), Some(Type::Sequence(_)))
+    matches!(find_input_type(port), Some(Type::Sequence(_)))
 }
 
 /// Returns the element type of the arrays that an input takes: that of the tensor, or of the items
 /// of a sequence.
 fn element(port: &Port) -> Option<DataType> {
-    match input_type(port)? {
+    match find_input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
         Type::Sequence(item) => item.elem(),
         _ => None,

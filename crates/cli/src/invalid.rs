@@ -93,7 +93,7 @@ fn render_error(result: &InvalidResult, error: &NewError) -> String {
 }
 
 fn error_json(error: &NewError) -> Value {
-    let mut found = crate::check::finding_json(&error.finding, None);
+    let mut found = crate::check::finding_to_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
         (Some(origin), Some(operator)) => {
             json!({"place": origin.words, "path": origin.path, "operator": operator})

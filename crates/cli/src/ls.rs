@@ -156,7 +156,7 @@ fn examine(
     let rows = tensors
         .into_iter()
         .map(|tensor| {
-            let mut problem = problem(model, &tensor).or_else(|| files.problem(&tensor));
+            let mut problem = problem(model, &tensor).or_else(|| files.find_problem(&tensor));
             let mut stats = None;
             if args.stats && problem.is_none() {
                 match stats_of(model, &tensor, |bytes| bar.inc(bytes)) {

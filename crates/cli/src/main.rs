@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page_with_its_options() {
-        let pages = crate::completions::pages(super::Cli::command()).unwrap();
+        let pages = crate::completions::render_pages(super::Cli::command()).unwrap();
         let commands = super::Cli::command();
         assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
         let page = |name: &str| {

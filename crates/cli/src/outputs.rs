@@ -119,7 +119,7 @@ fn write_one(
         }
         _ => {
             let mut content = Content::default();
-            if format.holds_one() && all.len() != 1 {
+            if format.holds_single_tensor() && all.len() != 1 {
                 let count = all.len();
                 let failure = Failure::new(format!(
                     "the model has {count} outputs, but the file holds one value"
@@ -135,7 +135,7 @@ fn write_one(
             for (name, value) in &all {
                 let tensors = arrays_of(name, value).filter(|_| {
                     // A format for one value holds no sequence, not even one with a single item.
-                    value.as_tensor().is_some() || !format.holds_one()
+                    value.as_tensor().is_some() || !format.holds_single_tensor()
                 });
                 content.tensors.extend(tensors.ok_or_else(|| refuse_type(name, value))?);
             }

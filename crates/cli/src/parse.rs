@@ -80,7 +80,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         let findings = findings
             .iter()
             .zip(positions)
-            .map(|(found, position)| crate::check::finding_json(found, position));
+            .map(|(found, position)| crate::check::finding_to_json(found, position));
         let warnings: Vec<&str> = warnings.iter().map(|found| found.message.as_str()).collect();
         let answer = json!({
             "schema": SCHEMA,

@@ -158,7 +158,7 @@ impl Args {
         // The model may be a symlink, with the data files in the directory of its target.
         let data = DataFiles::new(&self.model);
         files.iter().map(|file| file.location.as_str()).any(|location| {
-            !directory.join(location).is_file() && !data.paths([location]).is_empty()
+            !directory.join(location).is_file() && !data.find_paths([location]).is_empty()
         })
     }
 

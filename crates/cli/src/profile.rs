@@ -81,7 +81,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     } else {
         args.session.open_step(&args.model, args.training_step, terminal)?
     };
-    let running = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
+    let running = args.devices.start_runner(&opened, &args.session, args.model.is_stdin())?;
     let Some(running) = running else { return Ok(()) };
     let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
     let protected = saving::protect_inputs(&args.model, &opened.model, &inputs.files);

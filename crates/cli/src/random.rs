@@ -16,7 +16,7 @@ use sardonyx::value::{Sequence, StringArray};
 use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Shape, Tensor, Type, Value};
 
 use crate::failure::{Code, Failure};
-use crate::filling::{self, DefaultFills, Fill, Number, input_type};
+use crate::filling::{self, DefaultFills, Fill, Number, find_input_type};
 use crate::session;
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
@@ -58,7 +58,7 @@ impl<'a> Sizes<'a> {
     /// Checks the sizes of `--shape` for an input. They fix its symbolic dimensions for all other
     /// inputs.
     fn set_shape(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
-        let Some(shape) = input_type(port).and_then(Type::shape) else { return Ok(()) };
+        let Some(shape) = find_input_type(port).and_then(Type::shape) else { return Ok(()) };
         if shape.len() != given.len() {
             let (given, wanted) = (given.len(), shape.len());
             let what = format!("the number of dimensions is {given} and should be {wanted}");
@@ -187,19 +187,19 @@ pub(crate) fn fill(
         let name = port.name();
         !given.iter().any(|(given, _)| given == name)
             && (port.is_required()
-                || wanted.shape_of(name).is_some()
-                || wanted.fill_of(name).is_some())
+                || wanted.find_shape(name).is_some()
+                || wanted.find_fill(name).is_some())
     });
     let ports: Vec<&Port> = ports.collect();
     for port in &ports {
-        if let Some(shape) = wanted.shape_of(port.name()) {
+        if let Some(shape) = wanted.find_shape(port.name()) {
             sizes.set_shape(port, shape)?;
         }
     }
     let mut fitting = DefaultFills::new(model);
     let mut planned = Vec::new();
     for port in ports {
-        let (item, is_sequence) = match input_type(port) {
+        let (item, is_sequence) = match find_input_type(port) {
             Some(Type::Sequence(item)) => (Some(&**item), true),
             ty => (ty, false),
         };
@@ -209,7 +209,7 @@ pub(crate) fn fill(
             _ => None,
         };
         let elem = tensor.and_then(|tensor| tensor.elem);
-        let dims = match (wanted.shape_of(port.name()), tensor) {
+        let dims = match (wanted.find_shape(port.name()), tensor) {
             (Some(dims), _) => Some(dims.to_vec()),
             (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.resolve(port, shape)),
             (None, None) => None,
@@ -222,7 +222,8 @@ pub(crate) fn fill(
             let message = format!("the input '{port}' cannot be filled: its {what} is not known");
             return Err(Failure::new(message).code(ErrorKind::Input).help(help));
         };
-        let fill = wanted.fill_of(port.name()).unwrap_or_else(|| fitting.fill(port.name(), elem));
+        let fill =
+            wanted.find_fill(port.name()).unwrap_or_else(|| fitting.choose_fill(port.name(), elem));
         planned.push(Planned { name: port.name(), elem, dims, fill, is_sequence });
         if is_sequence {
             sizes.assumed.push(format!("the length of {}", port.name()));

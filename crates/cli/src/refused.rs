@@ -19,7 +19,7 @@ pub(crate) fn report_refusals(
 ) -> Result<Verdict, Failure> {
     if let Some(mut answer) = answer {
         let refusals: Vec<Value> =
-            findings.iter().map(|found| crate::check::finding_json(found, None)).collect();
+            findings.iter().map(|found| crate::check::finding_to_json(found, None)).collect();
         answer["refusals"] = json!(refusals);
         terminal.json(&answer, true)?;
     } else {

@@ -64,11 +64,11 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    match args.devices.rank(&args.model)? {
+    match args.devices.connect_rank(&args.model)? {
         None => run_one(args, &args.model, None, terminal),
         Some(rank) => {
-            let result = run_one(args, &rank.model(&args.model), Some(&rank), terminal);
-            rank.end(result)
+            let result = run_one(args, &rank.fill_in_number(&args.model), Some(&rank), terminal);
+            rank.report_result(result)
         }
     }
 }
@@ -100,13 +100,13 @@ fn run_one(
         terminal,
         |model| {
             if let Some(rank) = rank {
-                rank.check(&model, terminal)?;
+                rank.check_collectives(&model, terminal)?;
             }
             let names = expected.iter().flat_map(Expected::names);
             args.inner.apply(model, names, expected.is_some())
         },
     )?;
-    let running = args.devices.runner(&opened, &args.session, arg.is_stdin())?;
+    let running = args.devices.start_runner(&opened, &args.session, arg.is_stdin())?;
     let Some(running) = running else { return Ok(Verdict::Fine) };
     let mut inputs = gather(&args.inputs, &opened, terminal)?;
     let model = &opened.model;
@@ -121,7 +121,7 @@ fn run_one(
 
     let (given, timing) = run_repeatedly(&running.runner, inputs, args, terminal)?;
     if let Some(rank) = rank {
-        rank.wait()?;
+        rank.wait_for_ranks()?;
         if !rank.is_first() {
             return Ok(Verdict::Fine);
         }

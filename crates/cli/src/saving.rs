@@ -146,7 +146,7 @@ impl Args {
                         .help("to replace it, use --in-place instead of --output"));
                 }
                 protect_data(arg, model).check(path)?;
-                files::check_place(path)?;
+                files::check_model_path(path)?;
             }
         }
         Ok(target)
@@ -215,7 +215,7 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     let mut protected = Protected::default();
     let files = model.external_files();
     let locations = files.iter().map(|file| file.location.as_str());
-    for path in DataFiles::new(arg).paths(locations) {
+    for path in DataFiles::new(arg).find_paths(locations) {
         protected.add(&path);
     }
     protected

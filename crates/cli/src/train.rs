@@ -208,7 +208,7 @@ impl Args {
             trainer.check_save(state)?;
         }
         match target {
-            Some(saving::Target::File(path)) => files::check_writing(path),
+            Some(saving::Target::File(path)) => files::check_writable(path),
             _ => Ok(()),
         }
     }

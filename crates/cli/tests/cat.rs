@@ -115,7 +115,7 @@ fn missing_tensors_are_refused_with_advice() {
     let refused = |args: &[&str], words: &[&str]| {
         files.run("cat", "many.onnx", args).fails_with(words);
     };
-    refused(&[], &["no tensor is named", "--all-tensors", "sardonyx ls"]);
+    refused(&[], &["the command names no tensor", "--all-tensors", "sardonyx ls"]);
     refused(&["layer.2.idz"], &["did you mean 'layer.2.ids'?", "many.onnx"]);
     refused(&["strange"], &["no tensor 'strange'", "7 tensors"]);
     refused(&["x*"], &["no tensor matches 'x*'"]);

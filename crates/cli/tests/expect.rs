@@ -92,7 +92,7 @@ fn expected_values_have_several_file_formats() {
     // A file with a single value is compared with the next output.
     for expected in ["y.npy", "y.pb", "y=y.npy", "y=right.npz"] {
         let answer = run(&files, &["x.npy", "--expect", expected]);
-        assert_eq!(answer.stderr, "note: no value is expected for the outputs z\n", "{expected}");
+        assert_eq!(answer.stderr, "note: outputs without an expected value: z\n", "{expected}");
         assert!(answer.good().starts_with("y: float[2, 2] matches\n1 value is as expected"));
     }
 }
@@ -213,8 +213,14 @@ fn unusable_expected_values_are_refused() {
     refused(&["--expect", "misspelt.npz"], &["expected 'yy'", "misspelt.npz", "expected value: y"]);
 
     refused(&["--expect", "absent.npz"], &["cannot read", "absent.npz"]);
-    refused(&["--expect", "m.onnxtxt"], &["unsupported file of expected values", ".npz"]);
-    refused(&["--expect", "y.npy", "--expect", "y=y.npy"], &["'y' is expected twice"]);
+    refused(
+        &["--expect", "m.onnxtxt"],
+        &["unsupported format of a file of expected values", ".npz"],
+    );
+    refused(
+        &["--expect", "y.npy", "--expect", "y=y.npy"],
+        &["two expected values are given for 'y'"],
+    );
     refused(&["--rtol", "0.1"], &["--expect"]);
     refused(&["--expect", "y.npy", "--rtol", "-1"], &["at least 0"]);
     refused(&["--expect", "y.npy", "-o", "-"], &["cannot both be written to stdout"]);

@@ -64,7 +64,7 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
     refused(&["--shape", "x=4"], &["--shape", "the number of dimensions is 1 and should be 2"]);
     refused(&["--shape", "x=4,5"], &["dimension 1 is 5 and should be 3"]);
     refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 5 and should be 4"]);
-    refused(&["--shape", "xs=4,3"], &["no input 'xs'", "its inputs are: x, ids"]);
+    refused(&["--shape", "xs=4,3"], &["no input 'xs'", "the inputs of the model are: x, ids"]);
     refused(&["--shape", "attention_masks=4"], &["did you mean 'attention_mask'?"]);
     refused(&["--shape", "x=4,y"], &["NAME=SIZES"]);
     let chain = files.path("chain.onnx");

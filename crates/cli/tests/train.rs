@@ -312,7 +312,7 @@ fn outputs_are_checked_before_the_first_step() {
     for (args, words) in [
         (vec!["-o", &x], &["arrays", "choose another file"][..]),
         (vec!["--state", &state, "-o", &state], &["arrays"]),
-        (vec!["--state", &x, "-o", &out], &["is an input and is not overwritten"]),
+        (vec!["--state", &x, "-o", &out], &["is an input file and is not overwritten"]),
         (vec!["-o", &data], &["is a directory", "model.onnx"]),
         (vec!["-o", &beyond], &["no such directory", "create the directory"]),
         (vec!["--state", &beyond, "-o", &out], &["no such directory"]),

@@ -183,7 +183,7 @@ fn wrong_options_are_explained() {
     }
     for option in ["--class-axis", "--ignore-class"] {
         let said = with(&[option, "1"]);
-        assert!(said.contains(&format!("the loss squared-error has no {option}")), "{said}");
+        assert!(said.contains(&format!("the loss squared-error does not take {option}")), "{said}");
     }
     assert!(message("add-training", &[]).contains("--loss"));
     assert!(message("differentiate", &["--of", "z"]).contains("the model has no value 'z'"));

@@ -11,9 +11,10 @@ use crate::failure::Failure;
 #[cfg(unix)]
 use unix::{ChildProcesses, join_processes};
 
-/// Worker processes of a run: the transport to them, and those that are child processes.
+/// Worker processes of a run, with the transport between them.
 #[derive(Default)]
 pub(crate) struct Workers {
+    /// Transport to the other processes; `None` if this process is alone.
     transport: Option<Arc<dyn Transport>>,
     /// Child processes. Dropped after the transport, which informs them that this process ends.
     #[cfg(unix)]
@@ -28,7 +29,7 @@ impl Drop for Workers {
         if let Some(started) = &mut self.started
             && has_failed
         {
-            started.hurry();
+            started.shorten_farewell();
         }
     }
 }
@@ -47,32 +48,35 @@ impl Workers {
 }
 
 impl DeviceArgs {
-    /// Starts the processes that run the devices of a model, or joins them if this process is
-    /// one of them.
-    pub(super) fn workers(
+    /// Starts the worker processes that run the devices of a model, or joins the workers if this
+    /// process was started as one.
+    pub(super) fn start_workers(
         &self,
         model: &Model,
         is_stdin: bool,
         settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
         if let Some(library) = &self.mpi {
-            return self.mpi_workers(library.clone(), settings);
+            return self.join_mpi(library.clone(), settings);
         }
         let Some(count) = self.processes else { return Ok(Workers::default()) };
         if is_stdin {
             let message = "other processes cannot read the model from standard input";
-            return Err(Failure::new(message).help("save it to a file first"));
+            return Err(Failure::new(message).help("save the model to a file first"));
         }
         let (_, devices) = model.devices_of(self.configuration.as_deref())?;
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(devices);
         join_processes(count, settings)
     }
 
-    /// Starts the processes that each run a model of their own, or joins them if this process is
-    /// one of them.
-    pub(super) fn rank_workers(&self, settings: &TransportSettings) -> Result<Workers, Failure> {
+    /// Starts the worker processes that each run a model of their own, or joins the workers if this
+    /// process was started as one.
+    pub(super) fn start_rank_workers(
+        &self,
+        settings: &TransportSettings,
+    ) -> Result<Workers, Failure> {
         match (&self.mpi, self.processes) {
-            (Some(library), _) => self.mpi_workers(library.clone(), settings),
+            (Some(library), _) => self.join_mpi(library.clone(), settings),
             (None, Some(Some(count))) => {
                 join_processes(usize::try_from(count).unwrap_or(usize::MAX), settings)
             }
@@ -83,8 +87,10 @@ impl DeviceArgs {
         }
     }
 
+    /// Joins the processes of the MPI job that runs this command. `library` is the path of the MPI
+    /// library; `None` tries the usual names.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
-    fn mpi_workers(
+    fn join_mpi(
         &self,
         library: Option<OsString>,
         settings: &TransportSettings,
@@ -96,11 +102,12 @@ impl DeviceArgs {
         Ok(Workers::from_transport(mpi))
     }
 
+    /// Returns an error, as this build does not support MPI.
     #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
-    fn mpi_workers(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
-        Err(Failure::new("this build of sardonyx has no MPI").help(
-            "a static program cannot open the MPI library of the system: build another one with \
-             `cargo install --path crates/cli`",
+    fn join_mpi(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
+        Err(Failure::new("this build of sardonyx does not support MPI").help(
+            "a static program cannot open the MPI library of the system: build a dynamically \
+             linked one with `cargo install --path crates/cli`",
         ))
     }
 }
@@ -129,19 +136,19 @@ mod unix {
         children: Vec<Child>,
         /// Directory in which the workers find each other.
         rendezvous: Rendezvous,
-        /// Time that the children have to end after worker 0; then they are killed.
+        /// Time that the child processes have to end after worker 0, before they are killed.
         farewell: Duration,
     }
 
     /// Time that worker processes have to end after a successful run.
     const FAREWELL: Duration = Duration::from_secs(5);
-    /// Time that worker processes have to end after a failure. It is short because a process that
-    /// did not answer is not expected to end by itself.
+    /// Time that worker processes have to end after a failure. The time is short because a process
+    /// that did not answer is not expected to end by itself.
     const SHORT_FAREWELL: Duration = Duration::from_millis(250);
 
     impl ChildProcesses {
-        /// Shortens the time in which the processes have to end, as the run has failed.
-        pub(super) fn hurry(&mut self) {
+        /// Shortens the time that the child processes have to end, after the run has failed.
+        pub(super) fn shorten_farewell(&mut self) {
             self.farewell = SHORT_FAREWELL;
         }
     }
@@ -162,8 +169,8 @@ mod unix {
         }
     }
 
-    /// Starts the workers 1 to `count - 1` as child processes and joins them as worker 0. In such a
-    /// child, joins as the worker that its environment names.
+    /// Starts the workers 1 to `count - 1` as child processes and joins them as worker 0. If this
+    /// process is such a child, joins as the worker that [`WORKER`] names.
     pub(super) fn join_processes(
         count: usize,
         settings: &TransportSettings,
@@ -191,11 +198,12 @@ mod unix {
             started.children.push(child);
         }
         let own = Processes::join(started.rendezvous.path(), 0, count, settings);
-        let own = own.inspect_err(|_| started.hurry())?;
+        let own = own.inspect_err(|_| started.shorten_farewell())?;
         Ok(Workers { transport: Some(Arc::new(own)), started: Some(started) })
     }
 
-    /// Joins the worker group that `own`, the value of [`WORKER`], describes.
+    /// Joins the workers that `own`, the value of [`WORKER`], describes. Returns `None` if `own` is
+    /// malformed or joining fails.
     fn join_as_child(own: &str, settings: &TransportSettings) -> Option<Workers> {
         let (rest, count) = own.rsplit_once(':')?;
         let (directory, number) = rest.rsplit_once(':')?;
@@ -210,6 +218,7 @@ mod unix {
         }
     }
 }
+/// Returns an error, as this system does not support worker processes.
 #[cfg(not(unix))]
 fn join_processes(_count: usize, _settings: &TransportSettings) -> Result<Workers, Failure> {
     let message = "devices cannot be processes on this system";

@@ -2,7 +2,7 @@
 
 use super::drawing::{Drawing, VertexKind};
 
-/// Formats a picture as DOT.
+/// Formats the picture of a graph as DOT, the language of Graphviz.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
     let mut text = format!("digraph \"{}\" {{\n", escape(title));
     text += "  rankdir=TB;\n";
@@ -26,7 +26,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
     text + "}\n"
 }
 
-/// Escapes text for a quoted string. Line breaks become spaces.
+/// Escapes text for a quoted string of DOT. Line breaks become spaces.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ")
 }

@@ -1,4 +1,4 @@
-//! Content of a picture: vertices with lines of text, and edges between them.
+//! Content of the picture of a graph: vertices with lines of text, and edges between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -20,17 +20,17 @@ const SHOWN_OPERATORS: usize = 5;
 /// Maximum number of values to list at an edge, or at a vertex that stands for several inputs.
 const SHOWN_VALUES: usize = 100;
 
-/// Role of a vertex in the model.
+/// Role of a vertex of the picture in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VertexKind {
     Input,
     Output,
     Node,
-    /// End of the picture where the model continues.
+    /// Neighbour outside of the picture, where the model continues.
     More,
 }
 
-/// Box of a picture.
+/// Box in the picture of a graph.
 #[derive(Debug)]
 pub(crate) struct Vertex {
     pub(crate) kind: VertexKind,
@@ -38,7 +38,8 @@ pub(crate) struct Vertex {
     pub(crate) lines: Vec<String>,
     /// Number of nodes that the vertex stands for.
     pub(crate) repeats: usize,
-    /// Index of the node in the main graph; the first if the vertex stands for several nodes.
+    /// Index in the main graph of the first node that the vertex stands for; `None` if it stands
+    /// for no node.
     pub(crate) node: Option<usize>,
     /// Whether the vertex stands for several consecutive nodes.
     pub(crate) is_shared: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Vertex {
     pub(crate) details: Vec<(String, String)>,
 }
 
-/// Arrow between two vertices, given by their indices.
+/// Arrow of the picture between two vertices, given by their indices.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
@@ -55,13 +56,14 @@ pub(crate) struct Edge {
     pub(crate) values: Vec<String>,
 }
 
+/// Picture of a graph: boxes and arrows between them.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     pub(crate) vertices: Vec<Vertex>,
     pub(crate) edges: Vec<Edge>,
 }
 
-/// Nodes of a main graph, and the values that they exchange.
+/// Nodes of the main graph of a model, and the values that they exchange.
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<NodeInfo>,
     /// Values of the main graph that subgraphs capture, by the index of the node that has the
@@ -86,7 +88,7 @@ impl Graph {
         }
         let mut captured: HashMap<usize, Vec<NodeValue>> = HashMap::new();
         for inner in &others {
-            let Some(owner) = owner_node(&inner.graph) else { continue };
+            let Some(owner) = find_owner_node(&inner.graph) else { continue };
             for value in inner.inputs.iter().flatten() {
                 let name = value.name.as_str();
                 let found = made.get(name).or(values.get(name).copied());
@@ -101,8 +103,8 @@ impl Graph {
         Graph { nodes, captured }
     }
 
-    /// Returns the values that a node reads, also in its subgraphs.
-    fn inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
+    /// Returns the values of the main graph that a node or its subgraphs read.
+    fn list_inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
         let captured = self.captured.get(&node).into_iter().flatten();
         self.nodes[node].inputs.iter().flatten().chain(captured)
     }
@@ -113,8 +115,9 @@ impl Graph {
         operator == "Constant" && domain.is_empty() && inputs.is_empty()
     }
 
-    /// Returns the node that computes a value, if it is drawn as a vertex.
-    fn maker(&self, value: &NodeValue) -> Option<usize> {
+    /// Returns the index of the node that computes a value; `None` if no node does, or the node is
+    /// not drawn as a vertex.
+    fn find_maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) if !self.is_constant(node) => Some(node),
             _ => None,
@@ -122,17 +125,17 @@ impl Graph {
     }
 
     /// Returns the indices of the nodes that are drawn as vertices.
-    pub(crate) fn drawn_nodes(&self) -> Vec<usize> {
+    pub(crate) fn list_drawn_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| !self.is_constant(*node)).collect()
     }
 
-    /// Returns `centre`, the nodes from which at most `depth` edges lead to it, and those to which
-    /// at most `depth` edges lead from it.
-    pub(crate) fn neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
+    /// Returns the indices of `centre`, of the nodes from which at most `depth` edges lead to
+    /// `centre`, and of the nodes to which at most `depth` edges lead from `centre`.
+    pub(crate) fn find_neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for node in self.drawn_nodes() {
-            for maker in self.inputs(node).filter_map(|value| self.maker(value)) {
+        for node in self.list_drawn_nodes() {
+            for maker in self.list_inputs(node).filter_map(|value| self.find_maker(value)) {
                 before[node].push(maker);
                 after[maker].push(node);
             }
@@ -153,17 +156,17 @@ impl Graph {
         (0..self.nodes.len()).filter(|node| found[*node]).collect()
     }
 
-    /// Draws the nodes `shown`. With `is_part`, the graph goes on beyond them, and vertices of the
-    /// kind [`VertexKind::More`] mark where.
+    /// Draws the nodes at the indices `shown`. With `is_part`, vertices of the kind
+    /// [`VertexKind::More`] mark where the graph continues beyond these nodes.
     pub(crate) fn draw(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
         let mut builder =
             DrawingBuilder { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
-        for node in shown.iter().filter(|node| folds.box_of(**node) == **node) {
+        for node in shown.iter().filter(|node| folds.find_box(**node) == **node) {
             vertex_of.insert(*node, builder.vertices.len());
             let vertex = match folds.boxes.get(node) {
-                Some(members) => builder.group_vertex(members),
-                None => builder.node_vertex(*node),
+                Some(members) => builder.make_group_vertex(members),
+                None => builder.make_node_vertex(*node),
             };
             builder.vertices.push(vertex);
         }
@@ -174,13 +177,14 @@ impl Graph {
     }
 }
 
-/// Returns the node of the main graph that has the subgraph at the path `graph`.
-fn owner_node(graph: &str) -> Option<usize> {
+/// Returns the index of the main graph's node that has the subgraph at the path `graph`; `None` if
+/// the path does not lead through a node of the main graph.
+fn find_owner_node(graph: &str) -> Option<usize> {
     let (number, _) = graph.strip_prefix("graph.node[")?.split_once(']')?;
     number.parse().ok()
 }
 
-/// Picture under construction.
+/// Builder of the picture of a graph.
 struct DrawingBuilder<'g> {
     graph: &'g Graph,
     folds: &'g Folds,
@@ -189,33 +193,33 @@ struct DrawingBuilder<'g> {
 }
 
 impl DrawingBuilder<'_> {
-    /// Creates the vertex of a single node.
-    fn node_vertex(&self, index: usize) -> Vertex {
+    /// Creates the vertex that stands for a single node of the graph.
+    fn make_node_vertex(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
         let operator = qualified_name(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
-        let mut lines = vec![cut_line(&title)];
+        let mut lines = vec![shorten_line(&title)];
         if !node.name.is_empty() {
-            lines.push(cut_line(&node.name));
+            lines.push(shorten_line(&node.name));
         }
         let mut constants: Vec<&NodeValue> = Vec::new();
         for value in node.inputs.iter().flatten() {
             let is_computed = matches!(value.source, ValueSource::Node(_));
             if value.source == ValueSource::Initializer
-                || is_computed && self.graph.maker(value).is_none()
+                || is_computed && self.graph.find_maker(value).is_none()
             {
                 constants.push(value);
             }
         }
         lines.extend(
-            constants.iter().take(SHOWN_CONSTANTS).map(|value| cut_line(&value_text(value))),
+            constants.iter().take(SHOWN_CONSTANTS).map(|value| shorten_line(&format_value(value))),
         );
         if constants.len() > SHOWN_CONSTANTS {
             lines.push(format!("… {} more constants", constants.len() - SHOWN_CONSTANTS));
         }
         let types = node.outputs.iter().flatten().filter_map(|value| value.ty.as_ref());
-        lines.extend(types.take(1).map(|ty| cut_line(&format!("→ {ty}"))));
+        lines.extend(types.take(1).map(|ty| shorten_line(&format!("→ {ty}"))));
         let pair = |key: &str, value: String| (key.to_string(), value);
         let mut details = vec![
             pair("operator", node.operator.clone()),
@@ -224,12 +228,12 @@ impl DrawingBuilder<'_> {
             pair("position", format!("{}[{index}]", node.graph)),
         ];
         if repeats > 1 {
-            details.push(pair("repeated", format!("{repeats} times; this is the first")));
+            details.push(pair("repeated", format!("{repeats} times; this node is the first")));
         }
         let listed = |what: &str, values: &[Option<NodeValue>]| -> Vec<(String, String)> {
             let values = values.iter().enumerate();
             let details = values.map(|(at, value)| {
-                let text = value.as_ref().map_or("left out".to_string(), value_text);
+                let text = value.as_ref().map_or("omitted".to_string(), format_value);
                 (format!("{what} {at}"), text)
             });
             details.collect()
@@ -246,8 +250,8 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Creates the vertex that stands for several consecutive nodes.
-    fn group_vertex(&self, members: &[usize]) -> Vertex {
+    /// Creates the vertex that stands for several consecutive nodes, given by their indices.
+    fn make_group_vertex(&self, members: &[usize]) -> Vertex {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in members.iter().zip(nodes()) {
@@ -258,12 +262,12 @@ impl DrawingBuilder<'_> {
         let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut lines = vec![human::count(count, "node")];
-        let scope = common_scope(nodes().map(|node| node.name.as_str()));
-        lines.extend(scope.as_deref().map(cut_line));
+        let scope = find_common_scope(nodes().map(|node| node.name.as_str()));
+        lines.extend(scope.as_deref().map(shorten_line));
         for (operator, count) in operators.iter().take(SHOWN_OPERATORS) {
             lines.push(match count {
-                1 => cut_line(operator),
-                count => cut_line(&format!("{operator} × {count}")),
+                1 => shorten_line(operator),
+                count => shorten_line(&format!("{operator} × {count}")),
             });
         }
         if operators.len() > SHOWN_OPERATORS {
@@ -272,7 +276,7 @@ impl DrawingBuilder<'_> {
         }
         let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
         lines.extend(
-            last.and_then(|value| value.ty.as_ref()).map(|ty| cut_line(&format!("→ {ty}"))),
+            last.and_then(|value| value.ty.as_ref()).map(|ty| shorten_line(&format!("→ {ty}"))),
         );
         let pair = |key: &str, value: String| (key.to_string(), value);
         let position = |node: Option<&usize>| node.map_or(0, |node| *node);
@@ -295,17 +299,18 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Adds edges, and vertices for inputs, outputs and the ends of the picture.
+    /// Adds edges, and vertices for inputs and outputs of the model and for neighbours outside of
+    /// the picture.
     fn connect(&mut self, shown: &[usize], vertex_of: &HashMap<usize, usize>, is_part: bool) {
         let graph = self.graph;
         let mut others: HashMap<(bool, String), usize> = HashMap::new();
         let mut more: BTreeMap<usize, usize> = BTreeMap::new();
         for node in shown {
-            let own = self.folds.box_of(*node);
+            let own = self.folds.find_box(*node);
             let to = vertex_of[&own];
-            for value in graph.inputs(*node) {
-                let maker = graph.maker(value);
-                let from = maker.map(|maker| self.folds.box_of(maker));
+            for value in graph.list_inputs(*node) {
+                let maker = graph.find_maker(value);
+                let from = maker.map(|maker| self.folds.find_box(maker));
                 let is_folded = own != *node || from != maker;
                 let from = match (from.and_then(|from| vertex_of.get(&from)), value.source) {
                     // An edge from one repetition into the next would lead back.
@@ -318,10 +323,10 @@ impl DrawingBuilder<'_> {
                     // Only inputs of the first repetition are drawn, as an example for the others.
                     (None, ValueSource::Input) if self.folds.shown_as[*node] != *node => continue,
                     (None, ValueSource::Input) => {
-                        self.end_vertex(&mut others, VertexKind::Input, value, to)
+                        self.find_or_add_end(&mut others, VertexKind::Input, value, to)
                     }
                     (None, ValueSource::Node(_)) if is_part && maker.is_some() => {
-                        self.end_vertex(&mut others, VertexKind::More, value, to)
+                        self.find_or_add_end(&mut others, VertexKind::More, value, to)
                     }
                     _ => continue,
                 };
@@ -334,15 +339,17 @@ impl DrawingBuilder<'_> {
                 if !is_first && first.as_ref().is_some_and(|first| first.is_output) {
                     continue;
                 }
-                let end = self.end_vertex(&mut others, VertexKind::Output, value, to);
+                let end = self.find_or_add_end(&mut others, VertexKind::Output, value, to);
                 self.add_edge(to, end, value);
             }
         }
         if !is_part {
             return;
         }
-        for reader in graph.drawn_nodes().into_iter().filter(|node| !vertex_of.contains_key(node)) {
-            let makers = graph.inputs(reader).filter_map(|value| graph.maker(value));
+        for reader in
+            graph.list_drawn_nodes().into_iter().filter(|node| !vertex_of.contains_key(node))
+        {
+            let makers = graph.list_inputs(reader).filter_map(|value| graph.find_maker(value));
             let from: BTreeSet<usize> =
                 makers.filter_map(|maker| vertex_of.get(&maker).copied()).collect();
             from.into_iter().for_each(|from| *more.entry(from).or_default() += 1);
@@ -362,19 +369,20 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Adds a value to the edge between two vertices. Values beyond [`SHOWN_VALUES`] become `…`.
+    /// Adds a value to the edge between two vertices, and creates the edge if there is none. Values
+    /// beyond [`SHOWN_VALUES`] become `…`.
     fn add_edge(&mut self, from: usize, to: usize, value: &NodeValue) {
         let values = self.edges.entry((from, to)).or_default();
-        let text = value_text(value);
+        let text = format_value(value);
         if values.len() > SHOWN_VALUES || values.contains(&text) {
             return;
         }
         values.push(if values.len() == SHOWN_VALUES { "…".to_string() } else { text });
     }
 
-    /// Returns the vertex at which a value enters or leaves the picture, and creates it if there
-    /// is none. `at` is the vertex at the other end of the edge.
-    fn end_vertex(
+    /// Returns the index of the vertex at which a value enters or leaves the picture, and creates
+    /// the vertex if there is none. `at` is the vertex at the other end of the edge.
+    fn find_or_add_end(
         &mut self,
         others: &mut HashMap<(bool, String), usize>,
         kind: VertexKind,
@@ -391,7 +399,7 @@ impl DrawingBuilder<'_> {
         let key = (kind == VertexKind::Output, key);
         if let (true, Some(known)) = (self.folds.joins_ends, others.get(&key)) {
             let vertex = &mut self.vertices[*known];
-            let detail = (what.to_string(), value_text(value));
+            let detail = (what.to_string(), format_value(value));
             if vertex.details.len() <= SHOWN_VALUES && !vertex.details.contains(&detail) {
                 vertex.details.push(detail);
                 let most = if vertex.details.len() > SHOWN_VALUES { " and more" } else { "" };
@@ -402,8 +410,8 @@ impl DrawingBuilder<'_> {
             return *known;
         }
         *others.entry(key).or_insert_with(|| {
-            let mut lines = vec![cut_line(&value.name)];
-            lines.extend(value.ty.iter().map(|ty| cut_line(&ty.to_string())));
+            let mut lines = vec![shorten_line(&value.name)];
+            lines.extend(value.ty.iter().map(|ty| shorten_line(&ty.to_string())));
             if kind == VertexKind::More {
                 lines[0] = format!("… {}", lines[0]);
             }
@@ -413,15 +421,16 @@ impl DrawingBuilder<'_> {
                 repeats: 1,
                 node: None,
                 is_shared: false,
-                details: vec![(what.to_string(), value_text(value))],
+                details: vec![(what.to_string(), format_value(value))],
             });
             self.vertices.len() - 1
         })
     }
 }
 
-/// Returns the longest scope that the names of nodes have in common: whole parts before a `/`.
-fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+/// Returns the longest scope that the names of nodes have in common, such as `encoder/layer.0`;
+/// `None` if there is none.
+fn find_common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scopes = names.filter_map(|name| Some(name.rsplit_once('/')?.0));
     let common = scopes.reduce(|a, b| {
         let same = a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b);
@@ -431,11 +440,13 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     common.filter(|scope| !scope.is_empty()).map(str::to_string)
 }
 
-fn cut_line(text: &str) -> String {
+/// Shortens a text to one line of at most [`COLUMNS`] columns.
+fn shorten_line(text: &str) -> String {
     human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
-fn value_text(value: &NodeValue) -> String {
+/// Formats the name of a value, followed by the type if it is known.
+fn format_value(value: &NodeValue) -> String {
     match &value.ty {
         Some(ty) => format!("{}: {}", value.name, Type::to_string(ty)),
         None => value.name.clone(),

@@ -5,29 +5,30 @@ use std::ops::Range;
 
 use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
-/// Maximum number of nodes in a part that repeats.
+/// Maximum number of nodes in a repeated part of a graph.
 const LONGEST: usize = 500;
-/// Minimum number of nodes in a part that repeats.
+/// Minimum number of nodes in a repeated part of a graph.
 const SHORTEST: usize = 3;
 
 /// Assignment of nodes to the boxes of a picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folds {
-    /// Node that represents each node: the node itself, or its counterpart in the first repetition.
+    /// Node that represents each node in the picture: the node itself, or its counterpart in the
+    /// first repetition.
     pub(crate) shown_as: Vec<usize>,
-    /// Number of nodes that each node represents.
+    /// Number of nodes that each node represents in the picture.
     pub(crate) repeats: Vec<usize>,
-    /// Nodes that share a box, by the first of them. Boxes with a single node are left out.
+    /// Nodes that share a box, by the first of these nodes. Boxes with a single node are omitted.
     pub(crate) boxes: HashMap<usize, Vec<usize>>,
     /// First node in the box of each node that is shown.
     first_of_box: Vec<usize>,
-    /// Whether all inputs of a box share one vertex, and all its outputs another.
+    /// Whether all model inputs of a box share one vertex, and all model outputs another.
     pub(crate) joins_ends: bool,
 }
 
 impl Folds {
     /// Creates an assignment that gives each of `count` nodes a box of its own.
-    pub(crate) fn none(count: usize) -> Folds {
+    pub(crate) fn new(count: usize) -> Folds {
         Folds {
             shown_as: (0..count).collect(),
             repeats: vec![1; count],
@@ -37,23 +38,24 @@ impl Folds {
         }
     }
 
-    /// Joins the inputs of each box into one vertex, and its outputs into another.
-    pub(crate) fn with_joined_ends(&self) -> Folds {
+    /// Returns a copy that joins the model inputs of each box into one vertex, and the model
+    /// outputs into another.
+    pub(crate) fn join_ends(&self) -> Folds {
         Folds { joins_ends: true, ..self.clone() }
     }
 
-    /// Returns the first node in the box that shows a node.
-    pub(crate) fn box_of(&self, node: usize) -> usize {
+    /// Returns the first node in the box that shows `node`.
+    pub(crate) fn find_box(&self, node: usize) -> usize {
         self.first_of_box[self.shown_as[node]]
     }
 
-    /// Returns the nodes that represent themselves, in the order of the graph.
-    fn shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
+    /// Returns the nodes of `listed` that represent themselves, which no other repetition hides.
+    fn filter_shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
         listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
     }
 
-    /// Groups consecutive nodes with equal keys into boxes. A node without a key goes into the box
-    /// of the nodes before it.
+    /// Groups consecutive nodes of `listed` with equal keys into boxes. A node without a key goes
+    /// into the box of the node before it.
     fn group_by_key<K: PartialEq>(
         &self,
         listed: &[usize],
@@ -61,7 +63,7 @@ impl Folds {
     ) -> Folds {
         let mut folds = Folds { boxes: HashMap::new(), ..self.clone() };
         let mut last: Option<(usize, Option<K>)> = None;
-        for node in self.shown_nodes(listed) {
+        for node in self.filter_shown_nodes(listed) {
             let own = key(node);
             let first = match last.take() {
                 Some((first, of)) if own.is_none() || of.is_none() || of == own => {
@@ -82,7 +84,7 @@ impl Folds {
 
     /// Groups consecutive nodes by the first `level` scopes of their names: the scopes of
     /// `/encoder/layer.0/Add` are `encoder` and `layer.0`. Returns `None` if no name has a scope.
-    pub(crate) fn by_scopes(
+    pub(crate) fn group_by_scopes(
         &self,
         nodes: &[NodeInfo],
         listed: &[usize],
@@ -95,13 +97,13 @@ impl Folds {
             parts.truncate(level);
             (!parts.is_empty()).then_some(parts)
         };
-        let has_scopes = self.shown_nodes(listed).any(|node| scopes(node).is_some());
+        let has_scopes = self.filter_shown_nodes(listed).any(|node| scopes(node).is_some());
         has_scopes.then(|| self.group_by_key(listed, scopes))
     }
 
     /// Groups consecutive nodes into at most `most` boxes of equal size.
-    pub(crate) fn by_count(&self, listed: &[usize], most: usize) -> Folds {
-        let size = self.shown_nodes(listed).count().div_ceil(most.max(1)).max(1);
+    pub(crate) fn group_by_count(&self, listed: &[usize], most: usize) -> Folds {
+        let size = self.filter_shown_nodes(listed).count().div_ceil(most.max(1)).max(1);
         let mut seen = 0;
         self.group_by_key(listed, |_| {
             seen += 1;
@@ -109,14 +111,14 @@ impl Folds {
         })
     }
 
-    /// Finds parts that repeat among the nodes at the indices `listed`, and shows only the first of
-    /// each. Repetitions that hide most nodes are folded first.
+    /// Finds repeated parts of the graph among the nodes at the indices `listed`, and shows only
+    /// the first repetition of each part. Parts whose repetitions hide most nodes are folded first.
     pub(crate) fn from_nodes(nodes: &[NodeInfo], listed: &[usize]) -> Folds {
-        let mut folds = Folds::none(nodes.len());
+        let mut folds = Folds::new(nodes.len());
         let sequence = Sequence::new(nodes, listed);
         let mut left: Vec<Range<usize>> = std::iter::once(0..listed.len()).collect();
         while let Some(range) = left.pop() {
-            let Some(found) = sequence.best_repetition(range.clone()) else { continue };
+            let Some(found) = sequence.find_best_repetition(range.clone()) else { continue };
             for block in 1..found.times {
                 for at in found.start..found.start + found.length {
                     let shown = listed[at];
@@ -131,16 +133,19 @@ impl Folds {
     }
 }
 
-/// Part of a sequence that repeats several times without a gap.
+/// Part of a [`Sequence`] that repeats several times without a gap.
 struct Repetition {
+    /// Position of the first repetition in the sequence.
     start: usize,
+    /// Number of nodes in one repetition.
     length: usize,
+    /// Number of repetitions.
     times: usize,
 }
 
 impl Repetition {
     /// Returns the number of nodes that are hidden if only the first repetition is shown.
-    fn hidden_nodes(&self) -> usize {
+    fn count_hidden_nodes(&self) -> usize {
         (self.times - 1) * self.length
     }
 }
@@ -153,14 +158,16 @@ struct Sequence<'n> {
 }
 
 impl<'n> Sequence<'n> {
+    /// Creates the sequence of the nodes of the graph at the indices `listed`.
     fn new(all: &'n [NodeInfo], listed: &[usize]) -> Sequence<'n> {
         let mut position = vec![None; all.len()];
         listed.iter().enumerate().for_each(|(at, node)| position[*node] = Some(at));
         Sequence { nodes: listed.iter().map(|node| &all[*node]).collect(), position }
     }
 
-    /// Finds the repetition in a range that hides most nodes.
-    fn best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
+    /// Finds the repeated part in a range of the sequence whose repetitions hide most nodes; `None`
+    /// if no part repeats.
+    fn find_best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
         let mut best: Option<Repetition> = None;
         for length in SHORTEST..=LONGEST.min(range.len() / 2) {
             // Number of consecutive nodes that equal those `length` positions later.
@@ -168,11 +175,11 @@ impl<'n> Sequence<'n> {
             for at in (range.start..range.end - length).rev() {
                 run = if self.is_same(at, at + length) { run + 1 } else { 0 };
                 let found = Repetition { start: at, length, times: run / length + 1 };
-                let hidden = found.hidden_nodes();
-                if hidden > best.as_ref().map_or(0, Repetition::hidden_nodes)
+                let hidden = found.count_hidden_nodes();
+                if hidden > best.as_ref().map_or(0, Repetition::count_hidden_nodes)
                     || hidden > 0
                         && best.as_ref().is_some_and(|best| {
-                            best.hidden_nodes() == hidden && best.length == length
+                            best.count_hidden_nodes() == hidden && best.length == length
                         })
                 {
                     best = Some(found);
@@ -182,8 +189,8 @@ impl<'n> Sequence<'n> {
         best
     }
 
-    /// Whether two nodes have equal operators and output types, and read equal values: one value,
-    /// constants or inputs of equal type, or results of nodes at the same distance before them.
+    /// Whether two nodes have equal operators, output types and inputs, as [`Self::is_same_input`]
+    /// compares inputs.
     fn is_same(&self, one: usize, other: usize) -> bool {
         let (a, b) = (self.nodes[one], self.nodes[other]);
         let mut inputs = a.inputs.iter().zip(&b.inputs);
@@ -205,9 +212,11 @@ impl<'n> Sequence<'n> {
                 .all(|(a, b)| a.as_ref().map(|a| &a.ty) == b.as_ref().map(|b| &b.ty))
     }
 
+    /// Whether two nodes read one value, constants or model inputs of equal type, or results of
+    /// nodes at the same distance before the reader.
     fn is_same_input(&self, one: NodeInput<'_>, other: NodeInput<'_>) -> bool {
         let (a, b) = (one.value, other.value);
-        match (self.maker(a), self.maker(b)) {
+        match (self.find_maker(a), self.find_maker(b)) {
             (Some(p), Some(q)) => {
                 p == q && a.name == b.name || one.reader.abs_diff(p) == other.reader.abs_diff(q)
             }
@@ -223,8 +232,9 @@ impl<'n> Sequence<'n> {
         }
     }
 
-    /// Returns the position of the node that computes a value, if it is in the sequence.
-    fn maker(&self, value: &NodeValue) -> Option<usize> {
+    /// Returns the position in the sequence of the node that computes a value; `None` if the
+    /// sequence has no such node.
+    fn find_maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) => self.position.get(node).copied().flatten(),
             _ => None,
@@ -283,15 +293,15 @@ mod tests {
                 [\"/e/l.1/Neg\"] d = Neg (c) [\"/d/Exp\"] e = Exp (d) [\"top\"] y = Abs (e) }";
         let nodes = Model::from_text(text).unwrap().nodes(None);
         let listed: Vec<usize> = (0..nodes.len()).collect();
-        let none = Folds::none(nodes.len());
-        let boxes = |folds: &Folds| listed.iter().map(|node| folds.box_of(*node)).collect();
-        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 2).unwrap());
+        let none = Folds::new(nodes.len());
+        let boxes = |folds: &Folds| listed.iter().map(|node| folds.find_box(*node)).collect();
+        let found: Vec<usize> = boxes(&none.group_by_scopes(&nodes, &listed, 2).unwrap());
         assert_eq!(found, [0, 0, 2, 2, 4, 4]);
-        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 1).unwrap());
+        let found: Vec<usize> = boxes(&none.group_by_scopes(&nodes, &listed, 1).unwrap());
         assert_eq!(found, [0, 0, 0, 0, 4, 4]);
-        let found: Vec<usize> = boxes(&none.by_count(&listed, 4));
+        let found: Vec<usize> = boxes(&none.group_by_count(&listed, 4));
         assert_eq!(found, [0, 0, 2, 2, 4, 4]);
-        assert!(none.by_scopes(&nodes[5..], &[0], 3).is_none());
+        assert!(none.group_by_scopes(&nodes[5..], &[0], 3).is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::failure::{Code, Failure};
 /// Template of an HTML page with a picture. [`write`] replaces its placeholders.
 const PAGE: &str = include_str!("page.html");
 
-/// Formats a picture as an HTML page.
+/// Formats the picture of a graph as an HTML page.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> Result<String, Failure> {
     let details: Vec<_> = drawing.vertices.iter().map(|vertex| &vertex.details).collect();
     let details = serde_json::to_string(&details)

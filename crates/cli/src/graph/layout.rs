@@ -20,7 +20,7 @@ const ORDER_PASSES: usize = 24;
 /// Number of passes over all layers that move vertices towards their neighbours.
 const PLACE_PASSES: usize = 12;
 
-/// Width and height of a vertex or picture, in pixels.
+/// Width and height of a vertex or a picture, in pixels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) width: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Point {
 /// Positions of the vertices and edges of a picture.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Centre of each vertex.
+    /// Position of the centre of each vertex.
     pub(crate) centres: Vec<Point>,
     /// Points of each edge: the bottom of the first vertex and of its layer, the top and the bottom
     /// of each layer in between, and the top of the last layer and of the last vertex.
@@ -45,8 +45,8 @@ pub(crate) struct Layout {
     pub(crate) size: Size,
 }
 
-/// Computes the layout of vertices with these sizes. Edges that close a cycle have a route that
-/// leads upwards.
+/// Computes the layout of a graph from the sizes of its vertices. Edges that close a cycle have a
+/// route that leads upwards.
 pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
     let forward = break_cycles(sizes.len(), edges);
     let layers = assign_layers(sizes.len(), &forward);
@@ -56,7 +56,7 @@ pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout
     graph.into_layout(sizes, edges)
 }
 
-/// Reverses the edges that close a cycle.
+/// Returns `edges` without cycles: edges that close a cycle are reversed.
 fn break_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     edges.iter().for_each(|(from, to)| out[*from].push(*to));
@@ -127,9 +127,11 @@ fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
 
 /// Graph in layers, with a dummy vertex in each layer that an edge passes through.
 struct Layered {
-    /// Widths of the vertices, followed by those of the dummies, which are 0.
+    /// Widths of the vertices in pixels, followed by the widths of the dummies, which are 0.
     widths: Vec<f64>,
+    /// Whether each vertex is a dummy.
     is_dummy: Vec<bool>,
+    /// Layer of each vertex, from 0 at the top.
     layer: Vec<usize>,
     /// Vertices of each layer, from left to right.
     layers: Vec<Vec<usize>>,
@@ -139,11 +141,12 @@ struct Layered {
     below: Vec<Vec<usize>>,
     /// Vertices and dummies that each edge leads through, from top to bottom.
     chains: Vec<Vec<usize>>,
-    /// Horizontal position of the centre of each vertex.
+    /// Horizontal position of the centre of each vertex, in pixels.
     x: Vec<f64>,
 }
 
 impl Layered {
+    /// Creates a layered graph, with dummy vertices for edges that pass through layers.
     fn new(sizes: &[Size], edges: &[(usize, usize)], layer: &[usize]) -> Layered {
         let count = layer.iter().max().map_or(0, |last| last + 1);
         let mut graph = Layered {
@@ -173,6 +176,7 @@ impl Layered {
         graph
     }
 
+    /// Adds a dummy vertex to a layer and returns its index.
     fn add_dummy(&mut self, layer: usize) -> usize {
         let dummy = self.widths.len();
         self.widths.push(0.0);
@@ -184,6 +188,7 @@ impl Layered {
         dummy
     }
 
+    /// Makes two vertices of adjacent layers neighbours.
     fn connect(&mut self, upper: usize, lower: usize) {
         self.below[upper].push(lower);
         self.above[lower].push(upper);
@@ -192,12 +197,12 @@ impl Layered {
     /// Reorders the vertices of each layer by barycenters, and keeps the order with the fewest
     /// crossings.
     fn reduce_crossings(&mut self) {
-        let mut best = (self.crossings(), self.layers.clone());
+        let mut best = (self.count_crossings(), self.layers.clone());
         for pass in 0..ORDER_PASSES {
             if best.0 == 0 {
                 break;
             }
-            let mut position = self.positions();
+            let mut position = self.compute_positions();
             let downwards = pass % 2 == 0;
             let count = self.layers.len();
             for index in 0..count {
@@ -222,7 +227,7 @@ impl Layered {
                 }
                 self.layers[layer] = keyed.into_iter().map(|(_, vertex)| vertex).collect();
             }
-            let crossings = self.crossings();
+            let crossings = self.count_crossings();
             if crossings < best.0 {
                 best = (crossings, self.layers.clone());
             }
@@ -231,7 +236,7 @@ impl Layered {
     }
 
     /// Returns the position of each vertex in its layer.
-    fn positions(&self) -> Vec<usize> {
+    fn compute_positions(&self) -> Vec<usize> {
         let mut position = vec![0; self.widths.len()];
         for layer in &self.layers {
             layer.iter().enumerate().for_each(|(at, vertex)| position[*vertex] = at);
@@ -239,9 +244,9 @@ impl Layered {
         position
     }
 
-    /// Counts the pairs of edges that cross.
-    fn crossings(&self) -> usize {
-        let position = self.positions();
+    /// Counts the pairs of edges that cross between adjacent layers.
+    fn count_crossings(&self) -> usize {
+        let position = self.compute_positions();
         let mut crossings = 0;
         for (index, layer) in self.layers.iter().enumerate() {
             let lower = self.layers.get(index + 1).map_or(0, Vec::len);
@@ -254,9 +259,9 @@ impl Layered {
                 ends.sort_unstable();
                 // An edge crosses all edges so far that end further to the right.
                 crossings +=
-                    ends.iter().map(|end| before - edges_up_to(&sums, *end)).sum::<usize>();
+                    ends.iter().map(|end| before - count_edges_up_to(&sums, *end)).sum::<usize>();
                 for end in ends {
-                    count_edge(&mut sums, end);
+                    add_edge_end(&mut sums, end);
                     before += 1;
                 }
             }
@@ -272,7 +277,7 @@ impl Layered {
             let mut x = 0.0;
             for (at, vertex) in layer.iter().enumerate() {
                 if at > 0 {
-                    x += self.min_distance(layer[at - 1], *vertex);
+                    x += self.compute_min_distance(layer[at - 1], *vertex);
                 }
                 self.x[*vertex] = x;
             }
@@ -289,13 +294,14 @@ impl Layered {
         }
     }
 
-    /// Returns the minimum distance between the centres of two adjacent vertices.
-    fn min_distance(&self, left: usize, right: usize) -> f64 {
+    /// Returns the minimum distance between the centres of two adjacent vertices of a layer, in
+    /// pixels.
+    fn compute_min_distance(&self, left: usize, right: usize) -> f64 {
         let gap = if self.is_dummy[left] || self.is_dummy[right] { EDGE_GAP } else { GAP };
         f64::midpoint(self.widths[left], self.widths[right]) + gap
     }
 
-    /// Moves the vertices of a layer towards their neighbours in the layer above or below, those
+    /// Moves the vertices of a layer towards their neighbours in the layer above or below, vertices
     /// with the highest priority first.
     fn place_layer(&mut self, layer: usize, by_upper: bool) {
         let order = self.layers[layer].clone();
@@ -317,22 +323,29 @@ impl Layered {
         let priorities: Vec<usize> = order.iter().map(|vertex| priority(*vertex)).collect();
         let mut is_placed = vec![false; order.len()];
         for at in queue {
-            self.shift(&order, at, wanted[at], &|other| {
+            self.shift_vertex(&order, at, wanted[at], &|other| {
                 !is_placed[other] && priorities[other] <= priorities[at]
             });
             is_placed[at] = true;
         }
     }
 
-    /// Moves a vertex as far as possible towards `to`, and pushes neighbours that may be pushed.
-    fn shift(&mut self, order: &[usize], at: usize, to: f64, may_push: &dyn Fn(usize) -> bool) {
+    /// Moves the vertex at position `at` of a layer towards the coordinate `to`, and pushes
+    /// vertices beside it. A vertex that `may_push` excludes limits the distance.
+    fn shift_vertex(
+        &mut self,
+        order: &[usize],
+        at: usize,
+        to: f64,
+        may_push: &dyn Fn(usize) -> bool,
+    ) {
         let leftwards = to < self.x[order[at]];
         let side: Vec<usize> =
             if leftwards { (0..at).rev().collect() } else { (at + 1..order.len()).collect() };
         let sign = if leftwards { -1.0 } else { 1.0 };
         let apart = |graph: &Layered, one: usize, other: usize| {
             let (left, right) = if leftwards { (other, one) } else { (one, other) };
-            graph.min_distance(order[left], order[right])
+            graph.compute_min_distance(order[left], order[right])
         };
         // The first neighbour that may not be pushed limits the distance.
         let (mut reach, mut last, mut limit) = (0.0, at, to);
@@ -360,7 +373,8 @@ impl Layered {
         }
     }
 
-    /// Computes the heights of layers, and moves all positions so that no coordinate is negative.
+    /// Computes the vertical positions of layers and the routes of edges, and moves the picture so
+    /// that no coordinate is negative.
     fn into_layout(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
         let left = |vertex: usize| self.x[vertex] - self.widths[vertex] / 2.0;
         let right = |vertex: usize| self.x[vertex] + self.widths[vertex] / 2.0;
@@ -407,7 +421,7 @@ impl Layered {
 }
 
 /// Returns the number of edges that end at `place` or left of it, from a Fenwick tree.
-fn edges_up_to(sums: &[usize], place: usize) -> usize {
+fn count_edges_up_to(sums: &[usize], place: usize) -> usize {
     let (mut at, mut sum) = (place + 1, 0);
     while at > 0 {
         sum += sums[at];
@@ -416,8 +430,8 @@ fn edges_up_to(sums: &[usize], place: usize) -> usize {
     sum
 }
 
-/// Counts an edge that ends at `place` in a Fenwick tree.
-fn count_edge(sums: &mut [usize], place: usize) {
+/// Adds an edge that ends at `place` to a Fenwick tree.
+fn add_edge_end(sums: &mut [usize], place: usize) {
     let mut at = place + 1;
     while at < sums.len() {
         sums[at] += 1;
@@ -470,13 +484,13 @@ mod tests {
     fn crossings_are_counted_and_undone() {
         let sizes = [SIZE; 4];
         let graph = Layered::new(&sizes, &[(0, 3), (1, 2)], &[0, 0, 1, 1]);
-        assert_eq!(graph.crossings(), 1);
+        assert_eq!(graph.count_crossings(), 1);
         let layout = check_layout(4, &[(0, 3), (1, 2)]);
         let x = |vertex: usize| layout.centres[vertex].x;
         assert_eq!(x(0) < x(1), x(3) < x(2));
         // The edges of a complete bipartite graph of two and two cross once in any order.
         let graph = Layered::new(&sizes, &[(0, 2), (0, 3), (1, 2), (1, 3)], &[0, 0, 1, 1]);
-        assert_eq!(graph.crossings(), 1);
+        assert_eq!(graph.count_crossings(), 1);
     }
 
     #[test]

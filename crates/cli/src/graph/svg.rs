@@ -1,10 +1,10 @@
-//! Writes pictures as SVG.
+//! Writes pictures of graphs as SVG.
 
 use super::drawing::{Drawing, Vertex, VertexKind};
 use super::layout::{Layout, Point, Size, compute_layout};
 use crate::human;
 
-/// Width of a character of the font, in pixels.
+/// Width of a character of the monospaced font, in pixels.
 const COLUMN: f64 = 6.65;
 /// Height of a line of text, in pixels.
 const LINE: f64 = 15.0;
@@ -13,6 +13,7 @@ const PADDING: f64 = 8.0;
 /// Width of the empty border around the picture, in pixels.
 const MARGIN: f64 = 16.0;
 
+/// CSS rules of the picture.
 const STYLE: &str = "text{font:11px monospace;fill:#1a1a1a}\
 .title{font-weight:bold}\
 rect{fill:#f4f7fb;stroke:#5b7083;}\
@@ -22,9 +23,9 @@ rect{fill:#f4f7fb;stroke:#5b7083;}\
 path{fill:none;stroke:#7a8794;stroke-width:1.2}\
 marker path{fill:#7a8794;stroke:none}";
 
-/// Formats a picture as SVG.
+/// Formats the picture of a graph as SVG.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
-    let sizes: Vec<Size> = drawing.vertices.iter().map(vertex_size).collect();
+    let sizes: Vec<Size> = drawing.vertices.iter().map(measure_vertex).collect();
     let edges: Vec<(usize, usize)> =
         drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let Layout { centres, routes, size } = compute_layout(&sizes, &edges);
@@ -40,7 +41,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
         let values: Vec<String> = edge.values.iter().map(|value| escape(value)).collect();
         text += &format!(
             "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
-            curve_path(route),
+            format_curve(route),
             values.join("\n")
         );
     }
@@ -50,14 +51,14 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
     text + "</g>\n</svg>\n"
 }
 
-/// Returns the size of a vertex: that of its text with padding.
-fn vertex_size(vertex: &Vertex) -> Size {
+/// Returns the size of a vertex in pixels: the size of its text, with padding.
+fn measure_vertex(vertex: &Vertex) -> Size {
     let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
     let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
     Size { width, height: vertex.lines.len() as f64 * LINE + 2.0 * PADDING }
 }
 
-/// Draws a box with its lines of text.
+/// Draws the box of a vertex with its lines of text, as an SVG group.
 fn draw_vertex(index: usize, vertex: &Vertex, centre: Point, size: Size) -> String {
     let class = match vertex.kind {
         VertexKind::Input => "input",
@@ -85,8 +86,9 @@ fn draw_vertex(index: usize, vertex: &Vertex, centre: Point, size: Size) -> Stri
     text + "</g>\n"
 }
 
-/// Formats a curve through points as the path of an SVG element. It is vertical at each point.
-fn curve_path(route: &[Point]) -> String {
+/// Formats a curve through points as the path of an SVG element. The curve is vertical at each
+/// point.
+fn format_curve(route: &[Point]) -> String {
     let mut text = String::new();
     for (at, Point { x, y }) in route.iter().enumerate() {
         if at == 0 {
