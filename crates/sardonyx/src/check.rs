@@ -51,8 +51,8 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// Makes the defaults: all rules except those about types, each finding with the severity of
-    /// its [`Code`], at most 20 findings per code.
+    /// Creates the default options: all rules except those about types, each finding with the
+    /// severity of its [`Code`], and at most 20 findings per code.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
@@ -65,8 +65,8 @@ impl CheckOptions {
         self
     }
 
-    /// Suppresses findings. `name` is the name of a code, the id of a requirement, or `warnings` or
-    /// `notes` for all codes of that severity.
+    /// Suppresses findings. `name` is the name of a finding code, the id of a requirement, or
+    /// `warnings` or `notes` for all codes of that severity.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl CheckOptions {
         Ok(self)
     }
 
-    /// Reports findings as errors. `name` is the name of a code, the id of a requirement, or
-    /// `warnings` or `notes` for all codes of that severity.
+    /// Reports findings as errors. `name` is the name of a finding code, the id of a requirement,
+    /// or `warnings` or `notes` for all codes of that severity.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl CheckOptions {
     }
 
     /// Limits the report to findings for which the checker of the `onnx` package rejects a model
-    /// too; with [`types`](CheckOptions::types), also those of its `full_check`.
+    /// too. With [`types`](CheckOptions::types), findings of that checker's `full_check` count too.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
@@ -113,37 +113,38 @@ impl CheckOptions {
         self
     }
 
-    /// Skips the check whether external data files exist and are long enough. They are never read.
+    /// Skips the check whether external data files exist and are long enough for their tensors. The
+    /// content of data files is never read.
     #[must_use]
     pub fn without_files(mut self, without: bool) -> CheckOptions {
         self.without_files = without;
         self
     }
 
-    /// Infers types and shapes too, and reports contradictions, like `sardonyx check --full`. Off
-    /// by default. Types are not inferred if the model has other errors.
+    /// Infers types and shapes too, and reports contradictions between them, like `sardonyx check
+    /// --full`. Off by default. Types are not inferred if the model has other errors.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
         self
     }
 
-    /// Lists at most `count` findings per code, by default 20; [`CheckReport::more`] has the number
-    /// of the others. `usize::MAX` lists all.
+    /// Lists at most `count` findings per code, by default 20. [`CheckReport::more`] counts the
+    /// findings that are not listed. `usize::MAX` lists all.
     #[must_use]
     pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;
         self
     }
 
-    /// Adds the operators that a file with an `OperatorSetProto` lists. Only their names are
-    /// checked; other operators of that domain are unknown. The file may be in any form of models
-    /// except ONNX text.
+    /// Adds the operators that a file with an `OperatorSetProto` lists to the known operators.
+    /// Nodes are checked only by operator name: other operators in the domain of the operator set
+    /// are unknown. The file may have any format of models except ONNX text.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not an operator
-    /// set, or if a check of it finds errors.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if the file is not an
+    /// operator set or a check of the operator set finds errors.
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
@@ -171,8 +172,9 @@ impl CheckOptions {
 impl Model {
     /// Checks the model against the ONNX standard; see [`check`](mod@crate::check).
     ///
-    /// Weights are not read, except those of the few types with rules about values. For a model
-    /// that was opened from a file, existence and size of its external data files are checked too.
+    /// Weights are not read, except tensors of the few element types that have rules about their
+    /// elements. For a model that was opened from a file, existence and size of its external data
+    /// files are checked too.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
@@ -188,8 +190,8 @@ impl Model {
         join_reports(report, files.report())
     }
 
-    /// Lists violations of the standard that a session accepts because real files have them: an
-    /// unknown IR version, imports below IR version 3, and below version 4 initializers that are
+    /// Lists violations of the standard that a session accepts because published models have them:
+    /// an unknown IR version, imports below IR version 3, and below version 4 initializers that are
     /// not inputs. Checks no nodes.
     ///
     /// ```
@@ -204,12 +206,13 @@ impl Model {
         passes::tolerated(&self.graph)
     }
 
-    /// Checks one part of the model without its surroundings. External data files are not checked.
+    /// Checks one part of the model, such as its nodes or initializers, without the rest of the
+    /// model. External data files are not checked.
     pub(crate) fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         passes::check_part(&self.graph, part, &options.passes)
     }
 
-    /// Finds nodes that other runtimes compute differently, as far as the file shows it.
+    /// Finds nodes that other runtimes compute differently, as far as inferred types show.
     fn check_differences(&self, options: &CheckOptions) -> CheckReport {
         let mut found = Findings::new(options.passes.per_code);
         let inferred = passes::find_differences(&self.graph, &options.passes.registry);
@@ -316,12 +319,13 @@ impl Model {
         }
     }
 
-    /// Returns the offset in bytes of an external tensor in its file.
+    /// Returns the offset in bytes of an external tensor in its data file; 0 if the reference to
+    /// the file is invalid.
     fn offset_of(&self, id: TensorId) -> u64 {
         self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
     }
 
-    /// Maps each attribute to its node and its index among the attributes of the node.
+    /// Maps each node attribute to its node and to its index in the node's list of attributes.
     fn attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
         let model = &self.graph;
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
@@ -334,7 +338,8 @@ impl Model {
     }
 }
 
-/// Makes the error for an unknown code, and suggests the code with the most similar name.
+/// Makes the error for the name of an unknown finding code, and suggests the code with the most
+/// similar name.
 fn unknown_code(error: UnknownCode) -> Error {
     let near = sardonyx_proto::closest(&error.0, CODES.iter().map(|code| code.name));
     let help = near.map(|near| format!("did you mean '{near}'?"));
@@ -345,6 +350,7 @@ fn unknown_code(error: UnknownCode) -> Error {
     }
 }
 
+/// Returns the place of a tensor in the model, for findings. `owners` maps attributes to nodes.
 fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
     match id {
         TensorId::Initializer(graph, index) => {
@@ -363,6 +369,7 @@ fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> 
     }
 }
 
+/// Merges two reports: concatenates the findings, sorted by severity, and sums the counts.
 fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report.findings.extend(more.findings);
     report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
@@ -376,13 +383,15 @@ fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
 
 impl Model {
     /// Renders a finding about this model on several lines, like a compiler diagnostic: severity,
-    /// code and fact; the place in `file` (a name to print; no file is read); the line of the
-    /// model, underlined; advice; and the rule.
+    /// code and fact; the place in `file` (a name to print; no file is read); the line of ONNX
+    /// text, underlined; advice; and the rule.
     pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
         render_with_excerpt(finding, file, excerpt(self, finding))
     }
 }
 
+/// Renders a finding on several lines. `excerpt` is a line of ONNX text and the range of bytes to
+/// underline.
 fn render_with_excerpt(
     finding: &Finding,
     file: &str,

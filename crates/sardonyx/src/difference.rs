@@ -11,26 +11,26 @@ use crate::error::Error;
 use crate::model::Model;
 use crate::session::Session;
 
-/// First value in which two models differ.
+/// First intermediate value or output that differs between two models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Name of the value, in both models.
+    /// Name of the differing value, equal in both models.
     pub value: String,
-    /// Description of the node that makes it in the first model.
+    /// Description of the node that computes the value in the first model.
     pub node: String,
-    /// Description of the difference, with the second model's value before the first model's.
+    /// Description of the difference; the second model's elements come before the first model's.
     pub what: String,
 }
 
 impl Model {
-    /// Runs this model and `other`, compares the values of the main graphs by name, and returns the
-    /// first one that differs, in the order of this model's nodes. All compared values are in
-    /// memory at once.
+    /// Runs this model and `other`, compares the outputs of main graph nodes by name, and returns
+    /// the first value that differs, in the order of this model's nodes; `None` if all are equal
+    /// within `tolerance`. All compared values are in memory at once.
     ///
     /// # Errors
     ///
-    /// Errors of [`Session::new`] and [`Session::run`] for either model.
+    /// The error of [`Session::new`] or [`Session::run`] if a model cannot be run.
     pub(crate) fn first_difference(
         &self,
         other: &Model,
@@ -60,7 +60,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Runs the model. Returns its outputs and the given values by name.
+    /// Runs the model. Returns its graph outputs and the intermediate values `values` by name.
     fn run_with_outputs(
         &self,
         values: impl Iterator<Item = ValueId>,
@@ -74,7 +74,8 @@ impl Model {
     }
 }
 
-/// Iterates over the outputs of the main graph's nodes, in the order of the nodes.
+/// Iterates over the outputs of the main graph's nodes, in the order of the nodes, each after its
+/// node.
 fn computed_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))

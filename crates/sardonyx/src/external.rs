@@ -26,7 +26,7 @@ use crate::open::{Access, read_stream};
 use crate::stamp::Stamp;
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
-/// Source of external data in place of files: memory, an archive, a remote store.
+/// Source of external data in place of data files: memory, an archive, a remote store.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -41,12 +41,13 @@ use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait DataResolver: Send + Sync {
-    /// Returns the content of the data file at a location. Called once per location. The location
-    /// is untrusted text from the model, passed on unchecked.
+    /// Returns the content of the data file that a model calls `location`. Called once per
+    /// location. The location is untrusted text from the model, passed on unchecked.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if the file does not exist, else the error of reading it.
+    /// [`io::ErrorKind::NotFound`] if the data file does not exist, otherwise the error of reading
+    /// the file.
     fn resolve(&self, location: &str) -> io::Result<Buffer>;
 }
 
@@ -57,49 +58,58 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
     }
 }
 
-/// External data files of a model. Each is opened once, for all tensors and all sessions.
+/// External data files of a model. Each file is opened once, for all tensors and all sessions.
 pub(crate) struct DataFiles {
     place: Place,
     options: DataOptions,
     opened: Mutex<Opened>,
-    /// Files from which values of an ONNX text were loaded.
+    /// Data files from which tensors of an ONNX text were loaded.
     taken: Mutex<Vec<TakenFrom>>,
 }
 
+/// Where the external data files of a model are looked up.
 enum Place {
-    /// Directories that are searched, in this order.
+    /// Directories in which data files are searched, in this order.
     Directories(Vec<Directory>),
+    /// Source of data files that the program supplies.
     Resolver(Arc<dyn DataResolver>),
     /// Reason for which the model cannot have external data files.
     Nowhere(&'static str),
 }
 
+/// Data files that have been opened.
 #[derive(Default)]
 struct Opened {
+    /// Data files by the location that a model has for them.
     by_location: HashMap<String, Arc<DataFile>>,
-    /// Files by device and inode: several locations may lead to one file.
+    /// Data files by device and inode numbers: several locations may lead to one file.
     by_identity: HashMap<Identity, Arc<DataFile>>,
 }
 
+/// External data file that has been opened.
 struct DataFile {
     content: Content,
+    /// Device and inode numbers of the file, where the system has them.
     identity: Option<Identity>,
-    /// Identity, size and times of the file when it was opened first.
+    /// Identity, size and times that the data file had when it was opened first; `None` for copies
+    /// in memory.
     stamp: Option<Arc<Stamp>>,
-    /// SHA-1 of the content in hexadecimal, computed on demand.
+    /// SHA-1 of the file's content in hexadecimal, computed on demand.
     digest: Mutex<Option<String>>,
-    /// Full content, read on demand if `content` does not have it.
+    /// Full content of the data file, read on demand if `content` does not have it.
     whole: OnceLock<Buffer>,
-    /// Digest by which an ONNX text recognizes the file that it refers to, computed on demand.
+    /// Digest by which an ONNX text recognizes an unchanged data file, computed on demand.
     file_digest: OnceLock<Option<String>>,
-    /// Tensors of the file, parsed on demand: if the file changed, an ONNX text finds its values
+    /// Tensors in the data file, parsed on demand: an ONNX text finds its tensors in a changed file
     /// by their names.
     tensors: OnceLock<Result<Tensors, String>>,
 }
 
+/// Content of an external data file.
 enum Content {
+    /// All bytes of the file, in memory or mapped.
     Whole(Buffer),
-    /// Location and size in bytes of a file that is reopened for each read: a model may have
+    /// Location and size in bytes of a data file that is reopened for each read: a model may have
     /// hundreds of data files, and file descriptors are limited.
     Apart(String, u64),
 }
@@ -119,18 +129,19 @@ impl fmt::Debug for DataFiles {
 /// Options for opening external data files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DataOptions {
+    /// Whether data files are mapped or read.
     pub(crate) access: Access,
-    /// Whether a file that is not mapped is read in full when it is opened.
+    /// Whether a data file that is not mapped is read in full when it is opened.
     pub(crate) whole: bool,
     /// Whether a data file is opened only if no component of its path is a symlink.
     pub(crate) refuse_links: bool,
-    /// Whether the SHA-1 checksums in the model are verified.
+    /// Whether the SHA-1 checksums that the model has for its data files are verified.
     pub(crate) verify: bool,
 }
 
 impl DataFiles {
-    /// Uses the files in the directory of a model file and, if the model file is a symlink, in the
-    /// directory of its target.
+    /// Looks up data files in the directory of a model file and, if the model file is a symlink,
+    /// also in the directory of the symlink's target.
     pub(crate) fn from_model_path(model: &Path, options: DataOptions) -> DataFiles {
         let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
@@ -142,12 +153,13 @@ impl DataFiles {
         DataFiles::new(Place::Directories(directories), options)
     }
 
-    /// Uses the files in a directory.
+    /// Looks up data files in one directory.
     pub(crate) fn from_directory(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
         let directories = vec![Directory::open(directory)?];
         Ok(DataFiles::new(Place::Directories(directories), options))
     }
 
+    /// Looks up data files with a resolver that the program supplies.
     pub(crate) fn from_resolver(
         resolver: Arc<dyn DataResolver>,
         options: DataOptions,
@@ -155,22 +167,23 @@ impl DataFiles {
         DataFiles::new(Place::Resolver(resolver), options)
     }
 
-    /// Makes a set of files in which every access fails. `why` completes the message "values are in
-    /// the file …, and".
+    /// Makes a set of data files in which every access fails. `why` completes the message "values
+    /// are in the file …, and".
     pub(crate) fn unavailable(why: &'static str) -> DataFiles {
         DataFiles::new(Place::Nowhere(why), DataOptions::default())
     }
 
+    /// Creates the data files of `place`; opens none yet.
     fn new(place: Place, options: DataOptions) -> DataFiles {
         DataFiles { place, options, opened: Mutex::default(), taken: Mutex::default() }
     }
 
-    /// Whether there are directories or a resolver that may have files.
+    /// Whether the model can have external data files: there is a directory or a resolver for them.
     pub(crate) fn has_place(&self) -> bool {
         !matches!(self.place, Place::Nowhere(_))
     }
 
-    /// Returns the directory that is searched first.
+    /// Returns the directory in which data files are searched first; `None` without a directory.
     pub(crate) fn directory(&self) -> Option<&Path> {
         match &self.place {
             Place::Directories(directories) => directories.first().map(Directory::path),
@@ -178,15 +191,17 @@ impl DataFiles {
         }
     }
 
-    /// Returns the size of a data file in bytes.
+    /// Returns the size in bytes of the data file at `location`, and opens the file at first use.
     ///
     /// # Errors
     ///
-    /// A message with the reason for which the file cannot be opened.
+    /// A message with the reason for which the data file cannot be opened.
     pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
         self.file(location).map(|file| file.size())
     }
 
+    /// Returns the data file at `location`, and opens the file at first use. An error is a
+    /// message.
     fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
         let mut opened = lock(&self.opened);
         if let Some(file) = opened.by_location.get(location) {
@@ -241,8 +256,7 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// Returns the identity, size and times of each mapped data file, as they were when it was
-    /// mapped.
+    /// Returns the identity, size and times that each mapped data file had when it was mapped.
     pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
         if !self.options.access.maps() {
             return Vec::new();
@@ -253,12 +267,13 @@ impl DataFiles {
         files.filter_map(|file| file.stamp.clone()).collect()
     }
 
-    /// Copies the files at `locations` into private memory. Other files are opened on demand, as
-    /// before.
+    /// Copies the data files at `locations` into private memory. Other data files are still opened
+    /// on demand.
     ///
     /// # Errors
     ///
-    /// A message, if memory is refused or a file cannot be read. Missing files are not errors here.
+    /// A message, if memory is refused or a data file cannot be read. A missing file is an error
+    /// only once its tensors are needed.
     pub(crate) fn copy_to_own_memory(
         &self,
         locations: BTreeSet<String>,
@@ -297,11 +312,11 @@ impl DataFiles {
         Ok(own)
     }
 
-    /// Reopens a file whose content is not in memory.
+    /// Reopens a data file whose content is not in memory.
     ///
     /// # Errors
     ///
-    /// The file was changed or replaced since it was first opened, or cannot be opened.
+    /// The data file was changed or replaced since it was first opened, or cannot be opened.
     fn reopen(&self, location: &str, file: &DataFile) -> io::Result<File> {
         let Place::Directories(directories) = &self.place else {
             return Err(io::ErrorKind::NotFound.into());
@@ -320,7 +335,7 @@ impl DataFiles {
         }
     }
 
-    /// Returns the full content of a file, and reads it if it is not in memory.
+    /// Returns the full content of a data file, and reads the file if its content is not in memory.
     fn read_whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
         let (location, size) = match &file.content {
             Content::Whole(bytes) => return Ok(bytes),
@@ -333,7 +348,7 @@ impl DataFiles {
         Ok(file.whole.get_or_init(|| bytes))
     }
 
-    /// Returns the SHA-1 of a file in hexadecimal, computed once.
+    /// Returns the SHA-1 of a data file in hexadecimal, computed once.
     fn digest(&self, file: &DataFile) -> io::Result<String> {
         let mut known = lock(&file.digest);
         if let Some(digest) = &*known {
@@ -347,7 +362,8 @@ impl DataFiles {
         Ok(digest)
     }
 
-    /// Opens the file at a location without reading it.
+    /// Opens the data file at `location` without reading it. Fails without a directory for data
+    /// files.
     pub(crate) fn open(&self, location: &str) -> Result<FoundFile, OpenFailure> {
         match &self.place {
             Place::Directories(directories) => self.find(directories, location),
@@ -355,7 +371,7 @@ impl DataFiles {
         }
     }
 
-    /// Opens the file at a location in the first directory that has it.
+    /// Opens the data file at `location` in the first of `directories` that has it.
     fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, OpenFailure> {
         check_location(location).map_err(OpenFailure::Location)?;
         let mut looked = Vec::new();
@@ -384,13 +400,13 @@ impl DataFiles {
     }
 }
 
-/// Purpose of opening a data file.
+/// Purpose for which [`open_data_file`] opens a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataAccess {
-    /// Open for reading.
+    /// Reading only.
     Read,
-    /// Open for reading and writing. A missing file is created with mode 0600.
+    /// Reading and writing. A missing file is created with mode 0600.
     Write,
 }
 
@@ -399,7 +415,7 @@ pub enum DataAccess {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::ExternalData`] if the file is missing or refused.
+/// [`ErrorKind::ExternalData`] if the data file is missing or violates these rules.
 pub fn open_data_file(
     directory: impl AsRef<Path>,
     location: &str,
@@ -417,35 +433,36 @@ pub fn open_data_file(
     opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).message(location)))
 }
 
-/// Open data file.
+/// External data file that has been opened but not read.
 pub(crate) struct FoundFile {
     pub(crate) file: File,
-    /// Path of the file, with symlinks as they are.
+    /// Path of the data file, with symlinks not resolved.
     pub(crate) path: PathBuf,
-    /// Size of the file in bytes.
+    /// Size of the data file in bytes.
     pub(crate) len: u64,
+    /// Device and inode numbers of the data file, where the system has them.
     pub(crate) identity: Option<Identity>,
-    /// Whether the path has a symlink that was followed.
+    /// Whether a symlink in the path was followed.
     pub(crate) through_link: bool,
 }
 
 /// Reason for which an external data file is not opened.
 #[derive(Debug)]
 pub(crate) enum OpenFailure {
-    /// The location is invalid, for this reason.
+    /// The location is invalid. Holds the message.
     Location(String),
-    /// None of these paths exists.
+    /// The file is missing. Holds the paths at which it was looked up.
     Missing(Vec<PathBuf>),
     /// The location is a symlink whose target is missing.
     DanglingLink,
-    /// The location is a symlink to this target outside of the permitted directories.
+    /// The location is a symlink out of the permitted directories. Holds the symlink's target.
     Outside(PathBuf),
-    /// The file exists but must not or cannot be opened.
+    /// The data file exists but must not or cannot be opened.
     Refused(Refusal),
 }
 
 impl OpenFailure {
-    /// Formats the reason as a message about the file at `location`.
+    /// Formats the failure as a message about the data file at `location`.
     pub(crate) fn message(&self, location: &str) -> String {
         match self {
             OpenFailure::Location(why) => why.clone(),
@@ -478,7 +495,7 @@ impl OpenFailure {
     }
 }
 
-/// Opens the target of a path with symlinks, if it lies in one of the directories.
+/// Opens the target of a path with symlinks, if the target lies in one of `directories`.
 fn open_symlink_target(
     directories: &[Directory],
     path: &Path,
@@ -500,6 +517,7 @@ fn open_symlink_target(
     Err(OpenFailure::Outside(real))
 }
 
+/// Formats an I/O error as a message about the data file at `location`.
 fn read_failure(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_string(),
@@ -513,7 +531,7 @@ fn read_failure(location: &str, error: &io::Error) -> String {
     format!("the data file '{location}' cannot be read: {reason}")
 }
 
-/// Returns the directory of a path: `.` if the path has only a file name.
+/// Returns the parent directory of a file's path: `.` if the path has only a file name.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -526,11 +544,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum length of a location in bytes. No system opens longer paths.
+/// Maximum length of a data file's location in bytes. No system opens longer paths.
 const LONGEST_LOCATION: usize = 4096;
 
-/// Rejects locations that are not relative paths within a directory on any operating system: a
-/// model that is accepted here must not be harmful on another system.
+/// Rejects locations of data files that are not relative paths within a directory on all operating
+/// systems: a model that is accepted here must not be harmful on another system.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
@@ -553,6 +571,7 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
 }
 
 impl DataFile {
+    /// Returns the size of the data file in bytes.
     fn size(&self) -> u64 {
         match &self.content {
             Content::Whole(bytes) => bytes.len() as u64,
@@ -561,7 +580,7 @@ impl DataFile {
     }
 }
 
-/// Computes the SHA-1 of a file from its beginning, in hexadecimal.
+/// Computes the SHA-1 of an open file's full content, in hexadecimal.
 pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
     let mut hasher = Sha1::new();
     file.seek(SeekFrom::Start(0))?;
@@ -569,7 +588,7 @@ pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// Writer that feeds all bytes to a digest.
+/// Writer that feeds all bytes to a digest and keeps none.
 pub(crate) struct HashWriter<'a, D>(pub(crate) &'a mut D);
 
 impl<D: Digest> io::Write for HashWriter<'_, D> {
@@ -683,8 +702,8 @@ impl ExternalData for DataFiles {
 }
 
 impl DataFiles {
-    /// Loads values that an ONNX text takes from a file: at the stated offset if the digest shows
-    /// that the file is unchanged, otherwise by the name of the tensor.
+    /// Loads the elements of a tensor that an ONNX text takes from a data file: at the stated
+    /// offset if the digest shows that the file is unchanged, otherwise by the name of the tensor.
     fn load_stored_from(
         &self,
         file: &DataFile,
@@ -726,8 +745,9 @@ impl DataFiles {
         }
     }
 
-    /// Fails if an ONNX text has values in the file `replaced` and would not find them in
-    /// `successor`, which is about to overwrite it.
+    /// Fails if an ONNX text takes tensors from the file `replaced`, which is about to be
+    /// overwritten, and would not find them in its new content `successor`; `None` stands for
+    /// content that is not a model.
     pub(crate) fn check_successor(
         &self,
         replaced: Identity,
@@ -741,7 +761,7 @@ impl DataFiles {
         })
     }
 
-    /// Returns the paths of existing files from which values of an ONNX text were loaded.
+    /// Lists the paths of existing data files from which tensors of an ONNX text were loaded.
     pub(crate) fn text_sources(&self) -> Vec<PathBuf> {
         let Place::Directories(directories) = &self.place else {
             return Vec::new();
@@ -754,22 +774,25 @@ impl DataFiles {
     }
 }
 
-/// Wrapper of [`DataFiles`] that records whether a load failed: the engine reports only that a
-/// tensor has no value.
+/// Wrapper of [`DataFiles`] that records whether loading a tensor failed: the engine reports only
+/// that a tensor has no value.
 pub(crate) struct WatchedFiles<'a> {
     files: &'a DataFiles,
     failed: AtomicBool,
 }
 
 impl<'a> WatchedFiles<'a> {
+    /// Wraps data files; no load has failed yet.
     pub(crate) fn new(files: &'a DataFiles) -> WatchedFiles<'a> {
         WatchedFiles { files, failed: AtomicBool::new(false) }
     }
 
+    /// Whether loading or verifying a tensor failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// Records whether `result` is an error, and returns it unchanged.
     fn watch<T>(&self, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);

@@ -11,21 +11,21 @@ use super::{CheckOptions, render_with_excerpt};
 use crate::error::{Error, ErrorKind};
 use crate::load::{read_message, start_of};
 
-/// Recognizes an operator set by its magic number. Returns `None` for every other file, for pipes,
-/// which can be read only once, and for files that cannot be read.
+/// Recognizes a file with an `OperatorSetProto` by its magic number. Returns `None` for all other
+/// files, for pipes, which can be read only once, and for files that cannot be read.
 pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
     // The first field is the magic: 1 byte of tag, 1 byte of length, then the text.
     let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 
-/// Checks a file with an operator set or a stored value. The file may be in any form of models
-/// except ONNX text.
+/// Checks a file that holds an operator set, a sequence, a map or an optional. The file may have
+/// any format of models except ONNX text.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not a document of
-/// this kind.
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if its content is not of the
+/// type that `document` names.
 pub fn check_document(
     path: impl AsRef<Path>,
     document: Document,
@@ -37,6 +37,7 @@ pub fn check_document(
         .map_err(|error| document_error(document, path, &error))
 }
 
+/// Makes the error for a file whose content is not of the type that `document` names.
 pub(super) fn document_error(
     document: Document,
     path: &Path,
@@ -46,6 +47,7 @@ pub(super) fn document_error(
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }
 
+/// Returns the name of a document type for messages, such as `ONNX map`.
 fn document_name(document: Document) -> &'static str {
     match document {
         Document::OperatorSet => "operator set",
@@ -55,7 +57,8 @@ fn document_name(document: Document) -> &'static str {
     }
 }
 
-/// Reads a document in any form except ONNX text, and returns it in binary form.
+/// Reads a file with a message of the type that `document` names, in any format of models except
+/// ONNX text, and converts it to binary protobuf.
 pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
     let what = document_name(document);
     match document {
@@ -66,8 +69,9 @@ pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>,
     }
 }
 
-/// Renders a finding of [`check_document`] on several lines, like [`render`](super::render) but
-/// without an excerpt.
+/// Renders a finding of [`check_document`] on several lines, like
+/// [`Model::render_finding`](crate::Model::render_finding), but without an excerpt. `file` is a
+/// name to print.
 pub fn render_document(finding: &Finding, file: &str) -> String {
     render_with_excerpt(finding, file, None)
 }
