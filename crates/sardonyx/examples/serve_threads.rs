@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use sardonyx::{ErrorKind, Model, RunOptions, Session, StopFlag, Tensor};
 
-/// Answers one request. Returns `None` if the run exceeded its time limit or was cancelled.
+/// Runs the model for one request, and returns the probability of the first class. Returns `None`
+/// if the run exceeded its time limit of 5 seconds or was cancelled.
 fn answer(
     session: &Session,
     brightness: f32,

@@ -155,8 +155,8 @@ impl Error {
         source.is_some_and(|internal| internal.has_written)
     }
 
-    /// Sets the place of the fault: a file, a field with its byte offset, or a node. Empty text removes
-    /// the place.
+    /// Sets the place of the fault: a file, a field with its byte offset, or a node. Empty text
+    /// means that the place is unknown.
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
         let place = shorten_lines(place.into());
         self.0.place = (!place.is_empty()).then_some(place);

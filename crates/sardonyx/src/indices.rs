@@ -22,13 +22,14 @@ const SAME_ELEMENTS: &[&str] = &[
     "Tile",
 ];
 
-/// Maximum number of values that are followed, which bounds the work in hostile graphs.
+/// Maximum number of intermediate values that [`Model::index_limit`] follows, which bounds the time
+/// that hostile graphs take.
 const MOST_VALUES: usize = 1000;
 
 impl Model {
-    /// Returns the number of rows of the smallest table that an input of the main graph indexes
-    /// through Gather: elements of the input must be smaller. `None` if no Gather reads the input,
-    /// or no table has a known size.
+    /// Returns the exclusive upper bound of an integer input's elements: the size of the smallest
+    /// table that the input of the main graph indexes through `Gather`. `None` if no `Gather` takes
+    /// its indices from the input, or no such table has a known size.
     ///
     /// ```
     /// # use sardonyx::{Model, infer::InferOptions, tool::ModelExt};
@@ -67,7 +68,8 @@ impl Model {
         limit
     }
 
-    /// Returns the size of the axis along which a Gather takes elements.
+    /// Returns the size of the axis along which a `Gather` node takes elements; `None` if it is
+    /// unknown.
     fn table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
         let table: ValueId = self.graph.inputs(node).next()??;
         let axis = match self.graph.attribute_of(node, "axis") {

@@ -19,7 +19,7 @@ use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 
 use crate::model::Model;
 
-/// Options of type inference, and of writing inferred types into a model.
+/// Options for inferring types and shapes, and for writing them into a model.
 #[derive(Debug, Clone)]
 pub struct InferOptions {
     symbols: Vec<(String, i64)>,
@@ -44,19 +44,21 @@ impl Default for InferOptions {
 }
 
 impl InferOptions {
-    /// Makes the defaults: sizes may be symbolic expressions, and no symbol has a number.
+    /// Creates the default options: inferred dimensions may be symbolic expressions, and no symbol
+    /// is set to a size.
     pub fn new() -> InferOptions {
         InferOptions::default()
     }
 
-    /// Sets a symbol of the file, such as `batch`, to a size, in every type.
+    /// Sets a symbolic dimension of the model, such as `batch`, to a size, in all types.
     #[must_use]
     pub fn set(mut self, symbol: &str, size: i64) -> InferOptions {
         self.symbols.push((symbol.to_string(), size));
         self
     }
 
-    /// Sets the style of inference: with symbolic expressions, or as the reference implementation.
+    /// Sets the style of inference: with symbolic expressions, or like the reference
+    /// implementation.
     #[must_use]
     #[doc(hidden)]
     pub fn style(mut self, style: Style) -> InferOptions {
@@ -64,7 +66,8 @@ impl InferOptions {
         self
     }
 
-    /// Sets the form in which [`Model::add_types`] writes sizes that are expressions.
+    /// Sets how [`Model::add_types`] writes dimensions that are symbolic expressions, such as
+    /// `2*N`.
     #[must_use]
     #[doc(hidden)]
     pub fn naming(mut self, naming: Naming) -> InferOptions {
@@ -80,8 +83,8 @@ impl InferOptions {
         self
     }
 
-    /// Skips recording the reasons why types and sizes stay [unknown](Inferred::unknown), which
-    /// saves time.
+    /// Sets whether inference skips recording why types and dimensions stay
+    /// [unknown](Inferred::unknown), which saves time. Off by default.
     #[must_use]
     pub fn without_reasons(mut self, without: bool) -> InferOptions {
         self.without_reasons = without;
@@ -96,7 +99,7 @@ impl InferOptions {
         self
     }
 
-    /// Converts to the options of the inference pass.
+    /// Converts these options to those of the inference pass.
     pub(crate) fn settings(&self) -> passes::InferOptions<'_> {
         passes::InferOptions {
             symbols: &self.symbols,
@@ -108,28 +111,28 @@ impl InferOptions {
     }
 }
 
-/// Inferred types of a model's values, with problems and unknowns.
+/// Inferred types of a model's values, with contradictions and the reasons for unknown types.
 #[derive(Debug, Clone)]
 pub struct Inferred {
     pub(crate) found: Inference,
     options: InferOptions,
 }
 
-/// Value of a graph with its inferred type.
+/// Graph input or node output with its inferred type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferredValue<'a> {
-    /// Graph of the value, as a path through the messages of the file, such as `graph` or
-    /// `graph.node[3] 'then_branch'`.
+    /// Graph that has the value, as a path through the protobuf messages of the model, such as
+    /// `graph` or `graph.node[3] 'then_branch'`.
     pub graph: Arc<str>,
     /// Name of the value.
     pub name: String,
-    /// Type of the value; `None` if it is unknown.
+    /// Inferred type of the value; `None` if unknown.
     pub ty: Option<&'a Type>,
-    /// Name of the operator that makes the value, or `input`.
+    /// Name of the operator that computes the value, or `input` for a graph input.
     pub made_by: Cow<'a, str>,
 }
 
-/// Contradiction between types, or obstacle to inferring more.
+/// Contradiction between types, or obstacle to inferring more types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -137,11 +140,12 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// Description of the node or value that has the problem.
     pub place: String,
-    /// Message about the problem, without its place.
+    /// Message about the problem, without the node or value that has it.
     pub fact: String,
 }
 
 impl Problem {
+    /// Converts a problem of the inference pass; describes its place in `model`.
     fn new(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
         let place = places.of(model, problem.spot).to_string();
         Problem { kind: problem.kind, place, fact: problem.fact.clone() }
@@ -154,52 +158,54 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Number of values of a model, and of those whose type is incomplete.
+/// Number of values of a model, and number of values whose type is incomplete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// Number of inputs and outputs of nodes.
+    /// Number of graph inputs and node outputs.
     pub values: usize,
-    /// Number of values without an element type, a rank or some size. Symbolic sizes count as
-    /// known.
+    /// Number of values whose type lacks the element type, the rank or a dimension. Symbolic
+    /// dimensions count as known.
     pub open: usize,
 }
 
-/// Type or size that inference could not find, at the node where it is lost.
+/// Type or dimension that inference could not find, at the first value that lacks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownValue {
     /// Name of the value.
     pub value: String,
-    /// Part of its type that is unknown.
+    /// Part of the value's type that is unknown.
     pub missing: Missing,
-    /// Description of the node that makes the value, or `the input`.
+    /// Description of the node that computes the value, or `the input` for a graph input.
     pub node: String,
-    /// Reason for which inference does not know it.
+    /// Reason for which inference does not know the type or dimension.
     pub reason: String,
-    /// New symbol for an unknown size, used in the types of later values.
+    /// New symbol for an unknown dimension, used in the types of later values; `None` if the type
+    /// itself is unknown.
     pub symbol: Option<String>,
 }
 
-/// Two sizes that a node requires to be equal.
+/// Two dimensions that a node requires to be equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Equality {
-    /// First of the two sizes.
+    /// First of the two equal dimensions.
     pub left: Dim,
-    /// Second of the two sizes.
+    /// Second of the two equal dimensions.
     pub right: Dim,
-    /// Description of the node.
+    /// Description of the node that requires the dimensions to be equal.
     pub node: String,
 }
 
 impl Model {
-    /// Infers the types of all values, those in subgraphs included. Weights are not read.
+    /// Infers the types and shapes of all values of the model, those in subgraphs included. Weights
+    /// are not read.
     pub fn infer(&self, options: &InferOptions) -> Inferred {
         self.infer_with(options, None)
     }
 
-    /// Infers the types of all values, like [`infer`](Model::infer), but rules of the program take
-    /// precedence over those of the standard.
+    /// Infers the types of all values, like [`infer`](Model::infer), but inference rules that the
+    /// program supplies take precedence over rules of the standard.
     pub(crate) fn infer_with(
         &self,
         options: &InferOptions,
@@ -214,14 +220,15 @@ impl Model {
         }
     }
 
-    /// Writes inferred types into the model: declares the type of each output of a node, and
-    /// completes existing declarations. Changes nothing else.
+    /// Writes inferred types into the model: declares the type of each node output, and completes
+    /// existing declarations. Changes nothing else.
     pub fn add_types(&mut self, found: &Inferred) {
         let options = &found.options;
         passes::annotate(&mut self.graph, &found.found, options.naming, &options.symbols);
     }
 
-    /// Collects the symbols in declared types, those in expressions such as `2*N` included.
+    /// Collects the symbols in declared shapes, such as `batch`. Symbols in expressions such as
+    /// `2*N` are included.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (_, graph) in self.graph.graphs() {
@@ -241,8 +248,9 @@ impl Model {
 }
 
 impl Inferred {
-    /// Looks up the type of a value of the main graph by name. Takes time linear in the number of
-    /// values; [`values`](Inferred::values) lists all at once.
+    /// Looks up the inferred type of a value of the main graph by name; `None` if the value or its
+    /// type is unknown. Takes time linear in the number of values; [`values`](Inferred::values)
+    /// lists all at once.
     pub fn ty(&self, model: &Model, name: &str) -> Option<&Type> {
         let symbol = model.graph.symbol(name.as_bytes())?;
         let mut values = model.graph.values();
@@ -251,15 +259,16 @@ impl Inferred {
         self.found.ty(id)
     }
 
-    /// Returns the number of nodes that inference visited. Nodes of a loop or function body count
-    /// once per walk over it.
+    /// Returns the number of nodes that inference visited. Nodes of a loop body or function body
+    /// count once for each pass over the body.
     #[doc(hidden)]
     pub fn visits(&self) -> u64 {
         self.found.visits()
     }
 
-    /// Iterates over inputs and outputs of nodes with their types, graph by graph in the order of
-    /// the file. Values in functions are left out, as their types depend on the call.
+    /// Iterates over graph inputs and node outputs with their inferred types, graph by graph in the
+    /// order of the file. Values in function bodies are left out, as their types depend on the
+    /// call.
     pub fn values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = InferredValue<'a>> {
         let graph = &model.graph;
         let places: HashMap<GraphId, Arc<str>> =
@@ -275,7 +284,7 @@ impl Inferred {
         })
     }
 
-    /// Counts the [`values`](Inferred::values), and those with an incomplete type.
+    /// Counts graph inputs and node outputs, and how many of them have an incomplete type.
     #[doc(hidden)]
     pub fn type_counts(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
@@ -287,8 +296,8 @@ impl Inferred {
         counts
     }
 
-    /// Iterates over the inputs and node outputs of the main graph and its subgraphs, in the order
-    /// of the file.
+    /// Iterates over the graph inputs and node outputs of the main graph and its subgraphs, in the
+    /// order of the file.
     fn defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
         let model = &model.graph;
         let mut graphs = Vec::new();
@@ -314,8 +323,8 @@ impl Inferred {
         })
     }
 
-    /// Lists types and sizes that inference could not find, in the order of the nodes. Unknowns
-    /// that only follow from an earlier one are left out.
+    /// Lists the types and dimensions that inference could not find, in the order of the nodes.
+    /// Types that are unknown only because of an earlier unknown type are left out.
     #[doc(hidden)]
     pub fn unknown(&self, model: &Model) -> Vec<UnknownValue> {
         let listed = self.found.unknown().iter();
@@ -338,8 +347,8 @@ impl Inferred {
             .collect()
     }
 
-    /// Lists pairs of sizes that nodes require to be equal, or to divide (`mod(a, b) = 0`), where
-    /// declared types do not imply it.
+    /// Lists pairs of dimensions that nodes require to be equal although declared types do not
+    /// imply it. A pair `mod(a, b)` and 0 means that `b` divides `a`.
     #[doc(hidden)]
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
@@ -352,7 +361,7 @@ impl Inferred {
             .collect()
     }
 
-    /// Iterates over the problems of some kinds, and formats each on demand.
+    /// Iterates over the problems that inference found, of the kinds that `is_wanted` selects.
     #[doc(hidden)]
     pub fn problems<'a>(
         &'a self,
@@ -364,7 +373,7 @@ impl Inferred {
         wanted.map(move |problem| Problem::new(&model.graph, &mut places, problem))
     }
 
-    /// Reports contradictions between types as findings, like [`Model::check`].
+    /// Reports contradictions between inferred types as findings, like [`Model::check`].
     pub fn report(&self, model: &Model) -> CheckReport {
         let mut found = Findings::new(20);
         self.found.findings(&model.graph, &mut found, |code| code.severity);
@@ -372,13 +381,14 @@ impl Inferred {
     }
 }
 
-/// Value with its graph, and the node that makes it; inputs have no node.
+/// Value with its graph and the node that computes it; graph inputs have no node.
 struct Defined {
     graph: GraphId,
     node: Option<NodeId>,
     value: ValueId,
 }
 
+/// Returns the name of a value, decoded for messages.
 fn name_of(model: &graph::Model, value: ValueId) -> String {
     shown(model.text(model.value(value).name))
 }

@@ -1,4 +1,4 @@
-//! Lists the nodes of a model with the values that they read and make.
+//! Lists the nodes of a model with their inputs and outputs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::inference::Inferred;
 use crate::model::Model;
 use sardonyx_model::Type;
 
-/// Node of a graph, with the values that it reads and makes.
+/// Node of a model, with its graph, operator, inputs and outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// Graph of the node, as a path through the messages of the file: `graph` for the main graph,
-    /// otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
+    /// Graph that has the node, as a path through the protobuf messages of the model: `graph` for
+    /// the main graph, otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
     pub graph: Arc<str>,
-    /// Index of the node in that graph.
+    /// Index of the node in its graph.
     pub index: usize,
     /// Name of the node; may be empty.
     pub name: String,
-    /// Domain of its operator; empty for `ai.onnx`.
+    /// Domain of the node's operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Name of its operator or function.
+    /// Name of the node's operator, or of the function that the node calls.
     pub operator: String,
     /// Description of the node in messages, such as `node 'conv1' (Conv)`.
     pub place: String,
-    /// Inputs by position; `None` for an omitted one.
+    /// Inputs of the node, in order; `None` for an omitted input.
     pub inputs: Vec<Option<NodeValue>>,
-    /// Outputs by position; `None` for an omitted one.
+    /// Outputs of the node, in order; `None` for an omitted output.
     pub outputs: Vec<Option<NodeValue>>,
 }
 
@@ -43,33 +43,34 @@ impl NodeInfo {
     }
 }
 
-/// Value that a node reads or makes.
+/// Input or output of a node: its name, type and origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeValue {
-    /// Name of the value.
+    /// Name of the input or output.
     pub name: String,
-    /// Type of the value, if [`Model::nodes`] got inferred types and this one is known.
+    /// Inferred type of the value; `None` if it is unknown or [`Model::nodes`] got no inferred
+    /// types.
     pub ty: Option<Type>,
-    /// Origin of the value.
+    /// Origin of the value: graph input, initializer or node.
     pub source: ValueSource,
-    /// Whether the value is an output of its graph.
+    /// Whether the value is also an output of its graph.
     pub is_output: bool,
 }
 
-/// Origin of a value that a node reads or makes.
+/// Origin of a value that a node reads or computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueSource {
-    /// Input of the node's graph.
+    /// Graph input of the node's graph.
     Input,
     /// Initializer of the node's graph.
     Initializer,
-    /// Output of the node at this index of the same graph.
+    /// Output of a node of the node's graph; holds the index of the producing node.
     Node(usize),
-    /// Captured from an enclosing graph.
+    /// Value captured from an enclosing graph.
     Outside,
-    /// Undefined: no input, initializer or node has this name.
+    /// Undefined: no graph input, initializer or node output has the value's name.
     Nothing,
 }
 
@@ -118,7 +119,8 @@ impl Model {
         nodes
     }
 
-    /// Lists all graphs, each followed by its subgraphs: the main graph, functions, training steps.
+    /// Lists the ids of all graphs: the main graph, function bodies, then training steps, each
+    /// followed by its subgraphs.
     fn graphs_in_order(&self) -> Vec<GraphId> {
         let model = &self.graph;
         let steps = model.training_info.iter();
@@ -137,7 +139,8 @@ impl Model {
         graphs
     }
 
-    /// Describes a value that a node of `graph` reads or makes.
+    /// Describes a value that a node of `graph` reads or computes. `positions` has the index of
+    /// each node in its graph.
     fn node_value(
         &self,
         graph: GraphId,
@@ -165,15 +168,16 @@ impl Model {
         }
     }
 
-    /// Returns the stored type of an initializer; `None` for other values.
+    /// Returns element type and shape of a dense initializer; `None` for other values.
     pub(crate) fn initializer_type(&self, id: ValueId) -> Option<Type> {
         let tensor = &self.graph.initializer(id)?.tensor;
         let elem = DataType::from_number(tensor.data_type?)?;
         Some(Type::tensor(elem, tensor.dims.iter().copied()))
     }
 
-    /// Copies the model and adds values of its main graph as outputs, after the existing ones. A
-    /// session computes them as the model defines them, even if it would have fused their nodes.
+    /// Copies the model and adds intermediate values of its main graph as graph outputs, after the
+    /// existing outputs. A session computes added outputs exactly as the model defines them, even
+    /// if it would otherwise fuse their nodes.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -191,7 +195,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Output`] for a name that no value of the main graph has.
+    /// [`ErrorKind::Output`] if no value of the main graph has one of the `names`.
     pub fn with_outputs<'n>(
         &self,
         names: impl IntoIterator<Item = &'n str>,
@@ -224,7 +228,8 @@ impl Model {
         Ok(self.with_output_values(wanted))
     }
 
-    /// Lists the outputs of the main graph's node with this name; `None` if no node has it.
+    /// Lists the names of the outputs of the main graph's node called `name`; `None` if there is no
+    /// such node.
     fn outputs_of_node(&self, name: &str) -> Option<Vec<String>> {
         let model = &self.graph;
         let name = model.symbol(name.as_bytes())?;
@@ -235,7 +240,8 @@ impl Model {
         Some(names.collect())
     }
 
-    /// Copies the model and adds values of its main graph as outputs, by their ids.
+    /// Copies the model and adds intermediate values of its main graph, given by their ids, as
+    /// graph outputs.
     pub(crate) fn with_output_values(&self, values: impl IntoIterator<Item = ValueId>) -> Model {
         let mut model = self.clone();
         if let Some(main) = model.graph.main {
@@ -249,7 +255,7 @@ impl Model {
     }
 }
 
-/// Iterates over the subgraphs in attributes of a graph's nodes.
+/// Iterates over the subgraphs in the node attributes of a graph.
 fn inner_graphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.graph(id).nodes.iter().flat_map(|node| model.attributes(*node));
     attributes.flat_map(|id| model.attribute(*id).graphs())

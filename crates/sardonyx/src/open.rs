@@ -1,4 +1,4 @@
-//! Maps or reads the bytes of files, with errors that name the file. `load` makes models of them.
+//! Maps or reads the bytes of model files, with errors that name the file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use crate::form::ModelFormat;
 use crate::mapping;
 use crate::stamp::Stamp;
 
-/// Way in which the bytes of a model file and of its external data files get into memory.
+/// How the bytes of a model file and of its external data files get into memory: mapped or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Access {
@@ -32,7 +32,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether regular files are memory-mapped.
+    /// Whether this access maps regular files into memory.
     pub(crate) fn maps(self) -> bool {
         matches!(self, Access::Map | Access::Share)
     }
@@ -48,8 +48,8 @@ pub(crate) fn read_file(
     open_file(path, access, max_bytes).map(|(bytes, _)| bytes)
 }
 
-/// Returns the content of a file, like [`read_file`], and the identity, size and times of a file
-/// that was mapped.
+/// Returns the content of a file, like [`read_file`], and the file's identity, size and times if it
+/// was mapped.
 pub(crate) fn open_file(
     path: &Path,
     access: Access,
@@ -74,8 +74,8 @@ pub(crate) fn open_file(
     Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
 
-/// Reads a stream to its end, which must come within `max_bytes`. `expected` is its length in
-/// bytes as far as known, for one allocation ahead.
+/// Reads a stream to its end, which must come within `max_bytes`. `expected` is the length of the
+/// stream in bytes as far as known; memory for it is allocated ahead.
 pub(crate) fn read_stream(
     stream: &mut dyn Read,
     expected: u64,
@@ -101,17 +101,20 @@ pub(crate) fn read_stream(
     if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(Buffer::from_vec(bytes)) }
 }
 
+/// Whether a file is a character or block device.
 #[cfg(unix)]
 fn is_device(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
     metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
 }
 
+/// Returns `false`: this system has no device files.
 #[cfg(not(unix))]
 fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
+/// Makes the error for a directory in place of a model file, and suggests `.onnx` files in it.
 pub(crate) fn directory_error(path: &Path) -> Error {
     let mut inside: Vec<String> = fs::read_dir(path)
         .into_iter()
@@ -131,8 +134,8 @@ pub(crate) fn directory_error(path: &Path) -> Error {
     }
 }
 
-/// Converts an I/O error to one that names the file. Suggests a file of a similar name if `path`
-/// does not exist.
+/// Converts an I/O error to an [`Error`] that names the file. `what` begins the message, such as
+/// `cannot read`. Suggests a file with a similar name if `path` does not exist.
 pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     let reason = io_reason(path, &error);
     let not_found = error.kind() == io::ErrorKind::NotFound;
@@ -145,8 +148,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Describes why a file could not be opened, read or written. Names the directory of its path that
-/// does not exist, or the dangling symlink, if that is the cause.
+/// Describes why a file could not be opened, read or written. Names the missing directory or the
+/// dangling symlink in the path, if that is the cause.
 pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
@@ -166,8 +169,8 @@ pub fn io_reason(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Finds the first component of a path that is a dangling symlink. Returns the path up to it and
-/// the target that the link holds.
+/// Finds the first component of a path that is a dangling symlink. Returns the path of that symlink
+/// and its target; `None` if no component is a dangling symlink.
 fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     let links = path.ancestors().filter_map(|part| Some((part, fs::read_link(part).ok()?)));
     let dangling = links.filter(|(link, _)| {
@@ -176,7 +179,7 @@ fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     dangling.last()
 }
 
-/// Finds the first parent directory of a path that does not exist.
+/// Finds the first parent directory in a path that does not exist; `None` if all exist.
 fn missing_directory(path: &Path) -> Option<&Path> {
     let directories = path.ancestors().skip(1);
     let missing = directories.take_while(|directory| {
@@ -185,8 +188,8 @@ fn missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// Finds a file with a similar name in the same directory: a model file if `path` has the suffix
-/// of a model or no suffix, else a file with the same suffix.
+/// Finds a file with a name similar to that of `path` in its directory: a model file if `path` has
+/// the suffix of a model format or no suffix, otherwise a file with the suffix of `path`.
 fn similar_file(path: &Path) -> Option<PathBuf> {
     // Only stems are compared: equal suffixes would make short names look similar.
     let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
@@ -214,6 +217,7 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(found))
 }
 
+/// Formats a path for messages.
 pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

@@ -14,33 +14,33 @@ use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
 use crate::message::{self, Header, MessagePart};
 
-/// Serialized messages by name of the value.
+/// Pairs of a value's name and a serialized protobuf message about the value.
 pub type NamedMessages = Vec<(String, Vec<u8>)>;
 
-/// Context of a single node: types and constants that it reads, and header fields of its model.
+/// Context of a single node: types and constants of its inputs, and header fields of its model.
 #[derive(Debug, Clone, Default)]
 pub struct NodeContext {
-    /// Types of values, as `TypeProto`s.
+    /// Types of the node's inputs by name, as `TypeProto`s.
     pub types: NamedMessages,
-    /// Dense constants, as `TensorProto`s.
+    /// Dense constants that the node reads, as `TensorProto`s by name.
     pub constants: NamedMessages,
-    /// Sparse constants, as `SparseTensorProto`s.
+    /// Sparse constants that the node reads, as `SparseTensorProto`s by name.
     pub sparse_constants: NamedMessages,
-    /// IR version and operator set imports of the model.
+    /// IR version and operator set imports of the node's model.
     pub header: Header,
 }
 
-/// Inferred outputs of a node or a function.
+/// Inferred types of the outputs of a node or a function.
 #[derive(Debug, Clone)]
 pub struct NodeOutputs {
-    /// Names of the outputs, each with its type as far as it is known.
+    /// Names of the outputs, each with its type; `None` if the type is unknown.
     pub types: Vec<(String, Option<Type>)>,
-    /// Problems of the node itself.
+    /// Problems of the node or the function.
     pub problems: Vec<Problem>,
 }
 
-/// Infers the types of the outputs of a `NodeProto` by the rule of one operator version. Problems
-/// in subgraphs of the node are not reported: they only make the result less complete.
+/// Infers the output types of a serialized `NodeProto` by the inference rule of one operator
+/// version. Problems in subgraphs of the node are not reported: they only leave types unknown.
 ///
 /// # Errors
 ///
@@ -66,8 +66,8 @@ pub fn node_outputs(
     Ok(outputs(&model, node, types, &problems))
 }
 
-/// Infers the types of the outputs of a `FunctionProto` for a call with these input types
-/// (`TypeProto`s; empty bytes stand for an omitted input) and attributes (`AttributeProto`s).
+/// Infers the output types of a serialized `FunctionProto` for one call. `input_types` are
+/// `TypeProto`s, or empty bytes for omitted inputs; `attributes` are the call's `AttributeProto`s.
 ///
 /// # Errors
 ///
@@ -96,6 +96,7 @@ pub fn function_outputs(
     Ok(outputs(&model, node, types, &problems))
 }
 
+/// Converts options to those of the inference pass, with rules that the program supplies.
 fn settings<'a>(
     options: &'a InferOptions,
     rules: Option<&'a ProgramRules<'a>>,
@@ -107,6 +108,7 @@ fn settings<'a>(
     }
 }
 
+/// Collects the names and inferred types of a node's outputs, and formats problems.
 fn outputs(
     model: &graphs::Model,
     node: NodeId,
@@ -127,11 +129,12 @@ fn outputs(
     }
 }
 
+/// Returns the first node of the main graph.
 fn first_node(model: &graphs::Model) -> Option<NodeId> {
     model.main_graph()?.nodes.first().copied()
 }
 
-/// Graph that has only this node, and its context as inputs and initializers.
+/// Graph that has only one node, and the node's context as graph inputs and initializers.
 struct NodeInGraph<'a> {
     context: &'a NodeContext,
     node: &'a [u8],
@@ -162,8 +165,8 @@ impl Encode for NodeInGraph<'_> {
     }
 }
 
-/// Graph that has only a call of a function, with inputs of these types. An input without a type is
-/// omitted from the call.
+/// Graph that has only a call of a function, with a graph input for each of the call's input types.
+/// An input without a type is omitted from the call.
 struct CallInGraph<'a> {
     input_types: &'a [Vec<u8>],
     attributes: &'a [Vec<u8>],
@@ -197,6 +200,7 @@ impl Encode for CallInGraph<'_> {
     }
 }
 
+/// Encodes a graph input with a name and a serialized `TypeProto`.
 fn input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
     out.message(graph::Input, |out| {
         out.put(value_info::Name, name.as_bytes());

@@ -1,4 +1,4 @@
-//! Converts attributes of nodes, and defaults of operators, to messages and back.
+//! Converts node attributes and operators' attribute defaults to protobuf messages and back.
 
 use sardonyx_model::{self as graph, NodeId, Producer, ValueId};
 use sardonyx_ops::{AttrDefault, AttrType, AttrValue, intern};
@@ -21,8 +21,8 @@ pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Ve
     Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
 }
 
-/// Serializes an attribute of a node as an `AttributeProto`. If it refers to an attribute of the
-/// enclosing function, `given` returns the value.
+/// Serializes an attribute of a node as an `AttributeProto`; `None` if the node does not have it.
+/// If the attribute refers to one of the enclosing function, `given` returns its value.
 pub(crate) fn attribute_of_node<'a>(
     model: &graph::Model,
     node: NodeId,
@@ -36,6 +36,7 @@ pub(crate) fn attribute_of_node<'a>(
     Some(model.part_to_bytes(graph::Part::Attribute(attribute)))
 }
 
+/// Serializes an attribute value as an `AttributeProto` with a name.
 fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
     let message = Encoded::by(|out| {
         out.put(attribute::Name, name.as_bytes());
@@ -92,6 +93,7 @@ pub fn default_to_bytes(name: &str, default: AttrDefault) -> Vec<u8> {
     encode_to_vec(&Default { name, default })
 }
 
+/// Default value of an operator's attribute, with the attribute's name.
 struct Default<'a> {
     name: &'a str,
     default: AttrDefault,
@@ -132,12 +134,12 @@ impl Encode for Default<'_> {
     }
 }
 
-/// Reads the type of a serialized `AttributeProto`.
+/// Reads the attribute type from a serialized `AttributeProto`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if its
-/// type is missing or unknown.
+/// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if the
+/// attribute type is missing or unknown.
 pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
     let mut ty = AttributeType::UNDEFINED;
     let mut reader = Reader::<AttributeProto>::new(bytes);
@@ -152,9 +154,9 @@ pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
     })
 }
 
-/// Reads a default value from a serialized `AttributeProto`. `None` for types that [`AttrDefault`]
-/// does not have, such as tensors, and for texts that are not UTF-8. Texts and lists are interned:
-/// they live as long as the process.
+/// Reads the default value of an operator's attribute from a serialized `AttributeProto`. `None`
+/// for types that [`AttrDefault`] does not have, such as tensors, and for strings that are not
+/// UTF-8. Strings and lists are interned: they live as long as the process.
 ///
 /// # Errors
 ///
@@ -193,6 +195,7 @@ pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
     Ok(all_utf8.then_some(default))
 }
 
+/// Converts a protobuf decoding error to [`ErrorKind::Format`].
 fn unreadable(error: sardonyx_proto::Error) -> Error {
     Error::new(ErrorKind::Format, error.to_string()).with_source(error)
 }
