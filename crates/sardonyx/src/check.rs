@@ -268,7 +268,9 @@ impl Model {
                         let users = users.iter().find(|file| file.location == reference.location);
                         let fact = match users.map_or(1, |file| file.tensors) {
                             1 => why.clone(),
-                            tensors => format!("{why}; {tensors} tensors have their values there"),
+                            tensors => {
+                                format!("{why}; {tensors} tensors have their values in the file")
+                            }
                         };
                         add(&codes::DATA_FILE_MISSING, fact);
                     }
@@ -303,7 +305,7 @@ impl Model {
             if let Some(size) = size.filter(|size| !has_length && size > end) {
                 let rest = size - self.offset_of(*id);
                 let fact = format!(
-                    "type and shape require {} bytes, but the rest of '{}' has {rest}",
+                    "type and shape require {} bytes, but '{}' has {rest} bytes from the tensor's offset on",
                     rest - (size - end),
                     sardonyx_proto::shown(location.as_bytes())
                 );

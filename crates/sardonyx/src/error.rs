@@ -144,8 +144,8 @@ impl Error {
     fn from_panic(panic: &Panic, place: String) -> Error {
         let error = Error::new(ErrorKind::Internal, format!("internal error: {}", panic.what));
         error.with_place(place).with_help(
-            "this is a bug in sardonyx, unless the place is in code of your own; please report it, \
-             with the model if you can share it",
+            "a panic is a bug in sardonyx, unless its place is in your own code; please report the \
+             bug, with the model if you can share it",
         )
     }
 

@@ -328,9 +328,9 @@ impl DataFiles {
             other => io::Error::other(other.message(location)),
         })?;
         match &file.stamp {
-            Some(stamp) if !stamp.matches(&found.file)? => {
-                Err(io::Error::other("it has been changed or replaced since it was first read"))
-            }
+            Some(stamp) if !stamp.matches(&found.file)? => Err(io::Error::other(
+                "the file has been changed or replaced since it was first read",
+            )),
             _ => Ok(found.file),
         }
     }
@@ -475,20 +475,24 @@ impl OpenFailure {
                 )
             }
             OpenFailure::DanglingLink => {
-                format!("'{location}' is a link to a file that is missing")
+                format!("the data file '{location}' is a link to a missing file")
             }
             OpenFailure::Outside(real) => format!(
-                "'{location}' is a link to {}, outside of the model's directory, and is not read",
+                "the data file '{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
             ),
             OpenFailure::Refused(Refusal::Link) => {
-                format!("'{location}' is or contains a symbolic link, and links are not followed")
+                format!(
+                    "the data file's path '{location}' has a symbolic link, and links are not followed"
+                )
             }
             OpenFailure::Refused(Refusal::Kind(kind)) => {
-                format!("'{location}' is {kind}; values are read only from regular files")
+                format!(
+                    "the data file '{location}' is {kind}; values are read only from regular files"
+                )
             }
             OpenFailure::Refused(Refusal::HardLink) => format!(
-                "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
+                "the data file '{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of the file can be used"
             ),
             OpenFailure::Refused(Refusal::Io(error)) => read_failure(location, error),
         }
@@ -524,7 +528,7 @@ fn read_failure(location: &str, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         // The standard library has no stable `ErrorKind` for ELOOP.
         _ if error.to_string().contains("symbolic links") => {
-            "its symbolic links form a cycle".to_string()
+            "the path's symbolic links form a cycle".to_string()
         }
         _ => error.to_string(),
     };
@@ -550,14 +554,15 @@ const LONGEST_LOCATION: usize = 4096;
 /// Rejects locations of data files that are not relative paths within a directory on all operating
 /// systems: a model that is accepted here must not be harmful on another system.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
-    let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
+    let refused =
+        |why: &str| Err(format!("the data file location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
     if bytes.is_empty() {
         return refused("is empty");
     }
     if bytes.len() > LONGEST_LOCATION {
         return Err(format!(
-            "its location has {} bytes, which is too long for a path",
+            "the data file location has {} bytes, which is too long for a path",
             bytes.len()
         ));
     }
@@ -625,7 +630,8 @@ impl ExternalData for DataFiles {
             ));
         };
         let range = |n: u64| {
-            usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"))
+            usize::try_from(n)
+                .map_err(|_| format!("byte {n} of the file '{location}' cannot be addressed"))
         };
         match &file.content {
             Content::Whole(bytes) => {
@@ -634,16 +640,18 @@ impl ExternalData for DataFiles {
             Content::Apart(location, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
-                bytes
-                    .try_reserve_exact(len)
-                    .map_err(|_| format!("not enough memory for {len} bytes of '{location}'"))?;
+                bytes.try_reserve_exact(len).map_err(|_| {
+                    format!("not enough memory for {len} bytes of the file '{location}'")
+                })?;
                 let read = self.reopen(location, &file).and_then(|mut file| {
                     file.seek(SeekFrom::Start(offset))?;
                     file.take(end - offset).read_to_end(&mut bytes)
                 });
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
-                    Ok(_) => Err(format!("'{location}' was truncated while it was read")),
+                    Ok(_) => {
+                        Err(format!("the data file '{location}' was truncated while it was read"))
+                    }
                     Err(error) => Err(read_failure(location, &error)),
                 }
             }
@@ -660,7 +668,7 @@ impl ExternalData for DataFiles {
             Ok(())
         } else {
             Err(format!(
-                "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, but the model has {}",
+                "the data file '{location}' is not the one that the model was written with: its SHA-1 is {digest}, but the model has the checksum {}",
                 checksum.escape_debug()
             ))
         }
@@ -678,12 +686,12 @@ impl ExternalData for DataFiles {
         {
             let what = match wanted.tensor {
                 Some(path) => format!("the values of '{}'", sardonyx_proto::shown(path)),
-                None => "these values".to_string(),
+                None => "the values of a tensor".to_string(),
             };
             return Err(stored::changed_error(
                 wanted.location,
                 &format!(
-                    "does not have {what} any longer: the SHA-256 differs from the one in the text"
+                    "no longer has {what}: their SHA-256 differs from the one in the ONNX text"
                 ),
             ));
         }
@@ -862,7 +870,7 @@ mod tests {
             "a\0b",
         ] {
             let error = directory.load(location, 0, None).unwrap_err();
-            assert!(error.starts_with("its location"), "{location}: {error}");
+            assert!(error.starts_with("the data file location"), "{location}: {error}");
         }
         let error = directory.load("w.bin", 0, None).unwrap_err();
         assert!(error.contains("missing") && error.contains("w.bin"), "{error}");

@@ -121,7 +121,7 @@ impl ModelFormat {
                 "" => error.position().to_string(),
                 place => format!("{}, field {place}", error.position()),
             };
-            let message = format!("this is not an {what} in {self}: {}", error.kind());
+            let message = format!("the content is not an {what} in {self}: {}", error.kind());
             Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
         })
     }
@@ -159,7 +159,7 @@ impl ModelFormat {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{self} cannot represent it: {error}"),
+                format!("{self} cannot represent the model: {error}"),
             ),
         })
     }

@@ -66,7 +66,7 @@ impl OperatorFunction {
         let wrapped = message::read(node.as_slice(), MessagePart::Node, &Header::default())?.graph;
         let node = wrapped.main_graph().and_then(|graph| graph.nodes.first());
         let Some(&node) = node else {
-            return Err(Error::new(ErrorKind::Format, "the message has no node"));
+            return Err(Error::new(ErrorKind::Format, "the bytes contain no NodeProto"));
         };
         let registry = Registry::standard();
         let text = function_of_call(&wrapped, &registry, node, types, opset);

@@ -69,7 +69,7 @@ impl Model {
         let declared = self.initializer(name).and_then(|found| found.ty);
         if let Some(declared) = declared.filter(|declared| *declared != given) {
             return Err(refused(format!("the initializer '{name}' is {declared}, not {given}"))
-                .with_help("give a value of the type and the shape that the model declares"));
+                .with_help("give a tensor of the element type and the shape that the model declares"));
         }
         let proto = self.graph.tensor_proto(value);
         if let Some(main) = self.graph.main {

@@ -135,7 +135,7 @@ fn read_inside(
     let bytes = Buffer::from_vec(encode_to_vec(&message));
     let graph = read_graph(bytes, limits, true).map_err(|refusal| {
         let part = in_graph.map_or(MessagePart::Function, |(part, _)| part);
-        let message = format!("this is not a {}, or it is damaged: {refusal}", part.name());
+        let message = format!("the bytes are not a {}, or are damaged: {refusal}", part.name());
         Error::new(ErrorKind::Format, message)
     })?;
     Ok(Model::in_memory(graph))

@@ -285,8 +285,8 @@ impl Model {
     /// Fails if the model was opened without its tensor data, so that it has no weights.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if self.graph.is_skimmed() {
-            Err(Error::new(ErrorKind::Invalid, "values of the model were skipped when it was read")
-                .with_help("open it without skipping payloads"))
+            Err(Error::new(ErrorKind::Invalid, "the model was opened without its tensor values")
+                .with_help("open the model without skipping payloads"))
         } else {
             Ok(())
         }

@@ -215,7 +215,7 @@ impl Model {
                 let error = Error::new(ErrorKind::Output, message);
                 if let Some(outputs) = self.outputs_of_node(name) {
                     return error.with_help(format!(
-                        "'{name}' is a node; use the name of an output of it: {}",
+                        "'{name}' is a node; use the name of one of its outputs: {}",
                         outputs.join(", ")
                     ));
                 }

@@ -85,7 +85,7 @@ pub(crate) fn read_stream(
     let too_long = || {
         io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it exceeds the limit of {limit} bytes"),
+            format!("the content exceeds the limit of {limit} bytes"),
         )
     };
     if expected > limit {
@@ -125,12 +125,12 @@ pub(crate) fn directory_error(path: &Path) -> Error {
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
-    let error = Error::new(ErrorKind::Io, "this is a directory, not a model file")
+    let error = Error::new(ErrorKind::Io, "the path is a directory, not a model file")
         .with_place(display_path(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
-        error.with_help(format!("use a model in it: {}", inside.join(", ")))
+        error.with_help(format!("use a model in the directory: {}", inside.join(", ")))
     }
 }
 
@@ -154,7 +154,7 @@ pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
             (Some((link, target)), _) if link == path => {
-                format!("it is a link to '{}', which does not exist", target.display())
+                format!("the path is a link to '{}', which does not exist", target.display())
             }
             (Some((link, target)), _) => format!(
                 "'{}' is a link to '{}', which does not exist",

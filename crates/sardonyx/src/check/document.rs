@@ -43,7 +43,7 @@ pub(super) fn document_error(
     path: &Path,
     why: &dyn std::fmt::Display,
 ) -> Error {
-    let message = format!("this is not an {}: {why}", document_name(document));
+    let message = format!("the file is not an {}: {why}", document_name(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }
 
