@@ -231,7 +231,7 @@ impl<'m> DefaultFills<'m> {
         let types = self
             .types
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
-        let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
+        let limit = model.find_index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         Fill::range_below(limit.min(exclusive_end(elem)))
     }

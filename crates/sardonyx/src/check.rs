@@ -40,13 +40,13 @@ use crate::error::{Error, ErrorKind};
 use crate::external::OpenFailure;
 use crate::model::Model;
 use document::{document_bytes, document_error};
-use excerpt::excerpt;
+use excerpt::extract_excerpt;
 
 /// Rules that [`Model::check`] applies, and the severity of their findings.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
     passes: passes::CheckOptions,
-    without_files: bool,
+    skip_data_files: bool,
     types: bool,
 }
 
@@ -116,8 +116,8 @@ impl CheckOptions {
     /// Skips the check whether external data files exist and are long enough for their tensors. The
     /// content of data files is never read.
     #[must_use]
-    pub fn without_files(mut self, without: bool) -> CheckOptions {
-        self.without_files = without;
+    pub fn skip_data_files(mut self, skip: bool) -> CheckOptions {
+        self.skip_data_files = skip;
         self
     }
 
@@ -182,7 +182,7 @@ impl Model {
         } else if !options.passes.levels.shared_only {
             report = join_reports(report, self.check_differences(options));
         }
-        if options.without_files || !self.data.has_place() {
+        if options.skip_data_files || !self.data.has_place() {
             return report;
         }
         let mut files = Findings::new(options.passes.per_code);
@@ -198,11 +198,11 @@ impl Model {
     /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
     ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
-    /// let found = sardonyx::Model::from_text(text)?.find_tolerated();
+    /// let found = sardonyx::Model::from_text(text)?.find_tolerated_violations();
     /// assert_eq!(found[0].code.name, "newer-ir-version");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn find_tolerated(&self) -> Vec<Finding> {
+    pub(crate) fn find_tolerated_violations(&self) -> Vec<Finding> {
         passes::tolerated(&self.graph)
     }
 
@@ -388,7 +388,7 @@ impl Model {
     /// code and fact; the place in `file` (a name to print; no file is read); the line of ONNX
     /// text, underlined; advice; and the rule.
     pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
-        render_with_excerpt(finding, file, excerpt(self, finding))
+        render_with_excerpt(finding, file, extract_excerpt(self, finding))
     }
 }
 

@@ -107,7 +107,7 @@ impl Cost {
     /// Sums the cost of nodes by operator, in the order of first occurrence. Returns each
     /// operator's name, its number of nodes and the cost of all their runs. An initializer counts
     /// for each node that reads it.
-    pub fn by_operator(&self) -> Vec<(String, usize, Work)> {
+    pub fn sum_by_operator(&self) -> Vec<(String, usize, Work)> {
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
         let mut groups: Vec<Vec<&NodeCost>> = Vec::new();
         for node in &self.nodes {

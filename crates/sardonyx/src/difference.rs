@@ -31,7 +31,7 @@ impl Model {
     /// # Errors
     ///
     /// The error of [`Session::new`] or [`Session::run`] if a model cannot be run.
-    pub(crate) fn first_difference(
+    pub(crate) fn find_first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],
@@ -99,7 +99,7 @@ mod tests {
         let x = Tensor::from_vec([3], vec![-1.0f32, 0.0, 2.0]).unwrap();
         let inputs = [("x".to_string(), Value::from(x))];
         let difference = |other: &str| {
-            one.first_difference(&model(other), &inputs, Tolerance::NODE_TESTS).unwrap()
+            one.find_first_difference(&model(other), &inputs, Tolerance::NODE_TESTS).unwrap()
         };
         assert_eq!(difference("c = Exp (x) b = Neg (c) y = Abs (b)"), None);
         let random = |nodes: &str| model(&format!("{nodes} y = Add (x, r)"));
@@ -107,7 +107,7 @@ mod tests {
             random("r = RandomNormal <shape = [3]> ()"),
             random("q = RandomNormal <shape = [3]> () r = RandomNormal <shape = [3]> ()"),
         );
-        let found = alone.first_difference(&after, &inputs, Tolerance::NODE_TESTS);
+        let found = alone.find_first_difference(&after, &inputs, Tolerance::NODE_TESTS);
         assert_eq!(found.unwrap(), None);
         assert_eq!(difference("a = Exp (x) b = Identity (a) y = Abs (b)").unwrap().value, "b");
         let found = difference("a = Exp (x) y = Neg (a)").unwrap();

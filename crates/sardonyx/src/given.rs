@@ -69,7 +69,9 @@ impl Model {
         let declared = self.initializer(name).and_then(|found| found.ty);
         if let Some(declared) = declared.filter(|declared| *declared != given) {
             return Err(refused(format!("the initializer '{name}' is {declared}, not {given}"))
-                .with_help("give a tensor of the element type and the shape that the model declares"));
+                .with_help(
+                    "give a tensor of the element type and the shape that the model declares",
+                ));
         }
         let proto = self.graph.tensor_proto(value);
         if let Some(main) = self.graph.main {
@@ -93,11 +95,11 @@ impl Model {
     /// let text = "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[N @<denotation: \"DATA_BATCH\">, 3] x) => (float[N, 3] y) { y = Relu (x) }";
     /// # let mut model = Model::from_text(text)?;
-    /// assert_eq!(model.fix_denoted("DATA_BATCH", 8), 1);
+    /// assert_eq!(model.fix_denoted_dims("DATA_BATCH", 8), 1);
     /// assert_eq!(model.inputs()[0].to_string(), "x: float[8, 3]");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
+    pub(crate) fn fix_denoted_dims(&mut self, denotation: &str, size: usize) -> usize {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         let (Some(denotation), Some(main)) =
             (self.graph.symbol(denotation.as_bytes()), self.graph.main)

@@ -22,7 +22,7 @@ const SAME_ELEMENTS: &[&str] = &[
     "Tile",
 ];
 
-/// Maximum number of intermediate values that [`Model::index_limit`] follows, which bounds the time
+/// Maximum number of intermediate values that [`Model::find_index_limit`] follows. Bounds the time
 /// that hostile graphs take.
 const MOST_VALUES: usize = 1000;
 
@@ -40,10 +40,10 @@ impl Model {
     ///      }",
     /// )?;
     /// let types = model.infer(&InferOptions::new());
-    /// assert_eq!(model.index_limit("ids", &types), Some(3));
+    /// assert_eq!(model.find_index_limit("ids", &types), Some(3));
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
+    pub(crate) fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
         let graph = &self.graph;
         let inputs = &graph.main_graph()?.inputs;
         let first = inputs.iter().find(|info| graph.display(info.name) == input)?.value?;
@@ -123,7 +123,7 @@ mod tests {
         for (nodes, expected) in rows {
             let model = model(nodes);
             let types = model.infer(&InferOptions::new());
-            assert_eq!(model.index_limit("ids", &types), expected, "{nodes}");
+            assert_eq!(model.find_index_limit("ids", &types), expected, "{nodes}");
         }
     }
 }

@@ -13,7 +13,9 @@ use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, CheckReport, Findings, Inference, Places};
 use sardonyx_proto::shown;
 
-pub use alone::{NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs};
+pub use alone::{
+    NamedMessages, NodeContext, NodeOutputs, infer_function_outputs, infer_node_outputs,
+};
 pub use rules::{InferRules, NodeTypes};
 use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 

@@ -260,11 +260,11 @@ impl Model {
     ///     g (float[\"?\", 3, N] x) => (float[?, 3, N] y) { y = Abs (x) }";
     /// let model = sardonyx::Model::from_text(text)?;
     /// assert_eq!(model.inputs()[0].to_string(), "x: float[?, 3, N]");
-    /// assert_eq!(model.size_marks("x"), [(0, "?".to_string())]);
-    /// assert!(model.size_marks("y").is_empty());
+    /// assert_eq!(model.list_invalid_symbols("x"), [(0, "?".to_string())]);
+    /// assert!(model.list_invalid_symbols("y").is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    pub(crate) fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)> {
         let graph = &self.graph;
         let name = graph.symbol(name.as_bytes());
         let main = graph.main_graph().filter(|_| name.is_some());

@@ -1,7 +1,7 @@
 //! Reads single protobuf messages, such as a node, a tensor or a function, without a model.
 //!
 //! The result is a model that has only the message, to be checked ([`Model::check_part`]) or
-//! printed ([`PrintOptions::print_message`]); [`infer::node_outputs`] infers the outputs of a single
+//! printed ([`PrintOptions::print_message`]); [`infer_node_outputs`] infers the outputs of a single
 //! node.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! [`PrintOptions::print_message`]: crate::text::PrintOptions::print_message
-//! [`infer::node_outputs`]: crate::infer::node_outputs
+//! [`infer_node_outputs`]: crate::inference::infer_node_outputs
 
 mod attributes;
 mod types;
@@ -35,7 +35,7 @@ use crate::load::read_graph;
 use crate::model::Model;
 
 pub(crate) use attributes::{attribute_of_node, sparse_constant};
-pub use attributes::{default_from_bytes, default_to_bytes, type_of_attribute};
+pub use attributes::{default_from_bytes, default_to_bytes, read_attribute_type};
 pub use sardonyx_proto::AttributeType;
 pub use types::{shape_to_bytes, type_to_bytes, types_from_bytes};
 

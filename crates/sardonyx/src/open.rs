@@ -137,7 +137,7 @@ pub(crate) fn directory_error(path: &Path) -> Error {
 /// Converts an I/O error to an [`Error`] that names the file. `what` begins the message, such as
 /// `cannot read`. Suggests a file with a similar name if `path` does not exist.
 pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    let reason = io_reason(path, &error);
+    let reason = describe_io_error(path, &error);
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = format!("{what} '{}': {reason}", path.display());
     let made = Error::new(ErrorKind::Io, message).with_source(error);
@@ -150,7 +150,7 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
 
 /// Describes why a file could not be opened, read or written. Names the missing directory or the
 /// dangling symlink in the path, if that is the cause.
-pub fn io_reason(path: &Path, error: &io::Error) -> String {
+pub fn describe_io_error(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
             (Some((link, target)), _) if link == path => {

@@ -45,7 +45,7 @@ pub struct NodeOutputs {
 /// # Errors
 ///
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `NodeProto`.
-pub fn node_outputs(
+pub fn infer_node_outputs(
     node: &[u8],
     context: &NodeContext,
     schema: &Schema,
@@ -72,7 +72,7 @@ pub fn node_outputs(
 /// # Errors
 ///
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `FunctionProto`.
-pub fn function_outputs(
+pub fn infer_function_outputs(
     function: &[u8],
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],

@@ -140,7 +140,7 @@ impl Encode for Default<'_> {
 ///
 /// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if the
 /// attribute type is missing or unknown.
-pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
+pub fn read_attribute_type(bytes: &[u8]) -> Result<AttrType, Error> {
     let mut ty = AttributeType::UNDEFINED;
     let mut reader = Reader::<AttributeProto>::new(bytes);
     while let Some(field) = reader.next().transpose().map_err(unreadable)? {
@@ -160,9 +160,9 @@ pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
 ///
 /// # Errors
 ///
-/// See [`type_of_attribute`].
+/// See [`read_attribute_type`].
 pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
-    let ty = type_of_attribute(bytes)?;
+    let ty = read_attribute_type(bytes)?;
     let (mut ints, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     let (mut int, mut float, mut text) = (0, 0.0, "");
     let mut all_utf8 = true;
