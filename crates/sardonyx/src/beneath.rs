@@ -57,7 +57,7 @@ impl Directory {
         Ok(Directory {
             path,
             #[cfg(unix)]
-            identity: identity_of(&metadata),
+            identity: to_identity(&metadata),
         })
     }
 
@@ -78,7 +78,7 @@ impl Directory {
         let access = OFlags::RDONLY;
         let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let handle = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
-        if identity_of(&handle.metadata()?) != self.identity {
+        if to_identity(&handle.metadata()?) != self.identity {
             let message =
                 format!("another directory has taken the place of '{}'", self.path.display());
             return Err(io::Error::other(message));
@@ -110,7 +110,7 @@ impl Directory {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
                 FileType::Symlink => return Err(Refusal::Link),
-                kind => return Err(Refusal::Kind(kind_name(kind))),
+                kind => return Err(Refusal::Kind(describe_file_type(kind))),
             },
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(error) => return Err(Refusal::Io(error.into())),
@@ -220,7 +220,7 @@ fn creation_mode(flags: OFlags) -> Mode {
 
 /// Describes a file that is not regular, such as `a pipe`.
 #[cfg(unix)]
-fn kind_name(kind: rustix::fs::FileType) -> &'static str {
+fn describe_file_type(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
         FileType::Directory => "a directory",
@@ -233,19 +233,19 @@ fn kind_name(kind: rustix::fs::FileType) -> &'static str {
 
 /// Returns the device and inode numbers of an open file.
 #[cfg(unix)]
-pub(crate) fn identity(file: &File) -> io::Result<Option<Identity>> {
-    Ok(Some(identity_of(&file.metadata()?)))
+pub(crate) fn read_identity(file: &File) -> io::Result<Option<Identity>> {
+    Ok(Some(to_identity(&file.metadata()?)))
 }
 
 #[cfg(unix)]
-fn identity_of(metadata: &fs::Metadata) -> Identity {
+fn to_identity(metadata: &fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }
 
 /// Returns `None`: files have no device and inode numbers on this system.
 #[cfg(not(unix))]
-pub(crate) fn identity(_: &File) -> io::Result<Option<Identity>> {
+pub(crate) fn read_identity(_: &File) -> io::Result<Option<Identity>> {
     Ok(None)
 }
 

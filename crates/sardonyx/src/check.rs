@@ -39,7 +39,7 @@ pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 use crate::error::{Error, ErrorKind};
 use crate::external::OpenFailure;
 use crate::model::Model;
-use document::{document_bytes, document_error};
+use document::{document_error, read_document};
 use excerpt::extract_excerpt;
 
 /// Rules that [`Model::check`] applies, and the severity of their findings.
@@ -72,7 +72,7 @@ impl CheckOptions {
     ///
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
     pub fn allow(mut self, name: &str) -> Result<CheckOptions, Error> {
-        self.passes.levels.allow(name).map_err(unknown_code)?;
+        self.passes.levels.allow(name).map_err(unknown_code_error)?;
         Ok(self)
     }
 
@@ -83,7 +83,7 @@ impl CheckOptions {
     ///
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
     pub fn deny(mut self, name: &str) -> Result<CheckOptions, Error> {
-        self.passes.levels.deny(name).map_err(unknown_code)?;
+        self.passes.levels.deny(name).map_err(unknown_code_error)?;
         Ok(self)
     }
 
@@ -147,7 +147,7 @@ impl CheckOptions {
     /// operator set or a check of the operator set finds errors.
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
-        let bytes = document_bytes(path, Document::OperatorSet)?;
+        let bytes = read_document(path, Document::OperatorSet)?;
         let broken =
             |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
         let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
@@ -251,13 +251,13 @@ impl Model {
                     Err(OpenFailure::Missing(looked)) if looked.is_empty() => {
                         self.data.size(&reference.location)
                     }
-                    Err(missed) => Err(missed.message(&reference.location)),
+                    Err(missed) => Err(missed.format_message(&reference.location)),
                 }
             });
             let mut add = |code: &'static Code, fact: String| {
                 if let Some(severity) = options.passes.levels.of(code) {
-                    let owners = owners.get_or_insert_with(|| self.attribute_owners());
-                    let spot = tensor_spot(id, owners);
+                    let owners = owners.get_or_insert_with(|| self.find_attribute_owners());
+                    let spot = locate_tensor(id, owners);
                     found.add(model, code, severity, spot, || (fact, "".into()));
                 }
             };
@@ -303,7 +303,7 @@ impl Model {
         for (location, (end, id, has_length)) in &last {
             let size = files.get(location).and_then(|size| size.as_ref().ok().copied());
             if let Some(size) = size.filter(|size| !has_length && size > end) {
-                let rest = size - self.offset_of(*id);
+                let rest = size - self.find_data_offset(*id);
                 let fact = format!(
                     "type and shape require {} bytes, but '{}' has {rest} bytes from the tensor's offset on",
                     rest - (size - end),
@@ -315,20 +315,20 @@ impl Model {
         // Sorted by the text: a hash map has no stable order.
         surplus.sort_by(|a, b| a.1.cmp(&b.1));
         for (id, fact) in surplus {
-            let owners = owners.get_or_insert_with(|| self.attribute_owners());
+            let owners = owners.get_or_insert_with(|| self.find_attribute_owners());
             let code = &codes::SURPLUS_EXTERNAL;
-            found.add(model, code, severity, tensor_spot(id, owners), || (fact, "".into()));
+            found.add(model, code, severity, locate_tensor(id, owners), || (fact, "".into()));
         }
     }
 
     /// Returns the offset in bytes of an external tensor in its data file; 0 if the reference to
     /// the file is invalid.
-    fn offset_of(&self, id: TensorId) -> u64 {
+    fn find_data_offset(&self, id: TensorId) -> u64 {
         self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
     }
 
     /// Maps each node attribute to its node and to its index in the node's list of attributes.
-    fn attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
+    fn find_attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
         let model = &self.graph;
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
         nodes
@@ -342,7 +342,7 @@ impl Model {
 
 /// Makes the error for the name of an unknown finding code, and suggests the code with the most
 /// similar name.
-fn unknown_code(error: UnknownCode) -> Error {
+fn unknown_code_error(error: UnknownCode) -> Error {
     let near = sardonyx_proto::closest(&error.0, CODES.iter().map(|code| code.name));
     let help = near.map(|near| format!("did you mean '{near}'?"));
     let failed = Error::new(ErrorKind::Argument, error.to_string()).with_source(error);
@@ -353,7 +353,7 @@ fn unknown_code(error: UnknownCode) -> Error {
 }
 
 /// Returns the place of a tensor in the model, for findings. `owners` maps attributes to nodes.
-fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
+fn locate_tensor(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
     match id {
         TensorId::Initializer(graph, index) => {
             Spot::graph(graph).item("initializer", index as usize)

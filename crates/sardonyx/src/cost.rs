@@ -79,7 +79,7 @@ impl Model {
     /// symbols, and costs are formulas in these symbols. Weights are not read.
     pub(crate) fn cost(&self, options: &InferOptions) -> Cost {
         let model = &self.graph;
-        let found = passes::cost(model, &options.registry, options.settings());
+        let found = passes::cost(model, &options.registry, options.to_pass_options());
         let places = model.graph_places();
         let nodes = found.nodes.into_iter().map(|cost| {
             let place = places.get(&cost.graph).cloned();

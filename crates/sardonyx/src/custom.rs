@@ -93,7 +93,7 @@ where
 
 /// Makes the schema under which `operator` is registered. If the operator has no schema, any
 /// inputs, outputs and attributes are valid.
-pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
+pub(crate) fn make_schema(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
     let open = Schema::open(domain, name);
     let determinism = if operator.is_deterministic() {
         Determinism::Deterministic

@@ -37,11 +37,11 @@ impl Model {
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error> {
-        let theirs: HashMap<&[u8], ValueId> = computed_values(&other.graph)
+        let theirs: HashMap<&[u8], ValueId> = list_node_outputs(&other.graph)
             .map(|(_, value)| (other.graph.text(other.graph.value(value).name), value))
             .collect();
         let mut shared = Vec::new();
-        for (node, value) in computed_values(&self.graph) {
+        for (node, value) in list_node_outputs(&self.graph) {
             let name = self.graph.text(self.graph.value(value).name);
             shared.extend(theirs.get(name).map(|their| (node, value, *their)));
         }
@@ -76,7 +76,7 @@ impl Model {
 
 /// Iterates over the outputs of the main graph's nodes, in the order of the nodes, each after its
 /// node.
-fn computed_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
+fn list_node_outputs(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))
 }

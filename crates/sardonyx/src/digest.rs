@@ -40,7 +40,7 @@ impl Model {
         let tensors = self.graph.tensors();
         // Copying a model of many nodes takes as long as writing it, so a model that has all values
         // in `raw_data` already is hashed without a copy.
-        if tensors.iter().all(|id| is_raw(self.graph.stored(*id))) {
+        if tensors.iter().all(|id| has_raw_data_only(self.graph.stored(*id))) {
             return hash_graph(&self.graph);
         }
         let mut graph = self.graph.clone();
@@ -77,7 +77,7 @@ impl Model {
     /// Computes a digest like [`Model::content_hash`], but hashes only some pages of each tensor of
     /// more than [`SAMPLED`] bytes: enough to distinguish models, in a time that does not grow with
     /// the size of the weights.
-    pub(crate) fn sampled_hash(&self) -> Result<String, Error> {
+    pub(crate) fn hash_sampled_pages(&self) -> Result<String, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();
         for id in self.graph.tensors() {
@@ -97,7 +97,7 @@ impl Model {
     }
 }
 
-/// Number of bytes up to which [`Model::sampled_hash`] hashes a tensor in full.
+/// Number of bytes up to which [`Model::hash_sampled_pages`] hashes a tensor in full.
 const SAMPLED: usize = 1 << 16;
 /// Size in bytes of a page that [`sample_pages`] copies.
 const PAGE: usize = 1 << 12;
@@ -115,7 +115,7 @@ fn sample_pages(bytes: Buffer) -> Buffer {
 
 /// Whether a tensor has its elements in `raw_data` or has none, and no fields that refer to
 /// external data.
-fn is_raw(stored: &TensorProto) -> bool {
+fn has_raw_data_only(stored: &TensorProto) -> bool {
     let is_inside = stored.typed.is_empty() || stored.raw_data.is_some();
     is_inside && stored.external_data.is_empty() && stored.data_location.is_none()
 }

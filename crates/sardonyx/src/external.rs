@@ -19,7 +19,7 @@ use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
-use crate::beneath::{Directory, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
@@ -197,12 +197,12 @@ impl DataFiles {
     ///
     /// A message with the reason for which the data file cannot be opened.
     pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
-        self.file(location).map(|file| file.size())
+        self.open_once(location).map(|file| file.size())
     }
 
     /// Returns the data file at `location`, and opens the file at first use. An error is a
     /// message.
-    fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
+    fn open_once(&self, location: &str) -> Result<Arc<DataFile>, String> {
         let mut opened = lock(&self.opened);
         if let Some(file) = opened.by_location.get(location) {
             return Ok(Arc::clone(file));
@@ -211,8 +211,8 @@ impl DataFiles {
             Place::Directories(directories) => {
                 let found = self.find(directories, location);
                 let FoundFile { file, path, len, identity, .. } =
-                    found.map_err(|missed| missed.message(location))?;
-                let failed = |error| read_failure(location, &error);
+                    found.map_err(|missed| missed.format_message(location))?;
+                let failed = |error| describe_read_failure(location, &error);
                 let stamp = Stamp::new(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
@@ -232,7 +232,7 @@ impl DataFiles {
             }
             Place::Resolver(resolver) => {
                 let found = resolver.resolve(location);
-                let found = found.map_err(|error| read_failure(location, &error))?;
+                let found = found.map_err(|error| describe_read_failure(location, &error))?;
                 (Content::Whole(found), None, None)
             }
             Place::Nowhere(why) => {
@@ -258,7 +258,7 @@ impl DataFiles {
 
     /// Returns the identity, size and times that each mapped data file had when it was mapped.
     pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
-        if !self.options.access.maps() {
+        if !self.options.access.is_mapped() {
             return Vec::new();
         }
         let opened = lock(&self.opened);
@@ -289,9 +289,9 @@ impl DataFiles {
         let mut opened = Opened::default();
         for location in locations {
             // A file that cannot be opened is an error only once its values are needed.
-            let Ok(file) = self.file(&location) else { continue };
+            let Ok(file) = self.open_once(&location) else { continue };
             let whole = self.read_whole(&file);
-            let whole = whole.map_err(|error| read_failure(&location, &error))?;
+            let whole = whole.map_err(|error| describe_read_failure(&location, &error))?;
             let whole = if whole.is_mapped() {
                 weights.copy_of(whole).map_err(|error| error.to_string())?
             } else {
@@ -325,7 +325,7 @@ impl DataFiles {
         let found = found.map_err(|missed| match missed {
             OpenFailure::Refused(Refusal::Io(error)) => error,
             OpenFailure::Missing(_) => io::ErrorKind::NotFound.into(),
-            other => io::Error::other(other.message(location)),
+            other => io::Error::other(other.format_message(location)),
         })?;
         match &file.stamp {
             Some(stamp) if !stamp.matches(&found.file)? => Err(io::Error::other(
@@ -349,14 +349,14 @@ impl DataFiles {
     }
 
     /// Returns the SHA-1 of a data file in hexadecimal, computed once.
-    fn digest(&self, file: &DataFile) -> io::Result<String> {
+    fn compute_digest(&self, file: &DataFile) -> io::Result<String> {
         let mut known = lock(&file.digest);
         if let Some(digest) = &*known {
             return Ok(digest.clone());
         }
         let digest = match &file.content {
             Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
-            Content::Apart(location, _) => sha1_of(&self.reopen(location, file)?)?,
+            Content::Apart(location, _) => compute_sha1(&self.reopen(location, file)?)?,
         };
         *known = Some(digest.clone());
         Ok(digest)
@@ -386,7 +386,7 @@ impl DataFiles {
             };
             let path = directory.path().join(location);
             let found = opened.and_then(|file| {
-                let (len, identity) = (file.metadata()?.len(), identity(&file)?);
+                let (len, identity) = (file.metadata()?.len(), read_identity(&file)?);
                 Ok(FoundFile { file, path, len, identity, through_link })
             });
             match found {
@@ -430,7 +430,7 @@ pub fn open_data_file(
         DataAccess::Read => directory.open_file(Path::new(location)),
         DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
-    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).message(location)))
+    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).format_message(location)))
 }
 
 /// External data file that has been opened but not read.
@@ -463,7 +463,7 @@ pub(crate) enum OpenFailure {
 
 impl OpenFailure {
     /// Formats the failure as a message about the data file at `location`.
-    pub(crate) fn message(&self, location: &str) -> String {
+    pub(crate) fn format_message(&self, location: &str) -> String {
         match self {
             OpenFailure::Location(why) => why.clone(),
             OpenFailure::Missing(looked) => {
@@ -494,7 +494,7 @@ impl OpenFailure {
             OpenFailure::Refused(Refusal::HardLink) => format!(
                 "the data file '{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of the file can be used"
             ),
-            OpenFailure::Refused(Refusal::Io(error)) => read_failure(location, error),
+            OpenFailure::Refused(Refusal::Io(error)) => describe_read_failure(location, error),
         }
     }
 }
@@ -522,7 +522,7 @@ fn open_symlink_target(
 }
 
 /// Formats an I/O error as a message about the data file at `location`.
-fn read_failure(location: &str, error: &io::Error) -> String {
+fn describe_read_failure(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_string(),
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
@@ -586,7 +586,7 @@ impl DataFile {
 }
 
 /// Computes the SHA-1 of an open file's full content, in hexadecimal.
-pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
+pub(crate) fn compute_sha1(mut file: &File) -> io::Result<String> {
     let mut hasher = Sha1::new();
     file.seek(SeekFrom::Start(0))?;
     io::copy(&mut file, &mut HashWriter(&mut hasher))?;
@@ -614,7 +614,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 impl ExternalData for DataFiles {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
-        let file = self.file(location)?;
+        let file = self.open_once(location)?;
         let size = file.size();
         let end = match length {
             Some(length) => offset.checked_add(length),
@@ -652,7 +652,7 @@ impl ExternalData for DataFiles {
                     Ok(_) => {
                         Err(format!("the data file '{location}' was truncated while it was read"))
                     }
-                    Err(error) => Err(read_failure(location, &error)),
+                    Err(error) => Err(describe_read_failure(location, &error)),
                 }
             }
         }
@@ -662,8 +662,8 @@ impl ExternalData for DataFiles {
         if !self.options.verify {
             return Ok(());
         }
-        let digest = self.digest(&*self.file(location)?);
-        let digest = digest.map_err(|error| read_failure(location, &error))?;
+        let digest = self.compute_digest(&*self.open_once(location)?);
+        let digest = digest.map_err(|error| describe_read_failure(location, &error))?;
         if digest.eq_ignore_ascii_case(checksum.trim()) {
             Ok(())
         } else {
@@ -675,7 +675,7 @@ impl ExternalData for DataFiles {
     }
 
     fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
-        let file = self.file(wanted.location).map_err(|message| NotStored {
+        let file = self.open_once(wanted.location).map_err(|message| NotStored {
             message,
             help: Some(stored::ADVICE_ON_FILE.to_string()),
             is_of_file: true,
@@ -727,7 +727,7 @@ impl DataFiles {
         };
         let whole = self
             .read_whole(file)
-            .map_err(|error| NotStored::new(read_failure(location, &error)))?;
+            .map_err(|error| NotStored::new(describe_read_failure(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(expected) {
             return load_at_offset();
@@ -770,7 +770,7 @@ impl DataFiles {
     }
 
     /// Lists the paths of existing data files from which tensors of an ONNX text were loaded.
-    pub(crate) fn text_sources(&self) -> Vec<PathBuf> {
+    pub(crate) fn list_text_sources(&self) -> Vec<PathBuf> {
         let Place::Directories(directories) = &self.place else {
             return Vec::new();
         };
@@ -801,7 +801,7 @@ impl<'a> WatchedFiles<'a> {
     }
 
     /// Records whether `result` is an error, and returns it unchanged.
-    fn watch<T>(&self, result: Result<T, String>) -> Result<T, String> {
+    fn record_failure<T>(&self, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -811,11 +811,11 @@ impl<'a> WatchedFiles<'a> {
 
 impl ExternalData for WatchedFiles<'_> {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
-        self.watch(self.files.load(location, offset, length))
+        self.record_failure(self.files.load(location, offset, length))
     }
 
     fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
-        self.watch(self.files.verify(location, checksum))
+        self.record_failure(self.files.verify(location, checksum))
     }
 }
 

@@ -54,7 +54,7 @@ impl Model {
                 let Some(name) = self.standard_operator(node) else { continue };
                 match (name.as_str(), position) {
                     ("Gather" | "GatherElements", 1) => {
-                        let rows = self.table_size(node, types);
+                        let rows = self.find_table_size(node, types);
                         limit = limit.into_iter().chain(rows).min();
                     }
                     (name, 0) if SAME_ELEMENTS.contains(&name) && seen.len() < MOST_VALUES => {
@@ -70,7 +70,7 @@ impl Model {
 
     /// Returns the size of the axis along which a `Gather` node takes elements; `None` if it is
     /// unknown.
-    fn table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
+    fn find_table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
         let table: ValueId = self.graph.inputs(node).next()??;
         let axis = match self.graph.attribute_of(node, "axis") {
             Some(axis) => match axis.value() {

@@ -102,7 +102,7 @@ impl InferOptions {
     }
 
     /// Converts these options to those of the inference pass.
-    pub(crate) fn settings(&self) -> passes::InferOptions<'_> {
+    pub(crate) fn to_pass_options(&self) -> passes::InferOptions<'_> {
         passes::InferOptions {
             symbols: &self.symbols,
             style: self.style,
@@ -215,7 +215,7 @@ impl Model {
     ) -> Inferred {
         let rules = rules.map(rules::ProgramRules);
         let rules = rules.as_ref().map(|rules| rules as &dyn passes::Rules);
-        let settings = passes::InferOptions { rules, ..options.settings() };
+        let settings = passes::InferOptions { rules, ..options.to_pass_options() };
         Inferred {
             found: passes::infer_model(&self.graph, &options.registry, settings),
             options: options.clone(),
@@ -332,7 +332,7 @@ impl Inferred {
         let listed = self.found.unknown().iter();
         listed
             .map(|unknown| UnknownValue {
-                value: name_of(&model.graph, unknown.value),
+                value: format_name(&model.graph, unknown.value),
                 missing: unknown.missing,
                 node: unknown.node.map_or("the input".to_string(), |node| {
                     passes::place_of_node(&model.graph, node)
@@ -391,6 +391,6 @@ struct Defined {
 }
 
 /// Returns the name of a value, decoded for messages.
-fn name_of(model: &graph::Model, value: ValueId) -> String {
+fn format_name(model: &graph::Model, value: ValueId) -> String {
     shown(model.text(model.value(value).name))
 }

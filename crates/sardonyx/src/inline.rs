@@ -60,7 +60,7 @@ impl Functions {
 impl Operators {
     /// Whether the selection includes a standard operator.
     fn includes(&self, op: OpRef) -> bool {
-        let id = || operator_id(op.def.domain, op.def.name);
+        let id = || make_operator_id(op.def.domain, op.def.name);
         match self {
             Operators::None => false,
             Operators::WithoutKernel => !has_kernel(op),
@@ -210,7 +210,7 @@ impl Model {
             inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
         // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
-            let id = operator_id(&kept.domain, &kept.name);
+            let id = make_operator_id(&kept.domain, &kept.name);
             match &options.operators {
                 Operators::Only(patterns) => {
                     let mut names = patterns.iter().filter(|pattern| !Glob::is_pattern(pattern));
@@ -239,7 +239,7 @@ impl Model {
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
-            let ids = registry.schemas().map(|schema| operator_id(schema.domain, schema.name));
+            let ids = registry.schemas().map(|schema| make_operator_id(schema.domain, schema.name));
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
@@ -266,7 +266,7 @@ fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Op
 }
 
 /// Returns the id of a standard operator, which patterns are matched against.
-fn operator_id(domain: &str, name: &str) -> FunctionId {
+fn make_operator_id(domain: &str, name: &str) -> FunctionId {
     FunctionId { domain: domain.into(), name: name.into(), overload: String::new() }
 }
 

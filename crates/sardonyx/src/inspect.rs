@@ -305,8 +305,8 @@ impl Model {
             if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
                 let tensor = self.graph.stored(id);
                 totals.tensors += 1;
-                totals.elements = totals.elements.saturating_add(elements(tensor));
-                totals.bytes = totals.bytes.saturating_add(value_bytes(tensor));
+                totals.elements = totals.elements.saturating_add(count_elements(tensor));
+                totals.bytes = totals.bytes.saturating_add(count_value_bytes(tensor));
             }
         }
         totals
@@ -324,7 +324,7 @@ impl Model {
             let location = reference.map_or(String::new(), |reference| reference.location);
             let (tensors, bytes) = files.entry(location).or_default();
             *tensors += 1;
-            *bytes = bytes.saturating_add(value_bytes(tensor));
+            *bytes = bytes.saturating_add(count_value_bytes(tensor));
         }
         files
             .into_iter()
@@ -397,13 +397,13 @@ impl Model {
 
     /// Returns the id of the main graph.
     #[cfg(test)]
-    fn main(&self) -> sardonyx_model::GraphId {
+    fn main_id(&self) -> sardonyx_model::GraphId {
         self.graph.main.unwrap()
     }
 }
 
 /// Returns the number of a tensor's elements; a negative dimension counts as 0.
-fn elements(tensor: &TensorProto) -> u64 {
+fn count_elements(tensor: &TensorProto) -> u64 {
     tensor
         .dims
         .iter()
@@ -412,9 +412,9 @@ fn elements(tensor: &TensorProto) -> u64 {
 
 /// Returns the size of a tensor's elements in bytes; for strings, the size of their fields in the
 /// file.
-fn value_bytes(tensor: &TensorProto) -> u64 {
+fn count_value_bytes(tensor: &TensorProto) -> u64 {
     let data_type = tensor.data_type.and_then(DataType::from_number);
-    let elements = usize::try_from(elements(tensor)).ok();
+    let elements = usize::try_from(count_elements(tensor)).ok();
     match data_type
         .zip(elements)
         .and_then(|(data_type, elements)| data_type.storage_bytes(elements))
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn counts_include_initializers_and_attributes() {
         let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
-        let main = model.main();
+        let main = model.main_id();
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();
         let weights = model.graph.add_initializer(main, "w", &weights);
         for domain in ["", "ai.onnx", "custom"] {

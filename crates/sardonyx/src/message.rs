@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind};
 use crate::load::read_graph;
 use crate::model::Model;
 
-pub(crate) use attributes::{attribute_of_node, sparse_constant};
+pub(crate) use attributes::{attribute_to_bytes, sparse_constant_to_bytes};
 pub use attributes::{default_from_bytes, default_to_bytes, read_attribute_type};
 pub use sardonyx_proto::AttributeType;
 pub use types::{shape_to_bytes, type_to_bytes, types_from_bytes};

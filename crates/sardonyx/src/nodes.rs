@@ -93,7 +93,7 @@ impl Model {
     pub fn nodes(&self, types: Option<&Inferred>) -> Vec<NodeInfo> {
         let model = &self.graph;
         let places = model.graph_places();
-        let graphs = self.graphs_in_order();
+        let graphs = self.list_graphs();
         let positions: HashMap<NodeId, usize> = graphs
             .iter()
             .flat_map(|id| model.graph(*id).nodes.iter().enumerate())
@@ -102,7 +102,7 @@ impl Model {
         let mut nodes = Vec::new();
         for id in graphs {
             let place: Arc<str> = places.get(&id).map_or("", String::as_str).into();
-            let value = |value: ValueId| self.node_value(id, value, &positions, types);
+            let value = |value: ValueId| self.describe_value(id, value, &positions, types);
             for (index, node) in model.graph(id).nodes.iter().enumerate() {
                 nodes.push(NodeInfo {
                     graph: Arc::clone(&place),
@@ -121,7 +121,7 @@ impl Model {
 
     /// Lists the ids of all graphs: the main graph, function bodies, then training steps, each
     /// followed by its subgraphs.
-    fn graphs_in_order(&self) -> Vec<GraphId> {
+    fn list_graphs(&self) -> Vec<GraphId> {
         let model = &self.graph;
         let steps = model.training_info.iter();
         let steps = steps.flat_map(|info| [info.initialization, info.algorithm]);
@@ -133,7 +133,7 @@ impl Model {
         while let Some(id) = left.pop() {
             graphs.push(id);
             let at = left.len();
-            left.extend(inner_graphs(model, id));
+            left.extend(list_subgraphs(model, id));
             left[at..].reverse();
         }
         graphs
@@ -141,7 +141,7 @@ impl Model {
 
     /// Describes a value that a node of `graph` reads or computes. `positions` has the index of
     /// each node in its graph.
-    fn node_value(
+    fn describe_value(
         &self,
         graph: GraphId,
         id: ValueId,
@@ -213,7 +213,7 @@ impl Model {
             wanted.push(*values.get(name).ok_or_else(|| {
                 let message = format!("the main graph has no value '{name}'");
                 let error = Error::new(ErrorKind::Output, message);
-                if let Some(outputs) = self.outputs_of_node(name) {
+                if let Some(outputs) = self.find_node_outputs(name) {
                     return error.with_help(format!(
                         "'{name}' is a node; use the name of one of its outputs: {}",
                         outputs.join(", ")
@@ -230,7 +230,7 @@ impl Model {
 
     /// Lists the names of the outputs of the main graph's node called `name`; `None` if there is no
     /// such node.
-    fn outputs_of_node(&self, name: &str) -> Option<Vec<String>> {
+    fn find_node_outputs(&self, name: &str) -> Option<Vec<String>> {
         let model = &self.graph;
         let name = model.symbol(name.as_bytes())?;
         let nodes = &model.graph(model.main?).nodes;
@@ -256,7 +256,7 @@ impl Model {
 }
 
 /// Iterates over the subgraphs in the node attributes of a graph.
-fn inner_graphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
+fn list_subgraphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.graph(id).nodes.iter().flat_map(|node| model.attributes(*node));
     attributes.flat_map(|id| model.attribute(*id).graphs())
 }

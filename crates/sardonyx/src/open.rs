@@ -33,7 +33,7 @@ pub enum Access {
 
 impl Access {
     /// Whether this access maps regular files into memory.
-    pub(crate) fn maps(self) -> bool {
+    pub(crate) fn is_mapped(self) -> bool {
         matches!(self, Access::Map | Access::Share)
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn open_file(
     if metadata.is_dir() {
         return Err(directory_error(path));
     }
-    if metadata.is_file() && access.maps() {
+    if metadata.is_file() && access.is_mapped() {
         // Before it is mapped: a change between the two is found later.
         let stamp = Stamp::new(path, &file).map_err(failed)?;
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
@@ -141,8 +141,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = format!("{what} '{}': {reason}", path.display());
     let made = Error::new(ErrorKind::Io, message).with_source(error);
-    let is_absent = not_found && dangling_link(path).is_none();
-    match is_absent.then(|| similar_file(path)).flatten() {
+    let is_absent = not_found && find_dangling_link(path).is_none();
+    match is_absent.then(|| find_similar_file(path)).flatten() {
         Some(similar) => made.with_help(format!("did you mean '{}'?", similar.display())),
         None => made,
     }
@@ -152,7 +152,7 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
 /// dangling symlink in the path, if that is the cause.
 pub fn describe_io_error(path: &Path, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
+        io::ErrorKind::NotFound => match (find_dangling_link(path), find_missing_directory(path)) {
             (Some((link, target)), _) if link == path => {
                 format!("the path is a link to '{}', which does not exist", target.display())
             }
@@ -171,7 +171,7 @@ pub fn describe_io_error(path: &Path, error: &io::Error) -> String {
 
 /// Finds the first component of a path that is a dangling symlink. Returns the path of that symlink
 /// and its target; `None` if no component is a dangling symlink.
-fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
+fn find_dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     let links = path.ancestors().filter_map(|part| Some((part, fs::read_link(part).ok()?)));
     let dangling = links.filter(|(link, _)| {
         fs::metadata(link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -180,7 +180,7 @@ fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
 }
 
 /// Finds the first parent directory in a path that does not exist; `None` if all exist.
-fn missing_directory(path: &Path) -> Option<&Path> {
+fn find_missing_directory(path: &Path) -> Option<&Path> {
     let directories = path.ancestors().skip(1);
     let missing = directories.take_while(|directory| {
         !directory.as_os_str().is_empty() && fs::symlink_metadata(directory).is_err()
@@ -190,7 +190,7 @@ fn missing_directory(path: &Path) -> Option<&Path> {
 
 /// Finds a file with a name similar to that of `path` in its directory: a model file if `path` has
 /// the suffix of a model format or no suffix, otherwise a file with the suffix of `path`.
-fn similar_file(path: &Path) -> Option<PathBuf> {
+fn find_similar_file(path: &Path) -> Option<PathBuf> {
     // Only stems are compared: equal suffixes would make short names look similar.
     let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
     let wanted = path.file_stem()?.to_str()?;

@@ -16,7 +16,7 @@ use sardonyx_runtime::{
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
-use crate::custom::{Adapter, CustomOperator, schema_of};
+use crate::custom::{Adapter, CustomOperator, make_schema};
 use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::external::WatchedFiles;
@@ -101,7 +101,7 @@ impl Choices {
         name: &str,
         operator: impl CustomOperator + 'static,
     ) {
-        let schema = schema_of(domain, name, &operator);
+        let schema = make_schema(domain, name, &operator);
         let operators = Arc::make_mut(&mut self.options.operators);
         let added = operators.add(schema, Arc::new(Adapter(operator)));
         self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));

@@ -32,7 +32,7 @@ pub fn check_document(
     options: &CheckOptions,
 ) -> Result<CheckReport, Error> {
     let path = path.as_ref();
-    let bytes = document_bytes(path, document)?;
+    let bytes = read_document(path, document)?;
     passes::check::check_document(&bytes, document, &options.passes)
         .map_err(|error| document_error(document, path, &error))
 }
@@ -43,12 +43,12 @@ pub(super) fn document_error(
     path: &Path,
     why: &dyn std::fmt::Display,
 ) -> Error {
-    let message = format!("the file is not an {}: {why}", document_name(document));
+    let message = format!("the file is not an {}: {why}", name_document(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }
 
 /// Returns the name of a document type for messages, such as `ONNX map`.
-fn document_name(document: Document) -> &'static str {
+fn name_document(document: Document) -> &'static str {
     match document {
         Document::OperatorSet => "operator set",
         Document::Sequence => "ONNX sequence",
@@ -59,8 +59,8 @@ fn document_name(document: Document) -> &'static str {
 
 /// Reads a file with a message of the type that `document` names, in any format of models except
 /// ONNX text, and converts it to binary protobuf.
-pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
-    let what = document_name(document);
+pub(super) fn read_document(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
+    let what = name_document(document);
     match document {
         Document::OperatorSet => read_message::<OperatorSetProto>(path, what),
         Document::Sequence => read_message::<SequenceProto>(path, what),

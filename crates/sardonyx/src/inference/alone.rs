@@ -54,16 +54,16 @@ pub fn infer_node_outputs(
 ) -> Result<NodeOutputs, Error> {
     let inside = encode_to_vec(&NodeInGraph { context, node });
     let model = message::read(&inside, MessagePart::Graph, &context.header)?.graph;
-    let Some(node) = first_node(&model) else {
+    let Some(node) = find_first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(ProgramRules);
-    let settings = settings(options, rules.as_ref());
+    let settings = make_pass_options(options, rules.as_ref());
     let (types, mut problems) = infer_node(&model, &options.registry, node, schema, settings);
     problems.retain(|problem| {
         problem.spot == Spot::node(node) || problem.kind == ProblemKind::NotImported
     });
-    Ok(outputs(&model, node, types, &problems))
+    Ok(collect_outputs(&model, node, types, &problems))
 }
 
 /// Infers the output types of a serialized `FunctionProto` for one call. `input_types` are
@@ -87,29 +87,29 @@ pub fn infer_function_outputs(
     };
     let call = encode_to_vec(&CallInGraph { input_types, attributes, outputs: count });
     let model = message::read_with_function(&call, function, &header)?.graph;
-    let Some(node) = first_node(&model) else {
+    let Some(node) = find_first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(ProgramRules);
-    let settings = settings(options, rules.as_ref());
+    let settings = make_pass_options(options, rules.as_ref());
     let (types, problems) = infer_function(&model, &options.registry, node, 0, settings);
-    Ok(outputs(&model, node, types, &problems))
+    Ok(collect_outputs(&model, node, types, &problems))
 }
 
 /// Converts options to those of the inference pass, with rules that the program supplies.
-fn settings<'a>(
+fn make_pass_options<'a>(
     options: &'a InferOptions,
     rules: Option<&'a ProgramRules<'a>>,
 ) -> passes::InferOptions<'a> {
     passes::InferOptions {
         rules: rules.map(|rules| rules as &dyn passes::Rules),
         explain: false,
-        ..options.settings()
+        ..options.to_pass_options()
     }
 }
 
 /// Collects the names and inferred types of a node's outputs, and formats problems.
-fn outputs(
+fn collect_outputs(
     model: &graphs::Model,
     node: NodeId,
     types: Vec<Option<Type>>,
@@ -130,7 +130,7 @@ fn outputs(
 }
 
 /// Returns the first node of the main graph.
-fn first_node(model: &graphs::Model) -> Option<NodeId> {
+fn find_first_node(model: &graphs::Model) -> Option<NodeId> {
     model.main_graph()?.nodes.first().copied()
 }
 
@@ -160,7 +160,7 @@ impl Encode for NodeInGraph<'_> {
             });
         }
         for (name, ty) in &self.context.types {
-            input(out, name, ty);
+            encode_input(out, name, ty);
         }
     }
 }
@@ -194,14 +194,14 @@ impl Encode for CallInGraph<'_> {
         });
         for (name, ty) in names.iter().zip(self.input_types) {
             if !name.is_empty() {
-                input(out, name, ty);
+                encode_input(out, name, ty);
             }
         }
     }
 }
 
 /// Encodes a graph input with a name and a serialized `TypeProto`.
-fn input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
+fn encode_input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
     out.message(graph::Input, |out| {
         out.put(value_info::Name, name.as_bytes());
         out.message(value_info::Type, |out| out.records(ty));

@@ -9,7 +9,7 @@ use sardonyx_tensor::Tensor;
 
 use sardonyx_passes::RuleAnswer;
 
-use crate::message::{attribute_of_node, sparse_constant};
+use crate::message::{attribute_to_bytes, sparse_constant_to_bytes};
 
 /// Type inference rules that a program supplies, which take precedence over rules of the standard.
 /// A rule may be called several times for a node, with other input types each time.
@@ -129,7 +129,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     /// a sparse initializer.
     #[doc(hidden)]
     pub fn sparse_constant(&self, index: usize) -> Option<Vec<u8>> {
-        sparse_constant(self.model, self.model.inputs(self.node).nth(index)??)
+        sparse_constant_to_bytes(self.model, self.model.inputs(self.node).nth(index)??)
     }
 
     /// Returns the elements of an integer input that is not a constant but has known elements,
@@ -153,7 +153,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     /// call.
     #[doc(hidden)]
     pub fn attribute(&self, name: &str) -> Option<Vec<u8>> {
-        attribute_of_node(self.model, self.node, name, || self.known.attribute(name))
+        attribute_to_bytes(self.model, self.node, name, || self.known.attribute(name))
     }
 
     /// Infers the output types of a subgraph from the types of the subgraph's inputs. `attribute`
@@ -170,7 +170,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     ) -> Result<Vec<Option<Type>>, String> {
         let inputs = inputs.into_iter().map(|ty| Inferred { ty, known: None });
         let inputs: Vec<Inferred> = inputs.collect();
-        let found = self.known.subgraph(attribute, &inputs).map_err(message)?;
+        let found = self.known.subgraph(attribute, &inputs).map_err(to_message)?;
         Ok(found.unwrap_or_default().into_iter().map(|output| output.ty).collect())
     }
 
@@ -193,7 +193,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         let rule = found.and_then(|operator| operator.inference_at(version));
         match schema.zip(rule) {
             Some((schema, rule)) => {
-                let inferred = self.known.by_rule_of(schema, rule).map_err(message)?;
+                let inferred = self.known.by_rule_of(schema, rule).map_err(to_message)?;
                 Ok(inferred.types.into_vec())
             }
             None => Ok(Vec::new()),
@@ -207,7 +207,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
 }
 
 /// Converts an inference error to its message.
-fn message(error: InferError) -> String {
+fn to_message(error: InferError) -> String {
     error.0
 }
 

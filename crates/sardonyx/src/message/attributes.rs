@@ -11,7 +11,7 @@ use super::types::write_type;
 use crate::error::{Error, ErrorKind};
 
 /// Serializes a sparse initializer as a `SparseTensorProto`; `None` for other values.
-pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
+pub(crate) fn sparse_constant_to_bytes(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
     let value = model.value(value);
     let Producer::SparseInitializer(index) = value.producer else {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Ve
 
 /// Serializes an attribute of a node as an `AttributeProto`; `None` if the node does not have it.
 /// If the attribute refers to one of the enclosing function, `given` returns its value.
-pub(crate) fn attribute_of_node<'a>(
+pub(crate) fn attribute_to_bytes<'a>(
     model: &graph::Model,
     node: NodeId,
     name: &str,
@@ -143,7 +143,7 @@ impl Encode for Default<'_> {
 pub fn read_attribute_type(bytes: &[u8]) -> Result<AttrType, Error> {
     let mut ty = AttributeType::UNDEFINED;
     let mut reader = Reader::<AttributeProto>::new(bytes);
-    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+    while let Some(field) = reader.next().transpose().map_err(to_format_error)? {
         if let AttributeField::Type(found) = field {
             ty = found;
         }
@@ -172,13 +172,15 @@ pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
         text.unwrap_or_default()
     };
     let mut reader = Reader::<AttributeProto>::new(bytes);
-    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+    while let Some(field) = reader.next().transpose().map_err(to_format_error)? {
         match field {
             AttributeField::I(value) => int = value,
             AttributeField::F(value) => float = value,
             AttributeField::S(value) => text = utf8(value.bytes),
-            AttributeField::Ints(chunk) => chunk.decode_into(&mut ints).map_err(unreadable)?,
-            AttributeField::Floats(chunk) => chunk.decode_into(&mut floats).map_err(unreadable)?,
+            AttributeField::Ints(chunk) => chunk.decode_into(&mut ints).map_err(to_format_error)?,
+            AttributeField::Floats(chunk) => {
+                chunk.decode_into(&mut floats).map_err(to_format_error)?
+            }
             AttributeField::Strings(value) => texts.push(utf8(value.bytes)),
             _ => {}
         }
@@ -196,6 +198,6 @@ pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
 }
 
 /// Converts a protobuf decoding error to [`ErrorKind::Format`].
-fn unreadable(error: sardonyx_proto::Error) -> Error {
+fn to_format_error(error: sardonyx_proto::Error) -> Error {
     Error::new(ErrorKind::Format, error.to_string()).with_source(error)
 }

@@ -18,7 +18,7 @@ use sha1::{Digest, Sha1};
 
 use super::layout::{self, PlannedFile};
 use super::{SaveOptions, SaveReport, SavedFile, Weights};
-use crate::beneath::{Directory, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, directory_of, hex};
 use crate::form::ModelFormat;
@@ -222,7 +222,8 @@ impl Saving<'_> {
     /// Refuses to replace a file that holds values of the model or of the text that it was parsed
     /// from.
     fn check_replaced(&self, model: &Model, successor: &graph::Model, form: ModelFormat) -> Done {
-        let Some(replaced) = File::open(self.path).ok().and_then(|file| identity(&file).ok()?)
+        let Some(replaced) =
+            File::open(self.path).ok().and_then(|file| read_identity(&file).ok()?)
         else {
             return Ok(());
         };
@@ -496,7 +497,7 @@ impl Saving<'_> {
         let mut lines = String::new();
         for file in files {
             if let Some(pending) = &file.pending {
-                lines += &note_line(identity(pending.file())?, &file.location);
+                lines += &note_line(read_identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {
