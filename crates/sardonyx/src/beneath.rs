@@ -27,7 +27,7 @@ pub(crate) struct Directory {
 /// Reason for which a [`Directory`] does not open a file.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// A component of the path is a symlink.
+    /// A component of the file's path is a symlink.
     Link,
     /// The path leads to a file that is not regular, such as `a pipe`.
     Kind(&'static str),
@@ -69,7 +69,8 @@ impl Directory {
 
 #[cfg(unix)]
 impl Directory {
-    /// Opens the directory itself. Fails if its path leads to another directory by now.
+    /// Opens the directory itself. Fails if another directory has taken its path since it was
+    /// opened first.
     fn open_handle(&self) -> io::Result<File> {
         // O_PATH needs only search permission, which is granted more often than read permission.
         #[cfg(target_os = "linux")]
@@ -237,6 +238,7 @@ pub(crate) fn read_identity(file: &File) -> io::Result<Option<Identity>> {
     Ok(Some(to_identity(&file.metadata()?)))
 }
 
+/// Returns the device and inode numbers in a file's metadata.
 #[cfg(unix)]
 fn to_identity(metadata: &fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt;

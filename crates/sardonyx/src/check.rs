@@ -57,8 +57,8 @@ impl CheckOptions {
         CheckOptions::default()
     }
 
-    /// Raises the severity of every finding by one level, and reports pedantic findings, which are
-    /// left out otherwise, as notes.
+    /// Sets whether the severity of every finding is raised by one level, and pedantic findings,
+    /// which are left out otherwise, are reported as notes. Off by default.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> CheckOptions {
         self.passes.levels.strict = strict;
@@ -87,8 +87,9 @@ impl CheckOptions {
         Ok(self)
     }
 
-    /// Limits the report to findings for which the checker of the `onnx` package rejects a model
-    /// too. With [`types`](CheckOptions::types), findings of that checker's `full_check` count too.
+    /// Sets whether the report is limited to findings for which the checker of the `onnx` package
+    /// rejects a model too. With [`types`](CheckOptions::types), findings of that checker's
+    /// `full_check` count too.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
@@ -98,31 +99,33 @@ impl CheckOptions {
         self
     }
 
-    /// Sets whether unknown operators outside of the standard's domains are errors.
+    /// Sets whether unknown operators in domains outside of the ONNX standard are errors. Off by
+    /// default.
     #[must_use]
     pub fn custom_domains(mut self, custom_domains: bool) -> CheckOptions {
         self.passes.custom_domains = custom_domains;
         self
     }
 
-    /// Accepts functions that import other versions of an operator set than the model, even if
-    /// operators in them differ between the two.
+    /// Sets whether functions may import another version of an operator set than the model, even if
+    /// operators in the functions differ between the two versions. Off by default.
     #[must_use]
     pub fn skip_opset_compatibility(mut self, skip: bool) -> CheckOptions {
         self.passes.skip_opset_compatibility = skip;
         self
     }
 
-    /// Skips the check whether external data files exist and are long enough for their tensors. The
-    /// content of data files is never read.
+    /// Sets whether the check that external data files exist and are long enough for their tensors
+    /// is skipped. Off by default. The content of data files is never read.
     #[must_use]
     pub fn skip_data_files(mut self, skip: bool) -> CheckOptions {
         self.skip_data_files = skip;
         self
     }
 
-    /// Infers types and shapes too, and reports contradictions between them, like `sardonyx check
-    /// --full`. Off by default. Types are not inferred if the model has other errors.
+    /// Sets whether types and shapes are inferred and contradictions between them are reported,
+    /// like `sardonyx check --full`. Off by default. Types are not inferred if the model has other
+    /// errors.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
@@ -160,7 +163,8 @@ impl CheckOptions {
         Ok(self)
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: sardonyx_ops::Registry) -> CheckOptions {

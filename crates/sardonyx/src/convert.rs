@@ -85,7 +85,8 @@ impl ConvertOptions {
         self
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> ConvertOptions {

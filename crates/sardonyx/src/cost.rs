@@ -43,12 +43,14 @@ pub struct Cost {
     pub nodes: Vec<NodeCost>,
     /// Cost of all runs of all nodes together; each initializer counts once.
     pub total: Work,
-    /// Peak memory of activations, in bytes. An activation is live from the node that computes it
-    /// to its last reader, a graph input from the beginning, a graph output to the end. Weights and
-    /// other constants do not count. If sizes are symbolic, this is the formula of the node at
-    /// which memory is largest when every symbol is [`ASSUMED_SIZE`].
+    /// Peak memory of activations (intermediate values, graph inputs and outputs), in bytes. An
+    /// activation is live from the node that computes it to its last reader, a graph input from the
+    /// beginning, a graph output to the end. Weights and other constants do not count. If sizes are
+    /// symbolic, this is the formula of the node at which memory is largest when every symbol is
+    /// [`ASSUMED_SIZE`].
     pub peak: Sum,
-    /// Description of the node at which memory has its peak, such as `node 'conv1' (Conv)`.
+    /// Description of the node during which the memory of activations has its peak, such as `node
+    /// 'conv1' (Conv)`; `None` if no node does.
     pub peak_at: Option<String>,
     /// Number of loop bodies whose number of iterations is unknown; the cost of each counts once.
     pub bodies_counted_once: usize,

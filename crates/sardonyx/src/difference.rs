@@ -74,8 +74,8 @@ impl Model {
     }
 }
 
-/// Iterates over the outputs of the main graph's nodes, in the order of the nodes, each after its
-/// node.
+/// Iterates over the outputs of the main graph's nodes, in the order of the nodes, as pairs of a
+/// node and one of its outputs.
 fn list_node_outputs(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))

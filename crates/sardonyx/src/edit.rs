@@ -20,7 +20,7 @@ pub use crate::results::InvalidResult;
 #[doc(inline)]
 pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 
-/// Edits header fields.
+/// Edits header fields of a model, such as versions, producer and metadata.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -141,8 +141,8 @@ impl Model {
         self.graph.header.producer_version = Some(self.graph.intern(version));
     }
 
-    /// Sets Sardonyx and its version as the producer if the model names none. Another producer is
-    /// kept, as tools depend on it.
+    /// Sets Sardonyx and its version as the model's producer, unless the model already names a
+    /// producer. An existing producer is kept, as tools depend on it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -178,7 +178,7 @@ impl Model {
         self.graph.header.doc_string = Some(self.graph.intern(doc));
     }
 
-    /// Sets the value of a metadata key. A new key is appended.
+    /// Sets the value of a key in the model's metadata (`metadata_props`). A new key is appended.
     pub fn set_metadata(&mut self, key: &str, value: &str) {
         let value = Some(self.graph.intern(value));
         let key = self.graph.intern(key);

@@ -53,7 +53,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// Converts an error of the conversion of `model`.
+    /// Converts an error of [`Model::convert`] on `model`.
     pub(crate) fn from_conversion(model: &Model, error: passes::ConvertError) -> EditError {
         match error {
             passes::ConvertError::Target(message) => EditError::Option(message),
@@ -63,7 +63,7 @@ impl EditError {
         }
     }
 
-    /// Converts an error of inlining in `model`.
+    /// Converts an error of [`Model::inline`] on `model`.
     pub(crate) fn from_inlining(model: &Model, refusal: InlineRefusal) -> EditError {
         match refusal {
             InlineRefusal::Findings(findings) => EditError::NotInlinable(findings),
@@ -72,7 +72,7 @@ impl EditError {
         }
     }
 
-    /// Converts an error of deriving gradients or training from `model`.
+    /// Converts an error of adding gradients or training steps to `model`.
     pub(crate) fn from_derivation(model: &Model, error: DeriveError) -> EditError {
         match error {
             DeriveError::Option(message) => EditError::Option(message),
@@ -86,7 +86,8 @@ impl EditError {
         EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
     }
 
-    /// Returns the name of the function or operator that is most similar to an unmatched pattern.
+    /// Returns the name of the function or operator that is most similar to the unmatched pattern
+    /// of this error; `None` for other errors.
     fn similar(&self) -> Option<&str> {
         match self {
             EditError::UnknownFunction { similar, .. }

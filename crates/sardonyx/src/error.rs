@@ -21,6 +21,7 @@ use crate::results::InvalidResult;
 /// ```
 pub struct Error(Box<Inner>);
 
+/// Content of an [`Error`], boxed so that results stay small.
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -215,15 +216,15 @@ impl Error {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns the reason for an early end of the run and the node that would have run next, for
-    /// errors of [`ErrorKind::Stopped`].
+    /// Returns the reason for which a run was stopped and the node that would have run next, for
+    /// errors of [`ErrorKind::Stopped`]; `None` for other errors.
     #[doc(hidden)]
     pub fn as_stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Returns the rejected model and its errors, if an operation on a model would have added
-    /// errors that the model did not have.
+    /// errors that the model did not have; `None` for other errors.
     pub fn invalid_result(&self) -> Option<&InvalidResult> {
         self.0.source.as_deref()?.downcast_ref()
     }

@@ -73,7 +73,7 @@ enum Place {
     Directories(Vec<Directory>),
     /// Source of data files that the program supplies.
     Resolver(Arc<dyn DataResolver>),
-    /// Reason for which the model cannot have external data files.
+    /// The model cannot have external data files. Holds the reason.
     Nowhere(&'static str),
 }
 
@@ -442,20 +442,21 @@ pub(crate) struct FoundFile {
     pub(crate) len: u64,
     /// Device and inode numbers of the data file, where the system has them.
     pub(crate) identity: Option<Identity>,
-    /// Whether a symlink in the path was followed.
+    /// Whether a symlink in the path of the data file was followed.
     pub(crate) through_link: bool,
 }
 
 /// Reason for which an external data file is not opened.
 #[derive(Debug)]
 pub(crate) enum OpenFailure {
-    /// The location is invalid. Holds the message.
+    /// The location of the data file is invalid. Holds the message.
     Location(String),
-    /// The file is missing. Holds the paths at which it was looked up.
+    /// The data file is missing. Holds the paths at which it was looked up.
     Missing(Vec<PathBuf>),
-    /// The location is a symlink whose target is missing.
+    /// The location of the data file is a symlink whose target is missing.
     DanglingLink,
-    /// The location is a symlink out of the permitted directories. Holds the symlink's target.
+    /// The location of the data file is a symlink out of the permitted directories. Holds the
+    /// symlink's target.
     Outside(PathBuf),
     /// The data file exists but must not or cannot be opened.
     Refused(Refusal),
@@ -544,6 +545,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 }
 
 // A poisoned lock is usable: no critical section can panic halfway through a change.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

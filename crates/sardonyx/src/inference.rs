@@ -93,7 +93,8 @@ impl InferOptions {
         self
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> InferOptions {
@@ -126,7 +127,7 @@ pub struct InferredValue<'a> {
     /// Graph that has the value, as a path through the protobuf messages of the model, such as
     /// `graph` or `graph.node[3] 'then_branch'`.
     pub graph: Arc<str>,
-    /// Name of the value.
+    /// Name of the graph input or node output.
     pub name: String,
     /// Inferred type of the value; `None` if unknown.
     pub ty: Option<&'a Type>,
@@ -138,11 +139,11 @@ pub struct InferredValue<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Category of the problem.
+    /// Category of the contradiction or obstacle.
     pub kind: ProblemKind,
-    /// Description of the node or value that has the problem.
+    /// Description of the node or value that has the contradiction or obstacle.
     pub place: String,
-    /// Message about the problem, without the node or value that has it.
+    /// Message about the contradiction or obstacle, without the node or value that has it.
     pub fact: String,
 }
 
@@ -174,7 +175,7 @@ pub struct TypeCounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownValue {
-    /// Name of the value.
+    /// Name of the value whose type or dimension is unknown.
     pub value: String,
     /// Part of the value's type that is unknown.
     pub missing: Missing,

@@ -66,11 +66,11 @@ pub struct FunctionInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Number of tensors.
+    /// Number of tensors counted.
     pub tensors: usize,
-    /// Number of elements in all of these tensors.
+    /// Number of elements in all counted tensors.
     pub elements: u64,
-    /// Size of all elements in bytes, those in external data files included.
+    /// Size in bytes of all elements of the counted tensors, those in external data files included.
     pub bytes: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct ExternalFile {
     pub location: String,
     /// Number of tensors that have their elements in the data file.
     pub tensors: usize,
-    /// Total size in bytes of these tensors' elements.
+    /// Total size in bytes of the tensors that have their elements in the data file.
     pub bytes: u64,
 }
 
@@ -196,11 +196,11 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceConfiguration {
-    /// Name by which nodes refer to the configuration.
+    /// Name by which nodes refer to the device configuration.
     pub name: String,
-    /// Number of devices; `None` if the model does not state it.
+    /// Number of devices of the configuration; `None` if the model does not state it.
     pub num_devices: Option<i64>,
-    /// Names of the devices; mostly empty.
+    /// Names of the configuration's devices; mostly empty.
     pub devices: Vec<String>,
 }
 

@@ -36,7 +36,8 @@ pub struct Model {
     /// Identity, size and times that the model file had when it was mapped; `None` if it is not
     /// mapped.
     pub(crate) mapped: Option<Arc<Stamp>>,
-    /// Whether sessions read weights in place in mapped files instead of copying them.
+    /// Whether sessions of this model read weights in place in mapped files instead of copying
+    /// them.
     pub(crate) shares: bool,
     /// Cache of weights that sessions of this model and of its clones have packed.
     pub(crate) weights: SharedWeights,
@@ -203,8 +204,8 @@ impl Model {
         OpenOptions::new().from_reader(reader)
     }
 
-    /// Sets the directory in which external data files are looked up, instead of the model file's
-    /// own directory.
+    /// Sets the directory in which external data files are looked up, in place of the model file's
+    /// directory.
     ///
     /// # Errors
     ///

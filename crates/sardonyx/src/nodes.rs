@@ -20,7 +20,7 @@ pub struct NodeInfo {
     /// Graph that has the node, as a path through the protobuf messages of the model: `graph` for
     /// the main graph, otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
     pub graph: Arc<str>,
-    /// Index of the node in its graph.
+    /// Index of the node in its graph's list of nodes.
     pub index: usize,
     /// Name of the node; may be empty.
     pub name: String,

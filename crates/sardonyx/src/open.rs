@@ -179,7 +179,8 @@ fn find_dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     dangling.last()
 }
 
-/// Finds the first parent directory in a path that does not exist; `None` if all exist.
+/// Finds the first parent directory in a path that does not exist; `None` if all parent directories
+/// exist.
 fn find_missing_directory(path: &Path) -> Option<&Path> {
     let directories = path.ancestors().skip(1);
     let missing = directories.take_while(|directory| {
@@ -188,8 +189,9 @@ fn find_missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// Finds a file with a name similar to that of `path` in its directory: a model file if `path` has
-/// the suffix of a model format or no suffix, otherwise a file with the suffix of `path`.
+/// Finds a file with a name similar to that of `path` in the directory of `path`: a model file if
+/// `path` has the suffix of a model format or no suffix, otherwise a file with the suffix of
+/// `path`.
 fn find_similar_file(path: &Path) -> Option<PathBuf> {
     // Only stems are compared: equal suffixes would make short names look similar.
     let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
