@@ -138,7 +138,7 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // EAGAIN: a component was renamed while the kernel resolved the path. Retries 16 times.
     for _ in 0..16 {
-        return match openat2(&directory, relative, flags, creation_mode(flags), resolve) {
+        return match openat2(&directory, relative, flags, choose_creation_mode(flags), resolve) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::AGAIN) => continue,
             Err(Errno::LOOP) => Err(Refusal::Link),
@@ -191,7 +191,7 @@ fn open_by_components(
             }
         };
     }
-    match openat(&directory, *name, flags | OFlags::NOFOLLOW, creation_mode(flags)) {
+    match openat(&directory, *name, flags | OFlags::NOFOLLOW, choose_creation_mode(flags)) {
         Ok(file) => Ok(File::from(file)),
         Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
         Err(error) => Err(Refusal::Io(error.into())),
@@ -215,7 +215,7 @@ const WRITE: OFlags = OFlags::RDWR
 /// Returns the mode of a file that opening with `flags` may create: 0600. Without CREATE the mode
 /// must be 0, or `openat2` fails.
 #[cfg(unix)]
-fn creation_mode(flags: OFlags) -> Mode {
+fn choose_creation_mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() }
 }
 

@@ -186,7 +186,7 @@ impl Model {
         } else if !options.passes.levels.shared_only {
             report = join_reports(report, self.check_differences(options));
         }
-        if options.skip_data_files || !self.data.has_place() {
+        if options.skip_data_files || !self.data.can_have_files() {
             return report;
         }
         let mut files = Findings::new(options.passes.per_code);
@@ -253,7 +253,7 @@ impl Model {
                     Ok(file) => Ok(file.len),
                     // A `DataResolver` has no file system to query.
                     Err(OpenFailure::Missing(looked)) if looked.is_empty() => {
-                        self.data.size(&reference.location)
+                        self.data.find_file_size(&reference.location)
                     }
                     Err(missed) => Err(missed.format_message(&reference.location)),
                 }

@@ -10,7 +10,7 @@ use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::external::{HashWriter, hex};
+use crate::external::{HashWriter, encode_hex};
 use crate::model::Model;
 use crate::save::embed;
 
@@ -132,7 +132,7 @@ fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     graph
         .write_to(&mut OnceRead { hasher: HashWriter(&mut hasher), values })
         .map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
-    Ok(hex(&hasher.finalize()))
+    Ok(encode_hex(&hasher.finalize()))
 }
 
 /// Writer that hashes bytes and releases the mapped pages of large tensors after hashing them.

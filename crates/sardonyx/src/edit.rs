@@ -220,7 +220,7 @@ impl Model {
         let graph = self.graph.graph_mut(main);
         let infos = graph.inputs.iter_mut().chain(&mut graph.outputs).chain(&mut graph.value_info);
         for ty in infos.filter_map(|info| info.ty.as_mut()) {
-            forget_names(ty, &kept);
+            forget_symbols(ty, &kept);
         }
     }
 
@@ -260,7 +260,7 @@ impl Model {
 }
 
 /// Replaces symbolic dimensions in a type by unknown ones, except symbols in `kept`.
-fn forget_names(ty: &mut TypeProto, kept: &[Symbol]) {
+fn forget_symbols(ty: &mut TypeProto, kept: &[Symbol]) {
     let mut ty = Some(ty);
     // A loop suffices: a type contains at most one other type with a shape.
     while let Some(kind) = ty.take().and_then(|ty| ty.kind.as_mut()) {

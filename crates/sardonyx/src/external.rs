@@ -143,11 +143,11 @@ impl DataFiles {
     /// Looks up data files in the directory of a model file and, if the model file is a symlink,
     /// also in the directory of the symlink's target.
     pub(crate) fn from_model_path(model: &Path, options: DataOptions) -> DataFiles {
-        let of_link = Directory::open(directory_of(model)).ok();
+        let of_link = Directory::open(get_directory(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
             .filter(|_| !options.refuse_links)
-            .and_then(|real| Directory::open(directory_of(&real)).ok());
+            .and_then(|real| Directory::open(get_directory(&real)).ok());
         let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
         directories.dedup_by(|a, b| a.path() == b.path());
         DataFiles::new(Place::Directories(directories), options)
@@ -179,7 +179,7 @@ impl DataFiles {
     }
 
     /// Whether the model can have external data files: there is a directory or a resolver for them.
-    pub(crate) fn has_place(&self) -> bool {
+    pub(crate) fn can_have_files(&self) -> bool {
         !matches!(self.place, Place::Nowhere(_))
     }
 
@@ -196,7 +196,7 @@ impl DataFiles {
     /// # Errors
     ///
     /// A message with the reason for which the data file cannot be opened.
-    pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
+    pub(crate) fn find_file_size(&self, location: &str) -> Result<u64, String> {
         self.open_once(location).map(|file| file.size())
     }
 
@@ -221,7 +221,7 @@ impl DataFiles {
                 }
                 let content = match self.options.access {
                     Access::Map | Access::Share => {
-                        Content::Whole(mapping::map(&file).map_err(failed)?)
+                        Content::Whole(mapping::map_file(&file).map_err(failed)?)
                     }
                     Access::Read if self.options.whole => {
                         Content::Whole(read_stream(&mut &file, len, None).map_err(failed)?)
@@ -257,7 +257,7 @@ impl DataFiles {
     }
 
     /// Returns the identity, size and times that each mapped data file had when it was mapped.
-    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
+    pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
         if !self.options.access.is_mapped() {
             return Vec::new();
         }
@@ -355,7 +355,7 @@ impl DataFiles {
             return Ok(digest.clone());
         }
         let digest = match &file.content {
-            Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
+            Content::Whole(bytes) => encode_hex(&Sha1::digest(bytes.as_slice())),
             Content::Apart(location, _) => compute_sha1(&self.reopen(location, file)?)?,
         };
         *known = Some(digest.clone());
@@ -537,7 +537,7 @@ fn describe_read_failure(location: &str, error: &io::Error) -> String {
 }
 
 /// Returns the parent directory of a file's path: `.` if the path has only a file name.
-pub(crate) fn directory_of(path: &Path) -> &Path {
+pub(crate) fn get_directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -592,7 +592,7 @@ pub(crate) fn compute_sha1(mut file: &File) -> io::Result<String> {
     let mut hasher = Sha1::new();
     file.seek(SeekFrom::Start(0))?;
     io::copy(&mut file, &mut HashWriter(&mut hasher))?;
-    Ok(hex(&hasher.finalize()))
+    Ok(encode_hex(&hasher.finalize()))
 }
 
 /// Writer that feeds all bytes to a digest and keeps none.
@@ -610,7 +610,7 @@ impl<D: Digest> io::Write for HashWriter<'_, D> {
 }
 
 /// Encodes bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -976,7 +976,7 @@ mod tests {
             .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
-            assert!(files.stamps().is_empty());
+            assert!(files.list_stamps().is_empty());
         }
         fs::write(&path, b"ABC").unwrap();
         for length in [1, 4] {

@@ -34,7 +34,7 @@ impl Model {
     /// ```
     pub(crate) fn initializer(&self, name: &str) -> Option<InitializerInfo> {
         let Initializer { tensor, .. } =
-            &self.list_main_initializers()[self.find_initializer(name)?];
+            &self.list_main_initializers()[self.find_initializer_index(name)?];
         let elem = tensor.data_type.and_then(DataType::from_number);
         Some(InitializerInfo {
             ty: elem.map(|elem| Type::tensor(elem, tensor.dims.iter().copied())),
@@ -63,7 +63,7 @@ impl Model {
     /// element type or shape of `value` differs from the initializer's.
     pub fn set_initializer(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
         let refused = |what: String| Error::new(ErrorKind::Argument, what);
-        let Some(index) = self.find_initializer(name) else {
+        let Some(index) = self.find_initializer_index(name) else {
             return Err(refused(format!("the model has no initializer '{name}'")));
         };
         let given = Type::tensor(value.data_type(), value.dims().iter().copied());
@@ -167,7 +167,7 @@ impl Model {
 
     /// Looks up the index of a dense initializer in the main graph by name; `None` if the main
     /// graph has no such initializer.
-    fn find_initializer(&self, name: &str) -> Option<usize> {
+    fn find_initializer_index(&self, name: &str) -> Option<usize> {
         let name = self.graph.symbol(name.as_bytes())?;
         self.list_main_initializers().iter().position(|found| found.tensor.name == Some(name))
     }

@@ -276,7 +276,7 @@ impl Inferred {
         let graph = &model.graph;
         let places: HashMap<GraphId, Arc<str>> =
             graph.graph_places().into_iter().map(|(id, place)| (id, place.into())).collect();
-        self.defined_values(model).map(move |defined| InferredValue {
+        self.list_defined_values(model).map(move |defined| InferredValue {
             graph: places.get(&defined.graph).cloned().unwrap_or_default(),
             name: shown(graph.text(graph.value(defined.value).name)),
             ty: self.found.ty(defined.value),
@@ -289,9 +289,9 @@ impl Inferred {
 
     /// Counts graph inputs and node outputs, and how many of them have an incomplete type.
     #[doc(hidden)]
-    pub fn type_counts(&self, model: &Model) -> TypeCounts {
+    pub fn count_types(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
-        for defined in self.defined_values(model) {
+        for defined in self.list_defined_values(model) {
             let ty = self.found.ty(defined.value);
             counts.values += 1;
             counts.open += usize::from(!ty.is_some_and(Type::is_whole));
@@ -301,7 +301,7 @@ impl Inferred {
 
     /// Iterates over the graph inputs and node outputs of the main graph and its subgraphs, in the
     /// order of the file.
-    fn defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
+    fn list_defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
         let model = &model.graph;
         let mut graphs = Vec::new();
         let mut left: Vec<GraphId> = model.main.into_iter().collect();

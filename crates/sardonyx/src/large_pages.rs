@@ -127,14 +127,14 @@ unsafe impl GlobalAlloc for LargePages {
 #[inline]
 fn request_large_pages(memory: *mut u8, size: usize) {
     if size >= LARGE_PAGE && !memory.is_null() {
-        advise(memory, size);
+        advise_huge_pages(memory, size);
     }
 }
 
 /// Advises the kernel to back `size` bytes from `memory` on with huge pages (`madvise`).
 #[cfg(target_os = "linux")]
 #[cold]
-fn advise(memory: *mut u8, size: usize) {
+fn advise_huge_pages(memory: *mut u8, size: usize) {
     use rustix::mm::{Advice, madvise};
 
     const PAGE: usize = 4 << 10;
@@ -150,7 +150,7 @@ fn advise(memory: *mut u8, size: usize) {
 
 /// Does nothing: other systems take no advice about huge pages.
 #[cfg(not(target_os = "linux"))]
-fn advise(_: *mut u8, _: usize) {}
+fn advise_huge_pages(_: *mut u8, _: usize) {}
 
 #[cfg(test)]
 mod tests {

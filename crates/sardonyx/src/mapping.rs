@@ -18,7 +18,7 @@ use std::sync::Arc;
 use sardonyx_tensor::{Buffer, Pages};
 
 /// Maps the content of a regular file into memory for reading; an empty file gives an empty buffer.
-pub(crate) fn map(file: &File) -> io::Result<Buffer> {
+pub(crate) fn map_file(file: &File) -> io::Result<Buffer> {
     if file.metadata()?.len() == 0 {
         // Mapping 0 bytes is an error on most systems.
         return Ok(Buffer::empty());

@@ -107,8 +107,8 @@ pub struct Header {
 /// are too large.
 pub fn read(bytes: &[u8], part: MessagePart, header: &Header) -> Result<Model, Error> {
     match part {
-        MessagePart::Function => read_inside(None, Some(bytes), header),
-        _ => read_inside(Some((part, bytes)), None, header),
+        MessagePart::Function => read_in_model(None, Some(bytes), header),
+        _ => read_in_model(Some((part, bytes)), None, header),
     }
 }
 
@@ -119,11 +119,11 @@ pub(crate) fn read_with_function(
     function: &[u8],
     header: &Header,
 ) -> Result<Model, Error> {
-    read_inside(Some((MessagePart::Graph, graph)), Some(function), header)
+    read_in_model(Some((MessagePart::Graph, graph)), Some(function), header)
 }
 
 /// Makes a model of a message, a function and header fields.
-fn read_inside(
+fn read_in_model(
     in_graph: Option<(MessagePart, &[u8])>,
     function: Option<&[u8]>,
     header: &Header,

@@ -80,14 +80,14 @@ impl Model {
 
     /// Returns the identity, size and times that each mapped file of the model had when it was
     /// mapped.
-    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
-        self.mapped.iter().cloned().chain(self.data.stamps()).collect()
+    pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
+        self.mapped.iter().cloned().chain(self.data.list_stamps()).collect()
     }
 
     /// Fails if a mapped file of the model was overwritten in place since it was mapped: tensors
     /// would mix old and new elements.
     pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
-        self.stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
+        self.list_stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
     }
 
     /// Copies names, texts and small tensors out of the mapped model file, so that the structure of

@@ -64,7 +64,7 @@ pub(crate) fn open_file(
     if metadata.is_file() && access.is_mapped() {
         // Before it is mapped: a change between the two is found later.
         let stamp = Stamp::new(path, &file).map_err(failed)?;
-        return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
+        return Ok((mapping::map_file(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
         return Err(

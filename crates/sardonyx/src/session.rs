@@ -412,7 +412,7 @@ impl SessionBuilder<'_> {
         })?;
         // A file that changed while it was read gave a mix of old and new bytes.
         model.demand_unchanged_files().map_err(|error| report_to_ranks(rank.as_ref(), error))?;
-        let mapped_files = if model.shares { model.stamps() } else { Vec::new() };
+        let mapped_files = if model.shares { model.list_stamps() } else { Vec::new() };
         let output_names = compiled.outputs().iter().map(|port| Arc::from(port.name())).collect();
         Ok(Session(Arc::new(Inner { compiled, output_names, mapped_files, rank })))
     }
@@ -845,7 +845,7 @@ pub(crate) fn compile_error(
         }
         CompileError::Constant(_) if external.has_failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
-            let made = if model.data.has_place() {
+            let made = if model.data.can_have_files() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
                 made.with_help("pass the model as a file in the directory of its data files, not as its bytes (Rust: OpenOptions::directory sets the directory)")

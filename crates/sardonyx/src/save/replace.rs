@@ -20,7 +20,7 @@ use super::layout::{self, PlannedFile};
 use super::{SaveOptions, SaveReport, SavedFile, Weights};
 use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
-use crate::external::{HashWriter, check_location, directory_of, hex};
+use crate::external::{HashWriter, check_location, encode_hex, get_directory};
 use crate::form::ModelFormat;
 use crate::load::{ReferringFile, read_referring};
 use crate::mapping;
@@ -84,7 +84,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
             .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
     }
     model.check_complete()?;
-    let directory = Directory::open(directory_of(path));
+    let directory = Directory::open(get_directory(path));
     let directory = directory.map_err(|error| io_error("cannot write", path, error))?;
     let stays = model.data.directory() == Some(directory.path());
     let planned = layout::plan(&model.graph, &model.data, options, stays)?;
@@ -328,7 +328,7 @@ impl Saving<'_> {
             self.step("sync")?;
             file.sync_all()?;
         }
-        Ok(hasher.map(|hasher| hex(&hasher.finalize())))
+        Ok(hasher.map(|hasher| encode_hex(&hasher.finalize())))
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -349,7 +349,7 @@ impl Saving<'_> {
         if file.metadata()?.len() != plan.size {
             return Ok(false);
         }
-        let there = mapping::map(&file)?;
+        let there = mapping::map_file(&file)?;
         let mut end = 0;
         for part in &plan.parts {
             let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
@@ -375,7 +375,7 @@ impl Saving<'_> {
         })?;
         let mut hasher = Sha1::new();
         io::copy(&mut file, &mut HashWriter(&mut hasher))?;
-        Ok(hex(&hasher.finalize()))
+        Ok(encode_hex(&hasher.finalize()))
     }
 
     fn write_model(
