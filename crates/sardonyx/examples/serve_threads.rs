@@ -8,7 +8,7 @@ use sardonyx::{ErrorKind, Model, RunOptions, Session, StopFlag, Tensor};
 
 /// Runs the model for one request, and returns the probability of the first class. Returns `None`
 /// if the run exceeded its time limit of 5 seconds or was cancelled.
-fn answer(
+fn answer_request(
     session: &Session,
     brightness: f32,
     stop: &StopFlag,
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (session, stop) = (session.clone(), stop.clone());
             thread::spawn(move || {
                 let requests = (0..10).map(|request| (worker * 10 + request) as f32 / 80.0);
-                requests.map(|brightness| answer(&session, brightness, &stop)).collect()
+                requests.map(|brightness| answer_request(&session, brightness, &stop)).collect()
             })
         })
         .collect();

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use sardonyx_tensor::Tensor;
 
-    fn model(nodes: &str) -> Model {
+    fn parse_model(nodes: &str) -> Model {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]> g (float[3] x) => (float[3] y) {{ {nodes} }}"
         );
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn the_first_differing_value_is_reported() {
-        let one = model("a = Exp (x) b = Neg (a) y = Abs (b)");
+        let one = parse_model("a = Exp (x) b = Neg (a) y = Abs (b)");
         let x = Tensor::from_vec([3], vec![-1.0f32, 0.0, 2.0]).unwrap();
         let inputs = [("x".to_string(), Value::from(x))];
         let difference = |other: &str| {
-            one.find_first_difference(&model(other), &inputs, Tolerance::NODE_TESTS).unwrap()
+            one.find_first_difference(&parse_model(other), &inputs, Tolerance::NODE_TESTS).unwrap()
         };
         assert_eq!(difference("c = Exp (x) b = Neg (c) y = Abs (b)"), None);
-        let random = |nodes: &str| model(&format!("{nodes} y = Add (x, r)"));
+        let random = |nodes: &str| parse_model(&format!("{nodes} y = Add (x, r)"));
         let (alone, after) = (
             random("r = RandomNormal <shape = [3]> ()"),
             random("q = RandomNormal <shape = [3]> () r = RandomNormal <shape = [3]> ()"),

@@ -54,7 +54,7 @@ impl Model {
             .map(|need| {
                 let has = format!("IR version {} has {}", need.ir_version, need.feature);
                 match need.removed_by {
-                    Some(command) => format!("{has}; `{command}` removes it"),
+                    Some(command) => format!("{has}; `{command}` removes the feature"),
                     None => has,
                 }
             })

@@ -129,15 +129,15 @@ impl Error {
         }))
     }
 
-    /// Makes the error for a panic outside of a run.
+    /// Converts a caught panic outside of a run to [`ErrorKind::Internal`].
     #[cold]
-    pub(crate) fn internal(panic: Panic) -> Error {
+    pub(crate) fn from_caught_panic(panic: Panic) -> Error {
         Error::from_panic(&panic, panic.place.clone().unwrap_or_default())
     }
 
-    /// Makes the error for a panic during a run, with the node that was running.
+    /// Converts a panic during a run to [`ErrorKind::Internal`], with the node that was running.
     #[cold]
-    pub(crate) fn internal_in_run(internal: Internal) -> Error {
+    pub(crate) fn from_panic_in_run(internal: Internal) -> Error {
         Error::from_panic(&internal.panic, internal.places()).with_source(internal)
     }
 
@@ -238,7 +238,7 @@ impl Error {
 
 /// Calls `work`, and converts a panic in `work` to an error of [`ErrorKind::Internal`].
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    caught(work).unwrap_or_else(|panic| Err(Error::internal(panic)))
+    caught(work).unwrap_or_else(|panic| Err(Error::from_caught_panic(panic)))
 }
 
 /// Shortens each line of a message by leaving out its middle: a hostile file may have names of

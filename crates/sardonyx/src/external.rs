@@ -410,8 +410,9 @@ pub enum DataAccess {
     Write,
 }
 
-/// Opens the data file at a location in a directory, with the strictest rules: only regular files
-/// without further hard links, and no symlinks, neither in the location nor as the directory.
+/// Opens the external data file at `location` in a directory. Accepts only regular files with one
+/// hard link, and no symlinks in the location. Symlinks in the path of the directory itself are
+/// followed.
 ///
 /// # Errors
 ///
@@ -825,7 +826,7 @@ impl ExternalData for WatchedFiles<'_> {
 mod tests {
     use super::*;
 
-    fn options(access: Access) -> DataOptions {
+    fn make_options(access: Access) -> DataOptions {
         DataOptions { access, ..DataOptions::default() }
     }
 
@@ -838,7 +839,7 @@ mod tests {
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
             let directory =
-                DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
+                DataFiles::from_model_path(&scratch.join("model.onnx"), make_options(access));
             let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -971,8 +972,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("w");
         fs::write(&path, b"abcdef").unwrap();
-        let whole = DataOptions { whole: true, ..options(Access::Read) };
-        let [apart, whole] = [options(Access::Read), whole]
+        let whole = DataOptions { whole: true, ..make_options(Access::Read) };
+        let [apart, whole] = [make_options(Access::Read), whole]
             .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");

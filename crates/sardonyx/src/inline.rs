@@ -48,7 +48,7 @@ enum Operators {
 
 impl Functions {
     /// Whether the selection includes a function.
-    fn includes(&self, id: &FunctionId) -> bool {
+    fn has_function(&self, id: &FunctionId) -> bool {
         match self {
             Functions::All => true,
             Functions::Only(patterns) => matches_any(patterns, id),
@@ -59,7 +59,7 @@ impl Functions {
 
 impl Operators {
     /// Whether the selection includes a standard operator.
-    fn includes(&self, op: OpRef) -> bool {
+    fn has_operator(&self, op: OpRef) -> bool {
         let id = || make_operator_id(op.def.domain, op.def.name);
         match self {
             Operators::None => false,
@@ -195,8 +195,8 @@ impl Model {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
         let functions: &dyn Fn(&sardonyx_model::Model, &Function) -> bool =
-            &|model, function| options.functions.includes(&FunctionId::of(model, function));
-        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.includes(op);
+            &|model, function| options.functions.has_function(&FunctionId::of(model, function));
+        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.has_operator(op);
         let expands_operators = !matches!(options.operators, Operators::None);
         let passes = passes::InlineOptions {
             functions,

@@ -379,7 +379,9 @@ impl SessionBuilder<'_> {
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
-        made.unwrap_or_else(|panic| Err(report_to_ranks(rank.as_ref(), Error::internal(panic))))
+        made.unwrap_or_else(|panic| {
+            Err(report_to_ranks(rank.as_ref(), Error::from_caught_panic(panic)))
+        })
     }
 
     fn make(self) -> Result<Session, Error> {
@@ -885,7 +887,7 @@ fn run_error(error: RunError) -> Error {
             let made = Error::new(ErrorKind::Stopped, stopped.reason.to_string());
             made.with_place(stopped.place()).with_source(*stopped)
         }
-        RunError::Internal(internal) => Error::internal_in_run(*internal),
+        RunError::Internal(internal) => Error::from_panic_in_run(*internal),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }
 }
