@@ -196,7 +196,7 @@ fn make_options(args: &Args) -> Result<CheckOptions, Failure> {
         .like_onnx(args.like_onnx)
         .custom_domains(args.custom_domains)
         .types(args.full)
-        .without_files(args.no_files)
+        .skip_data_files(args.no_files)
         .per_code(args.max_findings);
     for name in &args.allow {
         options = options.allow(name).map_err(unknown_code_failure)?;
@@ -252,7 +252,7 @@ fn check_file(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileRe
     let document = match args.kind {
         Some(kind) => kind.to_document(),
         None if is_stdin(path) => None,
-        None => document::recognise(path),
+        None => document::recognize_document(path),
     };
     if let Some(document) = document {
         let report = document::check_document(path, document, options)?;

@@ -78,7 +78,7 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         .map(|entry| (entry, model.training_step_with_state(entry).map(|step| step.cost(&options))))
         .collect();
     let mut rows: Vec<Row<'_>> = if args.by_operator {
-        cost.by_operator()
+        cost.sum_by_operator()
             .into_iter()
             .map(|(operator, nodes, work)| Row::from_operator(operator, nodes, work))
             .collect()

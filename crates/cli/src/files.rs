@@ -81,7 +81,7 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 /// Creates the failure for an I/O error at `path`. `what` begins the message, such as
 /// `cannot read`.
 pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure {
-    let reason = sardonyx::tool::io_reason(path, error);
+    let reason = sardonyx::tool::describe_io_error(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 

@@ -236,7 +236,7 @@ impl<'m> DefaultFills<'m> {
         let types = self
             .types
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
-        let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
+        let limit = model.find_index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         Fill::from_limit(limit.min(compute_exclusive_end(elem)))
     }

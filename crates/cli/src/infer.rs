@@ -188,7 +188,7 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
 
 /// Formats the number of values, and the number of those whose types are not fully known.
 fn summary(model: &Model, found: &Inferred) -> String {
-    let TypeCounts { values, open } = found.type_counts(model);
+    let TypeCounts { values, open } = found.count_types(model);
     let all = count(values, "value");
     match open {
         0 => format!("{all}: the types of all are known"),

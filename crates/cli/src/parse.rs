@@ -99,7 +99,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 /// Checks the model, and returns its errors with their total number, of which not all may be
 /// listed. Without `strict` the errors become warnings, as the model is written in spite of them.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
-    let options = check::CheckOptions::new().types(true).without_files(true);
+    let options = check::CheckOptions::new().types(true).skip_data_files(true);
     let report = model.check(&options);
     let mut listed = report.findings;
     listed.retain(|found| found.severity == Severity::Error);

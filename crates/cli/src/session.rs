@@ -54,7 +54,7 @@ pub(crate) struct SessionArgs {
 /// Notes on the terminal which parts of the model its IR version does not allow. They take effect
 /// all the same.
 pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
-    for finding in model.find_tolerated() {
+    for finding in model.find_tolerated_violations() {
         terminal.note(&finding.fact);
     }
 }

@@ -157,7 +157,7 @@ fn first_difference(
     inputs: &[(String, Operand)],
     tolerance: Tolerance,
 ) -> Option<Difference> {
-    original.first_difference(converted, inputs, tolerance).ok().flatten()
+    original.find_first_difference(converted, inputs, tolerance).ok().flatten()
 }
 
 impl Verified {

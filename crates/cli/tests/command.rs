@@ -355,7 +355,7 @@ fn missing_files_are_named_and_only_models_are_suggested() {
         std::os::unix::fs::symlink("absent.onnx", files.path("link.onnx")).unwrap();
         let answer = files.run("info", "link.onnx", &[]);
         assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
-        answer.fails_with(&["it is a link to 'absent.onnx', which does not exist"]);
+        answer.fails_with(&["the path is a link to 'absent.onnx', which does not exist"]);
         std::os::unix::fs::symlink("absent", files.path("models")).unwrap();
         let answer = files.run("info", "models/m.onnx", &[]);
         answer.fails_with(&["models' is a link to 'absent', which does not exist"]);

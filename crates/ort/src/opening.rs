@@ -133,7 +133,7 @@ impl<'o, V> Opening<'o, V> {
         let Opening { mut model, source, options } = self;
         model.declare_dictionary_rows();
         for (denotation, size) in &options.denoted {
-            model.fix_denoted(denotation, *size);
+            model.fix_denoted_dims(denotation, *size);
         }
         let is_bytes = matches!(source, Source::Bytes(_));
         if is_bytes && options.files.is_empty() && !model.external_files().is_empty() {

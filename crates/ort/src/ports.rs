@@ -164,7 +164,7 @@ mod tests {
             ]
         );
         let text = |text: &str| Size::Text(text.to_string());
-        let found = sizes(&ports[0], &model.size_marks("x"));
+        let found = sizes(&ports[0], &model.list_invalid_symbols("x"));
         assert_eq!(found, [text("?"), Size::Known(3), text("N"), Size::Unknown]);
         assert!(sizes(&ports[1], &[]).is_empty());
         assert_eq!(sizes(&ports[2], &[]), [Size::Known(2)]);

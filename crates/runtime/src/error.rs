@@ -161,7 +161,7 @@ pub struct Internal {
     pub step: Option<String>,
     /// Whether steps had begun to write over inputs, so that some may have new elements and others
     /// old ones.
-    pub has_written: bool,
+    pub has_overwritten_inputs: bool,
 }
 
 impl fmt::Display for Internal {

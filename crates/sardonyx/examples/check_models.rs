@@ -9,6 +9,7 @@ use std::path::Path;
 use sardonyx::Model;
 use sardonyx::check::{CheckOptions, Severity};
 
+/// Checks one model file, and prints its findings. Returns the number of errors.
 fn check_model(path: &Path) -> Result<u64, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", path.display());
     let model = Model::open(path)?;

@@ -1,5 +1,5 @@
-//! Converts a model to an older version of the operators, saves it, and compares the results of
-//! both.
+//! Converts a model to an older operator set version, saves the converted model, and compares its
+//! outputs with those of the original.
 
 use std::error::Error;
 

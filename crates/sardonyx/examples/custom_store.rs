@@ -17,8 +17,8 @@ struct EncryptedStore {
 }
 
 impl DataResolver for EncryptedStore {
-    /// Returns the decrypted file. The location is untrusted text from the model; looking it up as
-    /// a key of the map cannot leave the store.
+    /// Returns the decrypted content of a data file. The location is untrusted text from the model;
+    /// looking it up as a key of the map cannot leave the store.
     fn resolve(&self, location: &str) -> io::Result<Buffer> {
         let bytes = self.files.get(location).ok_or(io::ErrorKind::NotFound)?;
         Ok(Buffer::from_vec(bytes.iter().map(|byte| byte ^ self.key).collect()))

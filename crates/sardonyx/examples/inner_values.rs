@@ -1,5 +1,5 @@
-//! Inspects intermediate values of a model: prints their inferred types, and gets two of them as
-//! outputs of a run.
+//! Inspects intermediate values of a model: prints their inferred types, and adds two intermediate
+//! values to the outputs of a run.
 
 use std::error::Error;
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
 use sardonyx::{Model, RunOptions, Session, Tensor};
 
-/// Operator that keeps elements above the attribute `threshold` and replaces others by 0.
+/// Operator that keeps the elements above the attribute `threshold` and replaces all others by 0.
 struct Threshold;
 
 impl CustomOperator for Threshold {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use sardonyx::{ErrorKind, Model, RunOptions, Session, StopFlag, Tensor};
 
-/// Answers one request. Returns `None` if the run exceeded its time limit or was cancelled.
-fn answer(
+/// Runs the model for one request, and returns the probability of the first class. Returns `None`
+/// if the run exceeded its time limit of 5 seconds or was cancelled.
+fn answer_request(
     session: &Session,
     brightness: f32,
     stop: &StopFlag,
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (session, stop) = (session.clone(), stop.clone());
             thread::spawn(move || {
                 let requests = (0..10).map(|request| (worker * 10 + request) as f32 / 80.0);
-                requests.map(|brightness| answer(&session, brightness, &stop)).collect()
+                requests.map(|brightness| answer_request(&session, brightness, &stop)).collect()
             })
         })
         .collect();

@@ -8,7 +8,7 @@ use sardonyx_tensor::{Buffer, Tensor, npy};
 
 use crate::error::{Error, ErrorKind};
 
-/// Format of a file that holds tensors.
+/// Format of a file of tensors: `.npy`, `.npz` or safetensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorFormat {
@@ -21,8 +21,8 @@ pub enum TensorFormat {
 }
 
 impl TensorFormat {
-    /// Recognizes a format by the magic number of a file. Safetensors has none, so every file that
-    /// is neither `.npy` nor `.npz` counts as safetensors.
+    /// Recognizes the format of a file of tensors by its magic number. Safetensors has no magic
+    /// number, so every file that is neither `.npy` nor `.npz` counts as safetensors.
     fn from_bytes(bytes: &[u8]) -> TensorFormat {
         match bytes {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => TensorFormat::Npy,
@@ -32,8 +32,8 @@ impl TensorFormat {
     }
 }
 
-/// Reads all tensors of a file with their names, and recognizes its [`TensorFormat`]. The tensor of
-/// an `.npy` file has an empty name.
+/// Reads all tensors of a file with their names, and recognizes the file's [`TensorFormat`]. The
+/// tensor of an `.npy` file has an empty name.
 ///
 /// ```
 /// use sardonyx::Tensor;
@@ -47,8 +47,8 @@ impl TensorFormat {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the file has none of the formats, contradicts itself, or is an archive
-/// that unpacks to more than 1 GiB and more than 100 times its size.
+/// [`ErrorKind::Format`] if the file is no valid `.npy`, `.npz` or safetensors file, or is an
+/// archive that unpacks to more than 1 GiB and more than 100 times its own size.
 pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Error> {
     let file = file.into();
     match TensorFormat::from_bytes(file.as_slice()) {
@@ -65,8 +65,8 @@ pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Er
     }
 }
 
-/// Serializes tensors to the bytes of a file. The format `.npy` holds exactly one tensor, without
-/// its name.
+/// Serializes named tensors to the bytes of a file. The format `.npy` holds exactly one tensor,
+/// without its name.
 ///
 /// # Errors
 ///
@@ -95,10 +95,12 @@ pub fn write_tensors<'a>(
     }
 }
 
+/// Converts an error of reading a file of tensors to [`ErrorKind::Format`].
 fn format_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Format, error.to_string()).with_source(error)
 }
 
+/// Converts an error of writing a file of tensors to [`ErrorKind::Argument`].
 fn argument_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Argument, error.to_string()).with_source(error)
 }

@@ -12,27 +12,28 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use rustix::fs::{Mode, OFlags};
 
-/// Directory that confines files. Holds no descriptor, as descriptors are limited and a model may
-/// live long: the directory is reopened for each file.
+/// Directory to which the files opened through it are confined. Holds no file descriptor, as
+/// descriptors are limited and a model may live long: the directory is reopened for each file.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     /// Canonical path of the directory.
     path: PathBuf,
-    /// Device and inode, which reveal whether another directory was put in its place.
+    /// Device and inode numbers of the directory, which reveal whether another directory has taken
+    /// its path.
     #[cfg(unix)]
     identity: Identity,
 }
 
-/// Reason for which a file in a directory is not opened.
+/// Reason for which a [`Directory`] does not open a file.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// A component of the path is a symlink.
+    /// A component of the file's path is a symlink.
     Link,
-    /// The path leads to this kind of file, not to a regular one.
+    /// The path leads to a file that is not regular, such as `a pipe`.
     Kind(&'static str),
     /// The file has more than one hard link, so it may be another user's secret.
     HardLink,
-    /// The operating system returned this error.
+    /// Error of the operating system.
     Io(io::Error),
 }
 
@@ -46,6 +47,7 @@ impl From<io::Error> for Refusal {
 pub(crate) type Identity = (u64, u64);
 
 impl Directory {
+    /// Resolves the symlinks of a directory's path, and records its device and inode numbers.
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let path = fs::canonicalize(path)?;
         let metadata = fs::metadata(&path)?;
@@ -55,7 +57,7 @@ impl Directory {
         Ok(Directory {
             path,
             #[cfg(unix)]
-            identity: identity_of(&metadata),
+            identity: to_identity(&metadata),
         })
     }
 
@@ -67,7 +69,8 @@ impl Directory {
 
 #[cfg(unix)]
 impl Directory {
-    /// Opens the directory itself. Fails if another directory is in its place by now.
+    /// Opens the directory itself. Fails if another directory has taken its path since it was
+    /// opened first.
     fn open_handle(&self) -> io::Result<File> {
         // O_PATH needs only search permission, which is granted more often than read permission.
         #[cfg(target_os = "linux")]
@@ -76,7 +79,7 @@ impl Directory {
         let access = OFlags::RDONLY;
         let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let handle = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
-        if identity_of(&handle.metadata()?) != self.identity {
+        if to_identity(&handle.metadata()?) != self.identity {
             let message =
                 format!("another directory has taken the place of '{}'", self.path.display());
             return Err(io::Error::other(message));
@@ -84,18 +87,19 @@ impl Directory {
         Ok(handle)
     }
 
-    /// Opens a regular file for reading. The path must be relative and have no symlinks and no
-    /// `..`.
+    /// Opens a regular file of the directory for reading. The path must be relative and have no
+    /// symlinks and no `..`.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, READ)
     }
 
-    /// Opens a regular file for reading and writing, under the rules of
-    /// [`open_file`](Directory::open_file). A missing file is created with mode 0600.
+    /// Opens a regular file of the directory for reading and writing. The path must be relative and
+    /// have no symlinks and no `..`. A missing file is created with mode 0600.
     pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, WRITE)
     }
 
+    /// Opens a file of the directory, and fails unless the file is regular and has one hard link.
     fn open_regular(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
         use rustix::fs::{AtFlags, FileType, statat};
         use rustix::io::Errno;
@@ -107,7 +111,7 @@ impl Directory {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
                 FileType::Symlink => return Err(Refusal::Link),
-                kind => return Err(Refusal::Kind(kind_name(kind))),
+                kind => return Err(Refusal::Kind(describe_file_type(kind))),
             },
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(error) => return Err(Refusal::Io(error.into())),
@@ -124,6 +128,8 @@ impl Directory {
     }
 }
 
+/// Opens a file relative to a directory with `openat2`, which fails if the path has a symlink or
+/// leaves the directory.
 #[cfg(target_os = "linux")]
 fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
     use rustix::fs::{ResolveFlags, openat2};
@@ -132,7 +138,7 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // EAGAIN: a component was renamed while the kernel resolved the path. Retries 16 times.
     for _ in 0..16 {
-        return match openat2(&directory, relative, flags, creation_mode(flags), resolve) {
+        return match openat2(&directory, relative, flags, choose_creation_mode(flags), resolve) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::AGAIN) => continue,
             Err(Errno::LOOP) => Err(Refusal::Link),
@@ -146,6 +152,7 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
     open_by_components(directory, relative, flags)
 }
 
+/// Opens a file relative to a directory; fails if the path has a symlink or leaves the directory.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
     open_by_components(directory, relative, flags)
@@ -184,7 +191,7 @@ fn open_by_components(
             }
         };
     }
-    match openat(&directory, *name, flags | OFlags::NOFOLLOW, creation_mode(flags)) {
+    match openat(&directory, *name, flags | OFlags::NOFOLLOW, choose_creation_mode(flags)) {
         Ok(file) => Ok(File::from(file)),
         Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
         Err(error) => Err(Refusal::Io(error.into())),
@@ -205,15 +212,16 @@ const WRITE: OFlags = OFlags::RDWR
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
-/// Returns the mode of a file that these flags may create: 0600. Without CREATE the mode must be 0,
-/// or `openat2` fails.
+/// Returns the mode of a file that opening with `flags` may create: 0600. Without CREATE the mode
+/// must be 0, or `openat2` fails.
 #[cfg(unix)]
-fn creation_mode(flags: OFlags) -> Mode {
+fn choose_creation_mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() }
 }
 
+/// Describes a file that is not regular, such as `a pipe`.
 #[cfg(unix)]
-fn kind_name(kind: rustix::fs::FileType) -> &'static str {
+fn describe_file_type(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
         FileType::Directory => "a directory",
@@ -224,36 +232,41 @@ fn kind_name(kind: rustix::fs::FileType) -> &'static str {
     }
 }
 
+/// Returns the device and inode numbers of an open file.
 #[cfg(unix)]
-pub(crate) fn identity(file: &File) -> io::Result<Option<Identity>> {
-    Ok(Some(identity_of(&file.metadata()?)))
+pub(crate) fn read_identity(file: &File) -> io::Result<Option<Identity>> {
+    Ok(Some(to_identity(&file.metadata()?)))
 }
 
+/// Returns the device and inode numbers in a file's metadata.
 #[cfg(unix)]
-fn identity_of(metadata: &fs::Metadata) -> Identity {
+fn to_identity(metadata: &fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }
 
+/// Returns `None`: files have no device and inode numbers on this system.
 #[cfg(not(unix))]
-pub(crate) fn identity(_: &File) -> io::Result<Option<Identity>> {
+pub(crate) fn read_identity(_: &File) -> io::Result<Option<Identity>> {
     Ok(None)
 }
 
 #[cfg(not(unix))]
 impl Directory {
-    /// Opens a regular file for reading. The standard library has no handles to directories on this
-    /// system, so the canonical path is compared after opening.
+    /// Opens a regular file of the directory for reading. The standard library has no handles to
+    /// directories on this system, so the canonical path of the file is compared after opening.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, File::options().read(true))
     }
 
-    /// Opens a regular file for reading and writing. A missing file is created.
+    /// Opens a regular file of the directory for reading and writing. A missing file is created.
     pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
         let mut options = File::options();
         self.open_regular(relative, options.read(true).write(true).create(true))
     }
 
+    /// Opens a file of the directory, and fails unless the file is regular and no symlink leads to
+    /// it.
     fn open_regular(&self, relative: &Path, options: &fs::OpenOptions) -> Result<File, Refusal> {
         let path = self.path.join(relative);
         match fs::symlink_metadata(&path) {

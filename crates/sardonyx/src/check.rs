@@ -39,20 +39,20 @@ pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 use crate::error::{Error, ErrorKind};
 use crate::external::OpenFailure;
 use crate::model::Model;
-use document::{document_bytes, document_error};
-use excerpt::excerpt;
+use document::{document_error, read_document};
+use excerpt::extract_excerpt;
 
 /// Rules that [`Model::check`] applies, and the severity of their findings.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
     passes: passes::CheckOptions,
-    without_files: bool,
+    skip_data_files: bool,
     types: bool,
 }
 
 impl CheckOptions {
-    /// Makes the default options: all rules except those about types, each finding with the
-    /// severity of its [`Code`], at most 20 findings per code.
+    /// Creates the default options: all rules except those about types, each finding with the
+    /// severity of its [`Code`], and at most 20 findings per code.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
@@ -65,31 +65,31 @@ impl CheckOptions {
         self
     }
 
-    /// Suppresses findings. `name` is the name of a code, the id of a requirement, or `warnings` or
-    /// `notes` for all codes of that severity.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
-    pub fn allow(mut self, name: &str) -> Result<CheckOptions, Error> {
-        self.passes.levels.allow(name).map_err(unknown_code)?;
-        Ok(self)
-    }
-
-    /// Reports findings as errors. `name` is the name of a code, the id of a requirement, or
+    /// Suppresses findings. `name` is the name of a finding code, the id of a requirement, or
     /// `warnings` or `notes` for all codes of that severity.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
+    pub fn allow(mut self, name: &str) -> Result<CheckOptions, Error> {
+        self.passes.levels.allow(name).map_err(unknown_code_error)?;
+        Ok(self)
+    }
+
+    /// Reports findings as errors. `name` is the name of a finding code, the id of a requirement,
+    /// or `warnings` or `notes` for all codes of that severity.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
     pub fn deny(mut self, name: &str) -> Result<CheckOptions, Error> {
-        self.passes.levels.deny(name).map_err(unknown_code)?;
+        self.passes.levels.deny(name).map_err(unknown_code_error)?;
         Ok(self)
     }
 
     /// Sets whether the report is limited to findings for which the checker of the `onnx` package
-    /// rejects a model too; with [`types`](CheckOptions::types), also those of its `full_check`.
-    /// Off by default.
+    /// rejects a model too. With [`types`](CheckOptions::types), findings of that checker's
+    /// `full_check` count too.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
@@ -99,32 +99,32 @@ impl CheckOptions {
         self
     }
 
-    /// Sets whether unknown operators outside of the standard's domains are errors. Off by default,
-    /// as other runtimes may have these operators.
+    /// Sets whether unknown operators in domains outside of the ONNX standard are errors. Off by
+    /// default.
     #[must_use]
     pub fn custom_domains(mut self, custom_domains: bool) -> CheckOptions {
         self.passes.custom_domains = custom_domains;
         self
     }
 
-    /// Sets whether functions may import other versions of an operator set than the model, even if
-    /// operators in them differ between the two. Off by default.
+    /// Sets whether functions may import another version of an operator set than the model, even if
+    /// operators in the functions differ between the two versions. Off by default.
     #[must_use]
     pub fn skip_opset_compatibility(mut self, skip: bool) -> CheckOptions {
         self.passes.skip_opset_compatibility = skip;
         self
     }
 
-    /// Sets whether the check that external data files exist and are long enough is skipped. Off by
-    /// default. The check reads no values in either case.
+    /// Sets whether the check that external data files exist and are long enough for their tensors
+    /// is skipped. Off by default. The content of data files is never read.
     #[must_use]
-    pub fn without_files(mut self, without: bool) -> CheckOptions {
-        self.without_files = without;
+    pub fn skip_data_files(mut self, skip: bool) -> CheckOptions {
+        self.skip_data_files = skip;
         self
     }
 
-    /// Sets whether types and shapes are inferred too, and contradictions reported, like
-    /// `sardonyx check --full`. Off by default. Types are not inferred if the model has other
+    /// Sets whether types and shapes are inferred and contradictions between them are reported,
+    /// like `sardonyx check --full`. Off by default. Types are not inferred if the model has other
     /// errors.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
@@ -132,25 +132,25 @@ impl CheckOptions {
         self
     }
 
-    /// Sets the maximum number of findings that are listed for each code. The default is 20;
-    /// `usize::MAX` lists all. [`CheckReport::more`] has the number of the others.
+    /// Lists at most `count` findings per code, by default 20. [`CheckReport::more`] counts the
+    /// findings that are not listed. `usize::MAX` lists all.
     #[must_use]
     pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;
         self
     }
 
-    /// Adds the operators that a file with an `OperatorSetProto` lists. Only their names are
-    /// checked; other operators of that domain are unknown. The file may be in any form of models
-    /// except ONNX text.
+    /// Adds the operators that a file with an `OperatorSetProto` lists to the known operators.
+    /// Nodes are checked only by operator name: other operators in the domain of the operator set
+    /// are unknown. The file may have any format of models except ONNX text.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not an operator
-    /// set, or if a check of it finds errors.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if the file is not an
+    /// operator set or a check of the operator set finds errors.
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
-        let bytes = document_bytes(path, Document::OperatorSet)?;
+        let bytes = read_document(path, Document::OperatorSet)?;
         let broken =
             |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
         let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
@@ -163,7 +163,8 @@ impl CheckOptions {
         Ok(self)
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: sardonyx_ops::Registry) -> CheckOptions {
@@ -175,8 +176,9 @@ impl CheckOptions {
 impl Model {
     /// Checks the model against the ONNX standard; see [`check`](mod@crate::check).
     ///
-    /// Weights are not read, except those of the few types with rules about values. For a model
-    /// that was opened from a file, existence and size of its external data files are checked too.
+    /// Weights are not read, except tensors of the few element types that have rules about their
+    /// elements. For a model that was opened from a file, existence and size of its external data
+    /// files are checked too.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
@@ -184,7 +186,7 @@ impl Model {
         } else if !options.passes.levels.shared_only {
             report = join_reports(report, self.check_differences(options));
         }
-        if options.without_files || !self.data.has_place() {
+        if options.skip_data_files || !self.data.can_have_files() {
             return report;
         }
         let mut files = Findings::new(options.passes.per_code);
@@ -192,28 +194,29 @@ impl Model {
         join_reports(report, files.report())
     }
 
-    /// Lists violations of the standard that a session accepts because real files have them: an
-    /// unknown IR version, imports below IR version 3, and below version 4 initializers that are
+    /// Lists violations of the standard that a session accepts because published models have them:
+    /// an unknown IR version, imports below IR version 3, and below version 4 initializers that are
     /// not inputs. Checks no nodes.
     ///
     /// ```
     /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
     ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
-    /// let found = sardonyx::Model::from_text(text)?.find_tolerated();
+    /// let found = sardonyx::Model::from_text(text)?.find_tolerated_violations();
     /// assert_eq!(found[0].code.name, "newer-ir-version");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn find_tolerated(&self) -> Vec<Finding> {
+    pub(crate) fn find_tolerated_violations(&self) -> Vec<Finding> {
         passes::tolerated(&self.graph)
     }
 
-    /// Checks one part of the model without its surroundings. External data files are not checked.
+    /// Checks one part of the model, such as its nodes or initializers, without the rest of the
+    /// model. External data files are not checked.
     pub(crate) fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         passes::check_part(&self.graph, part, &options.passes)
     }
 
-    /// Finds nodes that other runtimes compute differently, as far as the file shows it.
+    /// Finds nodes that other runtimes compute differently, as far as inferred types show.
     fn check_differences(&self, options: &CheckOptions) -> CheckReport {
         let mut found = Findings::new(options.passes.per_code);
         let inferred = passes::find_differences(&self.graph, &options.passes.registry);
@@ -250,15 +253,15 @@ impl Model {
                     Ok(file) => Ok(file.len),
                     // A `DataResolver` has no file system to query.
                     Err(OpenFailure::Missing(looked)) if looked.is_empty() => {
-                        self.data.size(&reference.location)
+                        self.data.find_file_size(&reference.location)
                     }
-                    Err(missed) => Err(missed.message(&reference.location)),
+                    Err(missed) => Err(missed.format_message(&reference.location)),
                 }
             });
             let mut add = |code: &'static Code, fact: String| {
                 if let Some(severity) = options.passes.levels.of(code) {
-                    let owners = owners.get_or_insert_with(|| self.attribute_owners());
-                    let spot = tensor_spot(id, owners);
+                    let owners = owners.get_or_insert_with(|| self.find_attribute_owners());
+                    let spot = locate_tensor(id, owners);
                     found.add(model, code, severity, spot, || (fact, "".into()));
                 }
             };
@@ -269,7 +272,9 @@ impl Model {
                         let users = users.iter().find(|file| file.location == reference.location);
                         let fact = match users.map_or(1, |file| file.tensors) {
                             1 => why.clone(),
-                            tensors => format!("{why}; {tensors} tensors have their values there"),
+                            tensors => {
+                                format!("{why}; {tensors} tensors have their values in the file")
+                            }
                         };
                         add(&codes::DATA_FILE_MISSING, fact);
                     }
@@ -302,9 +307,9 @@ impl Model {
         for (location, (end, id, has_length)) in &last {
             let size = files.get(location).and_then(|size| size.as_ref().ok().copied());
             if let Some(size) = size.filter(|size| !has_length && size > end) {
-                let rest = size - self.offset_of(*id);
+                let rest = size - self.find_data_offset(*id);
                 let fact = format!(
-                    "type and shape require {} bytes, but the rest of '{}' has {rest}",
+                    "type and shape require {} bytes, but '{}' has {rest} bytes from the tensor's offset on",
                     rest - (size - end),
                     sardonyx_proto::shown(location.as_bytes())
                 );
@@ -314,19 +319,20 @@ impl Model {
         // Sorted by the text: a hash map has no stable order.
         surplus.sort_by(|a, b| a.1.cmp(&b.1));
         for (id, fact) in surplus {
-            let owners = owners.get_or_insert_with(|| self.attribute_owners());
+            let owners = owners.get_or_insert_with(|| self.find_attribute_owners());
             let code = &codes::SURPLUS_EXTERNAL;
-            found.add(model, code, severity, tensor_spot(id, owners), || (fact, "".into()));
+            found.add(model, code, severity, locate_tensor(id, owners), || (fact, "".into()));
         }
     }
 
-    /// Returns the offset in bytes of an external tensor in its file.
-    fn offset_of(&self, id: TensorId) -> u64 {
+    /// Returns the offset in bytes of an external tensor in its data file; 0 if the reference to
+    /// the file is invalid.
+    fn find_data_offset(&self, id: TensorId) -> u64 {
         self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
     }
 
-    /// Maps each attribute to its node and its index among the attributes of the node.
-    fn attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
+    /// Maps each node attribute to its node and to its index in the node's list of attributes.
+    fn find_attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
         let model = &self.graph;
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
         nodes
@@ -338,8 +344,9 @@ impl Model {
     }
 }
 
-/// Makes the error for an unknown code, and suggests the code with the most similar name.
-fn unknown_code(error: UnknownCode) -> Error {
+/// Makes the error for the name of an unknown finding code, and suggests the code with the most
+/// similar name.
+fn unknown_code_error(error: UnknownCode) -> Error {
     let near = sardonyx_proto::closest(&error.0, CODES.iter().map(|code| code.name));
     let help = near.map(|near| format!("did you mean '{near}'?"));
     let failed = Error::new(ErrorKind::Argument, error.to_string()).with_source(error);
@@ -349,7 +356,8 @@ fn unknown_code(error: UnknownCode) -> Error {
     }
 }
 
-fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
+/// Returns the place of a tensor in the model, for findings. `owners` maps attributes to nodes.
+fn locate_tensor(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
     match id {
         TensorId::Initializer(graph, index) => {
             Spot::graph(graph).item("initializer", index as usize)
@@ -367,6 +375,7 @@ fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> 
     }
 }
 
+/// Merges two reports: concatenates the findings, sorted by severity, and sums the counts.
 fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report.findings.extend(more.findings);
     report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
@@ -380,13 +389,15 @@ fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
 
 impl Model {
     /// Renders a finding about this model on several lines, like a compiler diagnostic: severity,
-    /// code and fact; the place in `file` (a name to print; no file is read); the line of the
-    /// model, underlined; advice; and the rule.
+    /// code and fact; the place in `file` (a name to print; no file is read); the line of ONNX
+    /// text, underlined; advice; and the rule.
     pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
-        render_with_excerpt(finding, file, excerpt(self, finding))
+        render_with_excerpt(finding, file, extract_excerpt(self, finding))
     }
 }
 
+/// Renders a finding on several lines. `excerpt` is a line of ONNX text and the range of bytes to
+/// underline.
 fn render_with_excerpt(
     finding: &Finding,
     file: &str,

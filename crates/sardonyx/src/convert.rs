@@ -34,7 +34,7 @@ pub use sardonyx_ops::Assumption;
 #[doc(inline)]
 pub use sardonyx_passes::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator, Target};
 
-/// Target versions of a conversion, and the changes that it may make.
+/// Target versions of a conversion, and the changes that the conversion may make.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     passes: passes::ConvertOptions,
@@ -42,7 +42,8 @@ pub struct ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// Makes options for a target: versions of operator sets and of the file format.
+    /// Creates the options for a conversion to `target`: versions of operator sets and of the file
+    /// format. Nodes may be expanded to function bodies, and no assumption is allowed.
     pub fn new(target: Target) -> ConvertOptions {
         let passes = passes::ConvertOptions {
             target,
@@ -53,8 +54,9 @@ impl ConvertOptions {
         ConvertOptions { passes, registry: Registry::default() }
     }
 
-    /// Fails for operators that the target lacks. By default such a node is expanded to the
-    /// operator's function body, if the standard defines one that the target can represent.
+    /// Rejects nodes whose operator the target versions lack. By default such a node is expanded to
+    /// the operator's function body, if the standard defines one that the target versions can
+    /// represent.
     #[must_use]
     pub fn without_expansion(mut self) -> ConvertOptions {
         self.passes.expand = false;
@@ -62,17 +64,17 @@ impl ConvertOptions {
     }
 
     /// Allows conversions that are exact only if `assumption` holds. The report lists the nodes
-    /// that rely on it.
+    /// that rely on the assumption.
     #[must_use]
     pub fn assume(mut self, assumption: Assumption) -> ConvertOptions {
         self.passes.granted.push(assumption);
         self
     }
 
-    /// Matches the version converter of the `onnx` package where both preserve the results of a
-    /// model. Nodes are not expanded to function bodies, [assumptions](Assumption) of that package
-    /// are allowed, added constants are `Constant` nodes, and models that only that package
-    /// rejects are rejected too.
+    /// Matches the version converter of the `onnx` package where that converter preserves the
+    /// results of a model. Nodes are not expanded to function bodies, [assumptions](Assumption) of
+    /// that package are allowed, added constants are `Constant` nodes, and models that only that
+    /// package rejects are rejected too.
     #[must_use]
     pub fn like_onnx(mut self) -> ConvertOptions {
         self.passes.expand = false;
@@ -83,7 +85,8 @@ impl ConvertOptions {
         self
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> ConvertOptions {
@@ -93,13 +96,14 @@ impl ConvertOptions {
 }
 
 impl Model {
-    /// Converts the model to other versions of operator sets. Each node is kept, or rewritten so
-    /// that it computes exactly the same. Weights are shared with this model.
+    /// Converts the model to other versions of operator sets. Each node is kept, or rewritten to
+    /// nodes with exactly the same results. The returned model shares its weights with this one.
     ///
     /// # Errors
     ///
-    /// The target does not exist; nodes have no exact equivalent in it, all of which are listed; or
-    /// the result would have errors that the model does not have.
+    /// The target versions do not exist; nodes have no exact equivalent in them, and the error
+    /// lists all such nodes; or the converted model would have errors that this model does not
+    /// have.
     pub fn convert(&self, options: &ConvertOptions) -> Result<(Model, ConvertReport), EditError> {
         let converted = passes::convert(&self.graph, &options.registry, &options.passes)
             .map_err(|error| EditError::from_conversion(self, error))?;

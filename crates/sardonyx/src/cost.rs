@@ -41,31 +41,33 @@ pub struct Cost {
     /// Costs of the main graph's nodes in their order, each followed by the nodes of its subgraphs.
     /// The body of a model function counts as part of the nodes that call it.
     pub nodes: Vec<NodeCost>,
-    /// Sum over all runs of all nodes; each initializer counts once.
+    /// Cost of all runs of all nodes together; each initializer counts once.
     pub total: Work,
-    /// Peak memory of activations, in bytes. An activation is live from the node that makes it to
-    /// its last reader, a graph input from the beginning, a graph output to the end. Weights and
-    /// other constants do not count. If sizes are symbolic, this is the formula of the node at
-    /// which memory is largest when every symbol is [`ASSUMED_SIZE`].
+    /// Peak memory of activations (intermediate values, graph inputs and outputs), in bytes. An
+    /// activation is live from the node that computes it to its last reader, a graph input from the
+    /// beginning, a graph output to the end. Weights and other constants do not count. If sizes are
+    /// symbolic, this is the formula of the node at which memory is largest when every symbol is
+    /// [`ASSUMED_SIZE`].
     pub peak: Sum,
-    /// Description of the node at which memory has its peak, such as `node 'conv1' (Conv)`.
+    /// Description of the node during which the memory of activations has its peak, such as `node
+    /// 'conv1' (Conv)`; `None` if no node does.
     pub peak_at: Option<String>,
-    /// Number of loop bodies whose number of iterations is unknown; they count as one iteration.
+    /// Number of loop bodies whose number of iterations is unknown; the cost of each counts once.
     pub bodies_counted_once: usize,
 }
 
-/// Cost of one node of a model.
+/// Cost of one node of a model: parameters, multiply-adds and memory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeCost {
-    /// Graph of the node, as a path through the messages of the file, such as `graph` or
-    /// `graph.node[3] 'then_branch'`.
+    /// Graph that has the node, as a path through the protobuf messages of the model, such as
+    /// `graph` or `graph.node[3] 'then_branch'`.
     pub graph: String,
     /// Name of the node, or of its first output if the node has no name.
     pub name: String,
-    /// Domain of its operator; empty for `ai.onnx`.
+    /// Domain of the node's operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Name of its operator, or of the function that it calls.
+    /// Name of the node's operator, or of the function that the node calls.
     pub operator: String,
     /// Number of times that the node runs: 1, except in subgraphs. In the cheaper branch of an
     /// `If` it is 0.
@@ -75,11 +77,11 @@ pub struct NodeCost {
 }
 
 impl Model {
-    /// Computes the cost of the model. Sizes that `options` does not set stay symbols, and costs
-    /// are formulas in them. Weights are not read.
+    /// Computes the cost of running the model. Symbolic dimensions that `options` does not set stay
+    /// symbols, and costs are formulas in these symbols. Weights are not read.
     pub(crate) fn cost(&self, options: &InferOptions) -> Cost {
         let model = &self.graph;
-        let found = passes::cost(model, &options.registry, options.settings());
+        let found = passes::cost(model, &options.registry, options.to_pass_options());
         let places = model.graph_places();
         let nodes = found.nodes.into_iter().map(|cost| {
             let place = places.get(&cost.graph).cloned();
@@ -104,9 +106,10 @@ impl Model {
 }
 
 impl Cost {
-    /// Sums the cost by operator, in the order of first occurrence. Returns name, number of nodes
-    /// and the cost of all their runs. An initializer counts for each node that reads it.
-    pub fn by_operator(&self) -> Vec<(String, usize, Work)> {
+    /// Sums the cost of nodes by operator, in the order of first occurrence. Returns each
+    /// operator's name, its number of nodes and the cost of all their runs. An initializer counts
+    /// for each node that reads it.
+    pub fn sum_by_operator(&self) -> Vec<(String, usize, Work)> {
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
         let mut groups: Vec<Vec<&NodeCost>> = Vec::new();
         for node in &self.nodes {
@@ -127,7 +130,8 @@ impl Cost {
 }
 
 impl NodeCost {
-    /// Returns the name of the operator, after its domain and a dot unless that is `ai.onnx`.
+    /// Returns the name of the node's operator, after its domain and a dot unless the domain is
+    /// `ai.onnx`.
     pub fn full_operator(&self) -> Cow<'_, str> {
         match self.domain.as_str() {
             "" => self.operator.as_str().into(),

@@ -8,8 +8,9 @@ use sardonyx_runtime::{CustomKernel, OperatorCall, OperatorError};
 
 use crate::inference::NodeTypes;
 
-/// Operator that a program implements: a function that computes it and, optionally, types of its
-/// outputs. A closure that takes an [`OperatorCall`] is one without the optional parts.
+/// Operator that a program implements: a function that computes the outputs of a node and,
+/// optionally, a rule for their types. A closure that takes an [`OperatorCall`] is an operator
+/// without such a rule.
 ///
 /// ```
 /// use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
@@ -50,25 +51,25 @@ use crate::inference::NodeTypes;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CustomOperator: Send + Sync {
-    /// Computes the outputs of one node. Several threads may call it at once.
+    /// Computes the outputs of one node. Several threads may call this method at once.
     ///
     /// # Errors
     ///
     /// The reason for which the node cannot be computed. The run then fails with an error of
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run), which has this reason and the node.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run), which contains this reason and names the node.
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
 
     /// Infers the types of a node's outputs; the shapes may be symbolic. If not implemented, the
-    /// types are those that the model declares for these values. An output needs an element type
-    /// from one of the two if operators of the standard read it.
+    /// outputs have the types that the model declares. An output that operators of the standard
+    /// read needs an inferred or declared element type.
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let _ = node;
         RuleAnswer::NoRule
     }
 
     /// Returns the schema that nodes are checked against: inputs, outputs, attributes with their
-    /// defaults, types. Its domain and name are replaced by those under which the operator is
-    /// added. If not implemented, all nodes are accepted.
+    /// defaults, types. The session replaces the schema's domain and name by those under which the
+    /// operator is added. If not implemented, all nodes are accepted.
     #[doc(hidden)]
     fn schema(&self) -> Option<Schema> {
         None
@@ -90,9 +91,9 @@ where
     }
 }
 
-/// Makes the schema under which an operator is registered. Without a schema of its own, any inputs,
-/// outputs and attributes are valid.
-pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
+/// Makes the schema under which `operator` is registered. If the operator has no schema, any
+/// inputs, outputs and attributes are valid.
+pub(crate) fn make_schema(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
     let open = Schema::open(domain, name);
     let determinism = if operator.is_deterministic() {
         Determinism::Deterministic
@@ -105,7 +106,7 @@ pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator)
     }
 }
 
-/// Adapts a [`CustomOperator`] to the traits of the engine and of inference.
+/// Adapts a [`CustomOperator`] to the traits of kernels and of type inference.
 pub(crate) struct Adapter<O>(pub(crate) O);
 
 impl<O: CustomOperator> CustomKernel for Adapter<O> {

@@ -28,7 +28,7 @@ use crate::model::Model;
 use sardonyx_passes::{DiffOptions, ModelDiff};
 
 impl Model {
-    /// Compares this model with a later version of it.
+    /// Compares this model with `after`, a later version of it.
     ///
     /// Nodes are matched by the names of their outputs, by their computation, and by their order.
     /// Weights are compared piece by piece, unless [`DiffOptions::values`] is `false`. A tensor

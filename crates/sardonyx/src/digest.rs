@@ -10,18 +10,19 @@ use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::external::{HashWriter, hex};
+use crate::external::{HashWriter, encode_hex};
 use crate::model::Model;
 use crate::save::embed;
 
-/// First bytes of the hashed data, with a version: a change of the hashed data must raise it.
+/// First bytes of the hashed data, with a version number: a change of the hashed data must raise
+/// the number.
 const HEADING: &[u8] = b"sardonyx content hash 1\n";
 
 impl Model {
-    /// Computes a SHA-256 digest of the model, as hexadecimal digits. It is equal for models that
-    /// differ only in the storage of tensors: in typed fields such as `float_data`, in `raw_data`
-    /// or in external data files. All other fields count, documentation and unknown fields
-    /// included.
+    /// Computes a SHA-256 digest of the model, as hexadecimal digits. The digest is equal for
+    /// models that differ only in the storage of tensors: in typed fields such as `float_data`, in
+    /// `raw_data` or in external data files. All other fields are hashed, documentation and unknown
+    /// fields included.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -39,7 +40,7 @@ impl Model {
         let tensors = self.graph.tensors();
         // Copying a model of many nodes takes as long as writing it, so a model that has all values
         // in `raw_data` already is hashed without a copy.
-        if tensors.iter().all(|id| is_raw(self.graph.stored(*id))) {
+        if tensors.iter().all(|id| has_raw_data_only(self.graph.stored(*id))) {
             return hash_graph(&self.graph);
         }
         let mut graph = self.graph.clone();
@@ -62,8 +63,8 @@ impl Model {
         hash_graph(&graph)
     }
 
-    /// Computes a [`Model::content_hash`] that is equal for models that differ only in their
-    /// division over devices: device configurations, annotations of nodes, and the changes that
+    /// Computes a [`Model::content_hash`] that ignores sharding: it is equal for models that differ
+    /// only in device configurations, sharding annotations of nodes, and the changes that
     /// [`Model::shard`] makes for them.
     pub(crate) fn hash_without_devices(&self) -> Result<String, Error> {
         let mut graph = without_devices(&self.graph, &Registry::with_microsoft());
@@ -73,10 +74,10 @@ impl Model {
         self.with_graph(graph).content_hash()
     }
 
-    /// Computes a digest like [`Model::content_hash`], but from only some pages of tensors of more
-    /// than [`SAMPLED`] bytes: enough to distinguish models, in a time that does not grow with the
-    /// size of the weights.
-    pub(crate) fn sampled_hash(&self) -> Result<String, Error> {
+    /// Computes a digest like [`Model::content_hash`], but hashes only some pages of each tensor of
+    /// more than [`SAMPLED`] bytes: enough to distinguish models, in a time that does not grow with
+    /// the size of the weights.
+    pub(crate) fn hash_sampled_pages(&self) -> Result<String, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();
         for id in self.graph.tensors() {
@@ -96,12 +97,13 @@ impl Model {
     }
 }
 
-/// Number of bytes up to which [`Model::sampled_hash`] hashes a tensor in full.
+/// Number of bytes up to which [`Model::hash_sampled_pages`] hashes a tensor in full.
 const SAMPLED: usize = 1 << 16;
+/// Size in bytes of a page that [`sample_pages`] copies.
 const PAGE: usize = 1 << 12;
 
-/// Returns evenly spaced pages of a tensor of more than [`SAMPLED`] bytes, from its beginning to
-/// its end; smaller tensors are returned in full.
+/// Copies [`SAMPLED`] bytes of a larger tensor: evenly spaced pages from its beginning to its end.
+/// Smaller tensors are returned in full.
 fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
         return bytes;
@@ -111,15 +113,16 @@ fn sample_pages(bytes: Buffer) -> Buffer {
     Buffer::from_vec(pages.collect::<Vec<_>>().concat())
 }
 
-/// Whether a tensor has its values in `raw_data` and no fields that refer to another place.
-fn is_raw(stored: &TensorProto) -> bool {
+/// Whether a tensor has its elements in `raw_data` or has none, and no fields that refer to
+/// external data.
+fn has_raw_data_only(stored: &TensorProto) -> bool {
     let is_inside = stored.typed.is_empty() || stored.raw_data.is_some();
     is_inside && stored.external_data.is_empty() && stored.data_location.is_none()
 }
 
-/// Computes the SHA-256 of a model in its binary form. Mapped pages are released once they are
-/// hashed: a trainer hashes its model to save the state, and does not need the initial weights in
-/// memory then.
+/// Computes the SHA-256 of a model as binary protobuf, in hexadecimal. Mapped pages are released
+/// once they are hashed: a trainer hashes its model to save the state, and does not need the
+/// initial weights in memory then.
 fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
@@ -129,13 +132,13 @@ fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     graph
         .write_to(&mut OnceRead { hasher: HashWriter(&mut hasher), values })
         .map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
-    Ok(hex(&hasher.finalize()))
+    Ok(encode_hex(&hasher.finalize()))
 }
 
 /// Writer that hashes bytes and releases the mapped pages of large tensors after hashing them.
 struct OnceRead<W> {
     hasher: W,
-    /// Large tensors by their address. Each is written in one call.
+    /// Large tensors by the address of their bytes. Each tensor is written in one call.
     values: HashMap<usize, Buffer>,
 }
 

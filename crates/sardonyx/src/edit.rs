@@ -20,7 +20,7 @@ pub use crate::results::InvalidResult;
 #[doc(inline)]
 pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 
-/// Edits header fields.
+/// Edits header fields of a model, such as versions, producer and metadata.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -33,9 +33,9 @@ pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Sets the version of the file format, and changes the model where the rules of that version
-    /// differ: from 4 on, initializers of subgraphs are not inputs; from 3 on, an implied import of
-    /// `ai.onnx` is listed.
+    /// Sets the IR version, which is the version of the file format, and changes the model where
+    /// the rules of that version differ: from 4 on, initializers of subgraphs are not inputs; from
+    /// 3 on, an implied import of `ai.onnx` is listed.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Model {
             .map(|need| {
                 let has = format!("IR version {} has {}", need.ir_version, need.feature);
                 match need.removed_by {
-                    Some(command) => format!("{has}; `{command}` removes it"),
+                    Some(command) => format!("{has}; `{command}` removes the feature"),
                     None => has,
                 }
             })
@@ -84,8 +84,8 @@ impl Model {
         Ok(())
     }
 
-    /// Sets the imported version of an operator set, and removes duplicate entries of it. Nodes
-    /// stay as they are, so they may be invalid in the new version or compute something else;
+    /// Sets the imported version of an operator set, and removes duplicate imports of its domain.
+    /// Nodes stay as they are, so they may be invalid in the new version or compute something else;
     /// [`Model::convert`] converts them.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
@@ -119,8 +119,8 @@ impl Model {
         }
     }
 
-    /// Sets the size of one axis of a main graph input, in place of the declared one. `None` if the
-    /// main graph has no such input, or if its shape has no such axis.
+    /// Replaces the declared size of one axis of a main graph input. Returns `None` if the main
+    /// graph has no input of this name, or if the input's shape has no such axis.
     pub fn set_input_dim(&mut self, input: &str, axis: usize, size: i64) -> Option<()> {
         let name = self.graph.symbol(input.as_bytes())?;
         let main = self.graph.main?;
@@ -141,8 +141,8 @@ impl Model {
         self.graph.header.producer_version = Some(self.graph.intern(version));
     }
 
-    /// Sets Sardonyx and its version as the producer if the model names none. Another producer is
-    /// kept, as tools depend on it.
+    /// Sets Sardonyx and its version as the model's producer, unless the model already names a
+    /// producer. An existing producer is kept, as tools depend on it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -162,7 +162,7 @@ impl Model {
         }
     }
 
-    /// Sets the domain of the model, a name space such as `org.example`.
+    /// Sets the domain of the model, a namespace such as `org.example`.
     pub fn set_domain(&mut self, domain: &str) {
         self.graph.header.domain = Some(self.graph.intern(domain));
     }
@@ -173,12 +173,12 @@ impl Model {
         self.graph.header.model_version = Some(version);
     }
 
-    /// Sets the model's documentation.
+    /// Sets the model's documentation (`doc_string`).
     pub fn set_doc(&mut self, doc: &str) {
         self.graph.header.doc_string = Some(self.graph.intern(doc));
     }
 
-    /// Sets the value of a metadata key. A new key is appended.
+    /// Sets the value of a key in the model's metadata (`metadata_props`). A new key is appended.
     pub fn set_metadata(&mut self, key: &str, value: &str) {
         let value = Some(self.graph.intern(value));
         let key = self.graph.intern(key);
@@ -189,7 +189,8 @@ impl Model {
         }
     }
 
-    /// Removes a metadata key. Returns whether the model had it.
+    /// Removes a key and its value from the model's metadata. Returns whether the model had the
+    /// key.
     pub fn remove_metadata(&mut self, key: &str) -> bool {
         let Some(key) = self.graph.symbol(key.as_bytes()) else {
             return false;
@@ -200,9 +201,9 @@ impl Model {
         entries.len() < before
     }
 
-    /// Replaces symbolic sizes by unknown ones in the declared types of the main graph's inputs,
-    /// outputs and values, except symbols in `kept`. Sizes that shared a symbol may then differ,
-    /// where the operators allow it.
+    /// Replaces symbolic dimensions by unknown ones in the declared types of the main graph's
+    /// inputs, outputs and intermediate values, except symbols in `kept`. Dimensions that shared a
+    /// symbol may then differ, where the operators allow it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -219,12 +220,12 @@ impl Model {
         let graph = self.graph.graph_mut(main);
         let infos = graph.inputs.iter_mut().chain(&mut graph.outputs).chain(&mut graph.value_info);
         for ty in infos.filter_map(|info| info.ty.as_mut()) {
-            forget_names(ty, &kept);
+            forget_symbols(ty, &kept);
         }
     }
 
-    /// Removes the parts that `options` selects, such as documentation and metadata, none of which
-    /// the model needs to compute its outputs.
+    /// Removes the parts of the model that `options` selects, such as documentation and metadata.
+    /// The model needs none of these parts to compute its outputs.
     ///
     /// ```
     /// use sardonyx::edit::StripOptions;
@@ -258,8 +259,8 @@ impl Model {
     }
 }
 
-/// Replaces symbolic sizes in a type by unknown ones, except symbols in `kept`.
-fn forget_names(ty: &mut TypeProto, kept: &[Symbol]) {
+/// Replaces symbolic dimensions in a type by unknown ones, except symbols in `kept`.
+fn forget_symbols(ty: &mut TypeProto, kept: &[Symbol]) {
     let mut ty = Some(ty);
     // A loop suffices: a type contains at most one other type with a shape.
     while let Some(kind) = ty.take().and_then(|ty| ty.kind.as_mut()) {

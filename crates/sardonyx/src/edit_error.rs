@@ -1,4 +1,4 @@
-//! The error of jobs that rewrite a model.
+//! The error of operations that rewrite a model, such as conversion and inlining.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-/// Error of a job that rewrites a model: [`Model::convert`], [`Model::inline`],
+/// Error of an operation that rewrites a model: [`Model::convert`], [`Model::inline`],
 /// [`Model::add_training`], [`Model::add_gradients`] and [`Model::expand_gradients`]. The model
 /// stays unchanged.
 #[derive(Debug, Clone)]
@@ -17,43 +17,43 @@ pub enum EditError {
     /// An option that does not fit the model or does not exist, such as a target version of an
     /// operator set that was never published.
     Option(String),
-    /// A pattern that matches no function of the model.
+    /// An inlining pattern that matches no function of the model.
     UnknownFunction {
-        /// The pattern.
+        /// Pattern without a match.
         pattern: String,
-        /// A function of the model with a similar name.
+        /// Name of the model's function that is most similar to the pattern, if one is similar.
         similar: Option<String>,
     },
-    /// A pattern that matches no operator of the standard.
+    /// An inlining pattern that matches no operator of the standard.
     UnknownOperator {
-        /// The pattern.
+        /// Pattern without a match.
         pattern: String,
-        /// An operator with a similar name.
+        /// Name of the operator that is most similar to the pattern, if one is similar.
         similar: Option<String>,
     },
-    /// More nodes would be created than [`InlineOptions::limit`](crate::edit::InlineOptions::limit)
-    /// allows.
+    /// Inlining would create more nodes than
+    /// [`InlineOptions::limit`](crate::edit::InlineOptions::limit) allows.
     TooLarge {
-        /// Number of nodes in the function bodies.
+        /// Number of nodes that inlining would create.
         nodes: u64,
-        /// Maximum number of nodes to create.
+        /// Maximum number of nodes that inlining may create.
         limit: u64,
     },
-    /// Nodes without an exact equivalent in the target versions.
+    /// Findings about nodes without an exact equivalent in the target versions of a conversion.
     NotConvertible(Vec<Finding>),
-    /// Nodes and values that have no gradient or cannot be trained.
+    /// Findings about nodes and values that have no gradient or cannot be trained.
     NotDifferentiable(Vec<Finding>),
-    /// Functions and calls that cannot be inlined, such as recursive functions.
+    /// Findings about functions and calls that cannot be inlined, such as recursive functions.
     NotInlinable(Vec<Finding>),
     /// With [`ConvertOptions::like_onnx`](crate::convert::ConvertOptions::like_onnx): a part of the
     /// model that the converter of the `onnx` package cannot represent.
     NotRepresentable(Box<Finding>),
-    /// The job made a model with errors that its input does not have, which is a bug of the job.
+    /// The rewritten model has errors that the original does not have, which is a bug of Sardonyx.
     Invalid(Box<InvalidResult>),
 }
 
 impl EditError {
-    /// Converts an error of the conversion of `model`.
+    /// Converts an error of [`Model::convert`] on `model`.
     pub(crate) fn from_conversion(model: &Model, error: passes::ConvertError) -> EditError {
         match error {
             passes::ConvertError::Target(message) => EditError::Option(message),
@@ -63,7 +63,7 @@ impl EditError {
         }
     }
 
-    /// Converts an error of inlining in `model`.
+    /// Converts an error of [`Model::inline`] on `model`.
     pub(crate) fn from_inlining(model: &Model, refusal: InlineRefusal) -> EditError {
         match refusal {
             InlineRefusal::Findings(findings) => EditError::NotInlinable(findings),
@@ -72,7 +72,7 @@ impl EditError {
         }
     }
 
-    /// Converts an error of deriving gradients or training from `model`.
+    /// Converts an error of adding gradients or training steps to `model`.
     pub(crate) fn from_derivation(model: &Model, error: DeriveError) -> EditError {
         match error {
             DeriveError::Option(message) => EditError::Option(message),
@@ -81,11 +81,13 @@ impl EditError {
         }
     }
 
+    /// Converts the rejected result of an operation on `model`.
     fn from_rejected(model: &Model, rejected: passes::Rejected) -> EditError {
         EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
     }
 
-    /// Returns the function or operator with a name similar to a pattern that matches none.
+    /// Returns the name of the function or operator that is most similar to the unmatched pattern
+    /// of this error; `None` for other errors.
     fn similar(&self) -> Option<&str> {
         match self {
             EditError::UnknownFunction { similar, .. }

@@ -9,8 +9,8 @@ use crate::results::InvalidResult;
 
 /// Error of an operation on a model, a session or a file.
 ///
-/// Displays as one message with its place, and advice on a line of its own. The size of one
-/// pointer.
+/// Displays as a message with its place, and advice on a line of its own. The type has the size of
+/// one pointer.
 ///
 /// ```
 /// use sardonyx::{ErrorKind, Model};
@@ -21,6 +21,7 @@ use crate::results::InvalidResult;
 /// ```
 pub struct Error(Box<Inner>);
 
+/// Content of an [`Error`], boxed so that results stay small.
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -30,19 +31,20 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Category of an [`Error`], for programs that branch on it. More may be added.
+/// Category of an [`Error`], for programs that branch on it. Later releases may add categories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file could not be opened, read or written.
     Io,
-    /// The bytes are not an ONNX model, or not a value of the expected type.
+    /// The bytes of a file are not an ONNX model, or not a value of the expected type.
     Format,
-    /// The model uses operators that cannot run; see [`Error::unsupported_operators`].
+    /// The model uses operators that sessions cannot compute; see [`Error::unsupported_operators`].
     Unsupported,
-    /// The model contradicts itself or the standard, so that it cannot be run or converted.
+    /// The model contradicts itself or the ONNX standard, so that it cannot be run or converted.
     Invalid,
-    /// An external data file is missing or too short, or a tensor's range lies outside of it.
+    /// An external data file is missing or too short, or a tensor's byte range lies outside of the
+    /// file.
     ExternalData,
     /// An argument or option has a value that does not exist or does not fit the model, such as a
     /// size for a name that no input has.
@@ -56,10 +58,10 @@ pub enum ErrorKind {
     /// The run was cancelled or exceeded its time limit; see [`RunOptions`](crate::RunOptions).
     Stopped,
     /// Another worker of a model on several devices failed, exited, does not answer, or runs
-    /// another model or step.
+    /// another model or training step.
     Worker,
     /// A panic: a bug of this library, or of code that the program supplies, such as an operator.
-    /// [`Error::place`] has its line of code in programs that record this, as the command and the
+    /// [`Error::place`] has the line of code in programs that record this, as the command and the
     /// Python package do. The operation is abandoned. A session can run again; a
     /// [`Trainer`](crate::Trainer) whose state was being written fails until the state is
     /// initialized or loaded again.
@@ -67,6 +69,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All error categories.
     const ALL: [ErrorKind; 12] = [
         ErrorKind::Io,
         ErrorKind::Format,
@@ -82,7 +85,8 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// Looks up a kind by its name. Inverse of [`ErrorKind::name`].
+    /// Looks up an error category by its stable name; `None` if no category has it. Inverse of
+    /// [`ErrorKind::name`].
     ///
     /// ```
     /// # use sardonyx::ErrorKind;
@@ -93,7 +97,7 @@ impl ErrorKind {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the kind's stable name, such as `external-data`.
+    /// Returns the stable name of the error category, such as `external-data`.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Io => "io",
@@ -113,6 +117,7 @@ impl ErrorKind {
 }
 
 impl Error {
+    /// Creates an error without a place, advice or a source.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             kind,
@@ -124,48 +129,54 @@ impl Error {
         }))
     }
 
-    /// Makes the error for a panic outside of a run.
+    /// Converts a caught panic outside of a run to [`ErrorKind::Internal`].
     #[cold]
-    pub(crate) fn internal(panic: Panic) -> Error {
+    pub(crate) fn from_caught_panic(panic: Panic) -> Error {
         Error::from_panic(&panic, panic.place.clone().unwrap_or_default())
     }
 
-    /// Makes the error for a panic during a run, with the node that was running.
+    /// Converts a panic during a run to [`ErrorKind::Internal`], with the node that was running.
     #[cold]
-    pub(crate) fn internal_in_run(internal: Internal) -> Error {
+    pub(crate) fn from_panic_in_run(internal: Internal) -> Error {
         Error::from_panic(&internal.panic, internal.places()).with_source(internal)
     }
 
+    /// Makes the error for a panic at `place`, a node or a line of code.
     fn from_panic(panic: &Panic, place: String) -> Error {
         let error = Error::new(ErrorKind::Internal, format!("internal error: {}", panic.what));
         error.with_place(place).with_help(
-            "this is a bug in sardonyx, unless the place is in code of your own; please report it, \
-             with the model if you can share it",
+            "a panic is a bug in sardonyx, unless its place is in your own code; please report the \
+             bug, with the model if you can share it",
         )
     }
 
     /// Whether a run panicked after it had begun to overwrite its inputs with updated state.
-    pub(crate) fn has_written(&self) -> bool {
+    pub(crate) fn has_overwritten_inputs(&self) -> bool {
         let source = self.0.source.as_deref().and_then(|source| source.downcast_ref::<Internal>());
-        source.is_some_and(|internal| internal.has_written)
+        source.is_some_and(|internal| internal.has_overwritten_inputs)
     }
 
+    /// Sets the place of the fault: a file, a field with its byte offset, or a node. Empty text
+    /// means that the place is unknown.
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
         let place = shorten_lines(place.into());
         self.0.place = (!place.is_empty()).then_some(place);
         self
     }
 
+    /// Sets advice on how to resolve the error.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Error {
         self.0.help = Some(help.into());
         self
     }
 
+    /// Sets the error that caused this one.
     pub(crate) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
         self.0.source = Some(Box::new(source));
         self
     }
 
+    /// Sets the operators that sessions cannot compute.
     pub(crate) fn with_unsupported(mut self, operators: Vec<UnsupportedOperator>) -> Error {
         self.0.unsupported = operators;
         self
@@ -176,56 +187,58 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message without the place and the advice.
+    /// Returns the error message without the place and the advice.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the place of the fault: a file, a field with its byte offset, or a node.
+    /// Returns the place of the fault: a file, a field with its byte offset, or a node; `None` if
+    /// the message names it or it is unknown.
     pub fn place(&self) -> Option<&str> {
         self.0.place.as_deref()
     }
 
-    /// Returns advice on how to resolve the error. May have several lines.
+    /// Returns advice on how to resolve the error, if there is any. The text may have several
+    /// lines.
     pub fn help(&self) -> Option<&str> {
         self.0.help.as_deref()
     }
 
-    /// Returns all syntax errors if parsing ONNX text failed.
+    /// Returns all syntax errors if parsing ONNX text failed; `None` for other errors.
     pub fn syntax(&self) -> Option<&sardonyx_text::ParseError> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Returns the node that failed during a run or constant folding, with its enclosing nodes and
-    /// the types of its inputs.
+    /// the types of its inputs; `None` for other errors.
     #[doc(hidden)]
     pub fn node(&self) -> Option<&NodeError> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns the reason for an early end of the run and the node that would have run next, for
-    /// errors of [`ErrorKind::Stopped`].
+    /// Returns the reason for which a run was stopped and the node that would have run next, for
+    /// errors of [`ErrorKind::Stopped`]; `None` for other errors.
     #[doc(hidden)]
     pub fn as_stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns the rejected result, if an operation on a model would have added errors that the
-    /// model did not have.
+    /// Returns the rejected model and its errors, if an operation on a model would have added
+    /// errors that the model did not have; `None` for other errors.
     pub fn invalid_result(&self) -> Option<&InvalidResult> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns every operator of the model that cannot run, for errors of
-    /// [`ErrorKind::Unsupported`]; otherwise empty.
+    /// Returns every operator of the model that sessions cannot compute, for errors of
+    /// [`ErrorKind::Unsupported`]; empty for other errors.
     pub fn unsupported_operators(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
     }
 }
 
-/// Calls `work` and converts a panic of it to an error of [`ErrorKind::Internal`].
+/// Calls `work`, and converts a panic in `work` to an error of [`ErrorKind::Internal`].
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    caught(work).unwrap_or_else(|panic| Err(Error::internal(panic)))
+    caught(work).unwrap_or_else(|panic| Err(Error::from_caught_panic(panic)))
 }
 
 /// Shortens each line of a message by leaving out its middle: a hostile file may have names of
@@ -263,8 +276,8 @@ impl fmt::Debug for Error {
 }
 
 impl From<TensorError> for Error {
-    /// Makes an error of [`ErrorKind::Argument`]: a shape, an element type or a number of elements
-    /// does not fit.
+    /// Converts a tensor error, such as a shape that does not fit the number of elements, to
+    /// [`ErrorKind::Argument`].
     fn from(error: TensorError) -> Error {
         Error::new(ErrorKind::Argument, error.to_string())
     }

@@ -19,14 +19,14 @@ use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
-use crate::beneath::{Directory, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
 use crate::stamp::Stamp;
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
-/// Source of external data in place of files: memory, an archive, a remote store.
+/// Source of external data in place of data files: memory, an archive, a remote store.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -41,12 +41,13 @@ use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait DataResolver: Send + Sync {
-    /// Returns the content of the data file at a location. Called once per location. The location
-    /// is untrusted text from the model, passed on unchecked.
+    /// Returns the content of the data file that a model calls `location`. Called once per
+    /// location. The location is untrusted text from the model, passed on unchecked.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if the file does not exist, else the error of reading it.
+    /// [`io::ErrorKind::NotFound`] if the data file does not exist, otherwise the error of reading
+    /// the file.
     fn resolve(&self, location: &str) -> io::Result<Buffer>;
 }
 
@@ -57,49 +58,58 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
     }
 }
 
-/// External data files of a model. Each is opened once, for all tensors and all sessions.
+/// External data files of a model. Each file is opened once, for all tensors and all sessions.
 pub(crate) struct DataFiles {
     place: Place,
     options: DataOptions,
     opened: Mutex<Opened>,
-    /// Files from which values of an ONNX text were loaded.
+    /// Data files from which tensors of an ONNX text were loaded.
     taken: Mutex<Vec<TakenFrom>>,
 }
 
+/// Where the external data files of a model are looked up.
 enum Place {
-    /// Directories that are searched, in this order.
+    /// Directories in which data files are searched, in this order.
     Directories(Vec<Directory>),
+    /// Source of data files that the program supplies.
     Resolver(Arc<dyn DataResolver>),
-    /// Reason for which the model cannot have external data files.
+    /// The model cannot have external data files. Holds the reason.
     Nowhere(&'static str),
 }
 
+/// Data files that have been opened.
 #[derive(Default)]
 struct Opened {
+    /// Data files by the location that a model has for them.
     by_location: HashMap<String, Arc<DataFile>>,
-    /// Files by device and inode: several locations may lead to one file.
+    /// Data files by device and inode numbers: several locations may lead to one file.
     by_identity: HashMap<Identity, Arc<DataFile>>,
 }
 
+/// External data file that has been opened.
 struct DataFile {
     content: Content,
+    /// Device and inode numbers of the file, where the system has them.
     identity: Option<Identity>,
-    /// Identity, size and times of the file when it was opened first.
+    /// Identity, size and times that the data file had when it was opened first; `None` for copies
+    /// in memory.
     stamp: Option<Arc<Stamp>>,
-    /// SHA-1 of the content in hexadecimal, computed on demand.
+    /// SHA-1 of the file's content in hexadecimal, computed on demand.
     digest: Mutex<Option<String>>,
-    /// Full content, read on demand if `content` does not have it.
+    /// Full content of the data file, read on demand if `content` does not have it.
     whole: OnceLock<Buffer>,
-    /// Digest by which an ONNX text recognizes the file that it refers to, computed on demand.
+    /// Digest by which an ONNX text recognizes an unchanged data file, computed on demand.
     file_digest: OnceLock<Option<String>>,
-    /// Tensors of the file, parsed on demand: if the file changed, an ONNX text finds its values
+    /// Tensors in the data file, parsed on demand: an ONNX text finds its tensors in a changed file
     /// by their names.
     tensors: OnceLock<Result<Tensors, String>>,
 }
 
+/// Content of an external data file.
 enum Content {
+    /// All bytes of the file, in memory or mapped.
     Whole(Buffer),
-    /// Location and size in bytes of a file that is reopened for each read: a model may have
+    /// Location and size in bytes of a data file that is reopened for each read: a model may have
     /// hundreds of data files, and file descriptors are limited.
     Apart(String, u64),
 }
@@ -119,35 +129,37 @@ impl fmt::Debug for DataFiles {
 /// Options for opening external data files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DataOptions {
+    /// Whether data files are mapped or read.
     pub(crate) access: Access,
-    /// Whether a file that is not mapped is read in full when it is opened.
+    /// Whether a data file that is not mapped is read in full when it is opened.
     pub(crate) whole: bool,
     /// Whether a data file is opened only if no component of its path is a symlink.
     pub(crate) refuse_links: bool,
-    /// Whether the SHA-1 checksums in the model are verified.
+    /// Whether the SHA-1 checksums that the model has for its data files are verified.
     pub(crate) verify: bool,
 }
 
 impl DataFiles {
-    /// Uses the files in the directory of a model file and, if the model file is a symlink, in the
-    /// directory of its target.
+    /// Looks up data files in the directory of a model file and, if the model file is a symlink,
+    /// also in the directory of the symlink's target.
     pub(crate) fn from_model_path(model: &Path, options: DataOptions) -> DataFiles {
-        let of_link = Directory::open(directory_of(model)).ok();
+        let of_link = Directory::open(get_directory(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
             .filter(|_| !options.refuse_links)
-            .and_then(|real| Directory::open(directory_of(&real)).ok());
+            .and_then(|real| Directory::open(get_directory(&real)).ok());
         let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
         directories.dedup_by(|a, b| a.path() == b.path());
         DataFiles::new(Place::Directories(directories), options)
     }
 
-    /// Uses the files in a directory.
+    /// Looks up data files in one directory.
     pub(crate) fn from_directory(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
         let directories = vec![Directory::open(directory)?];
         Ok(DataFiles::new(Place::Directories(directories), options))
     }
 
+    /// Looks up data files with a resolver that the program supplies.
     pub(crate) fn from_resolver(
         resolver: Arc<dyn DataResolver>,
         options: DataOptions,
@@ -155,22 +167,23 @@ impl DataFiles {
         DataFiles::new(Place::Resolver(resolver), options)
     }
 
-    /// Makes a set of files in which every access fails. `why` completes the message "values are in
-    /// the file …, and".
+    /// Makes a set of data files in which every access fails. `why` completes the message "values
+    /// are in the file …, and".
     pub(crate) fn unavailable(why: &'static str) -> DataFiles {
         DataFiles::new(Place::Nowhere(why), DataOptions::default())
     }
 
+    /// Creates the data files of `place`; opens none yet.
     fn new(place: Place, options: DataOptions) -> DataFiles {
         DataFiles { place, options, opened: Mutex::default(), taken: Mutex::default() }
     }
 
-    /// Whether there are directories or a resolver that may have files.
-    pub(crate) fn has_place(&self) -> bool {
+    /// Whether the model can have external data files: there is a directory or a resolver for them.
+    pub(crate) fn can_have_files(&self) -> bool {
         !matches!(self.place, Place::Nowhere(_))
     }
 
-    /// Returns the directory that is searched first.
+    /// Returns the directory in which data files are searched first; `None` without a directory.
     pub(crate) fn directory(&self) -> Option<&Path> {
         match &self.place {
             Place::Directories(directories) => directories.first().map(Directory::path),
@@ -178,16 +191,18 @@ impl DataFiles {
         }
     }
 
-    /// Returns the size of a data file in bytes.
+    /// Returns the size in bytes of the data file at `location`, and opens the file at first use.
     ///
     /// # Errors
     ///
-    /// A message with the reason for which the file cannot be opened.
-    pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
-        self.file(location).map(|file| file.size())
+    /// A message with the reason for which the data file cannot be opened.
+    pub(crate) fn find_file_size(&self, location: &str) -> Result<u64, String> {
+        self.open_once(location).map(|file| file.size())
     }
 
-    fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
+    /// Returns the data file at `location`, and opens the file at first use. An error is a
+    /// message.
+    fn open_once(&self, location: &str) -> Result<Arc<DataFile>, String> {
         let mut opened = lock(&self.opened);
         if let Some(file) = opened.by_location.get(location) {
             return Ok(Arc::clone(file));
@@ -196,8 +211,8 @@ impl DataFiles {
             Place::Directories(directories) => {
                 let found = self.find(directories, location);
                 let FoundFile { file, path, len, identity, .. } =
-                    found.map_err(|missed| missed.message(location))?;
-                let failed = |error| read_failure(location, &error);
+                    found.map_err(|missed| missed.format_message(location))?;
+                let failed = |error| describe_read_failure(location, &error);
                 let stamp = Stamp::new(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
@@ -206,7 +221,7 @@ impl DataFiles {
                 }
                 let content = match self.options.access {
                     Access::Map | Access::Share => {
-                        Content::Whole(mapping::map(&file).map_err(failed)?)
+                        Content::Whole(mapping::map_file(&file).map_err(failed)?)
                     }
                     Access::Read if self.options.whole => {
                         Content::Whole(read_stream(&mut &file, len, None).map_err(failed)?)
@@ -217,7 +232,7 @@ impl DataFiles {
             }
             Place::Resolver(resolver) => {
                 let found = resolver.resolve(location);
-                let found = found.map_err(|error| read_failure(location, &error))?;
+                let found = found.map_err(|error| describe_read_failure(location, &error))?;
                 (Content::Whole(found), None, None)
             }
             Place::Nowhere(why) => {
@@ -241,10 +256,9 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// Returns the identity, size and times of each mapped data file, as they were when it was
-    /// mapped.
-    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
-        if !self.options.access.maps() {
+    /// Returns the identity, size and times that each mapped data file had when it was mapped.
+    pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
+        if !self.options.access.is_mapped() {
             return Vec::new();
         }
         let opened = lock(&self.opened);
@@ -253,12 +267,13 @@ impl DataFiles {
         files.filter_map(|file| file.stamp.clone()).collect()
     }
 
-    /// Copies the files at `locations` into private memory. Other files are opened on demand, as
-    /// before.
+    /// Copies the data files at `locations` into private memory. Other data files are still opened
+    /// on demand.
     ///
     /// # Errors
     ///
-    /// A message, if memory is refused or a file cannot be read. Missing files are not errors here.
+    /// A message, if memory is refused or a data file cannot be read. A missing file is an error
+    /// only once its tensors are needed.
     pub(crate) fn copy_to_own_memory(
         &self,
         locations: BTreeSet<String>,
@@ -274,9 +289,9 @@ impl DataFiles {
         let mut opened = Opened::default();
         for location in locations {
             // A file that cannot be opened is an error only once its values are needed.
-            let Ok(file) = self.file(&location) else { continue };
+            let Ok(file) = self.open_once(&location) else { continue };
             let whole = self.read_whole(&file);
-            let whole = whole.map_err(|error| read_failure(&location, &error))?;
+            let whole = whole.map_err(|error| describe_read_failure(&location, &error))?;
             let whole = if whole.is_mapped() {
                 weights.copy_of(whole).map_err(|error| error.to_string())?
             } else {
@@ -297,11 +312,11 @@ impl DataFiles {
         Ok(own)
     }
 
-    /// Reopens a file whose content is not in memory.
+    /// Reopens a data file whose content is not in memory.
     ///
     /// # Errors
     ///
-    /// The file was changed or replaced since it was first opened, or cannot be opened.
+    /// The data file was changed or replaced since it was first opened, or cannot be opened.
     fn reopen(&self, location: &str, file: &DataFile) -> io::Result<File> {
         let Place::Directories(directories) = &self.place else {
             return Err(io::ErrorKind::NotFound.into());
@@ -310,17 +325,17 @@ impl DataFiles {
         let found = found.map_err(|missed| match missed {
             OpenFailure::Refused(Refusal::Io(error)) => error,
             OpenFailure::Missing(_) => io::ErrorKind::NotFound.into(),
-            other => io::Error::other(other.message(location)),
+            other => io::Error::other(other.format_message(location)),
         })?;
         match &file.stamp {
-            Some(stamp) if !stamp.matches(&found.file)? => {
-                Err(io::Error::other("it has been changed or replaced since it was first read"))
-            }
+            Some(stamp) if !stamp.matches(&found.file)? => Err(io::Error::other(
+                "the file has been changed or replaced since it was first read",
+            )),
             _ => Ok(found.file),
         }
     }
 
-    /// Returns the full content of a file, and reads it if it is not in memory.
+    /// Returns the full content of a data file, and reads the file if its content is not in memory.
     fn read_whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
         let (location, size) = match &file.content {
             Content::Whole(bytes) => return Ok(bytes),
@@ -333,21 +348,22 @@ impl DataFiles {
         Ok(file.whole.get_or_init(|| bytes))
     }
 
-    /// Returns the SHA-1 of a file in hexadecimal, computed once.
-    fn digest(&self, file: &DataFile) -> io::Result<String> {
+    /// Returns the SHA-1 of a data file in hexadecimal, computed once.
+    fn compute_digest(&self, file: &DataFile) -> io::Result<String> {
         let mut known = lock(&file.digest);
         if let Some(digest) = &*known {
             return Ok(digest.clone());
         }
         let digest = match &file.content {
-            Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
-            Content::Apart(location, _) => sha1_of(&self.reopen(location, file)?)?,
+            Content::Whole(bytes) => encode_hex(&Sha1::digest(bytes.as_slice())),
+            Content::Apart(location, _) => compute_sha1(&self.reopen(location, file)?)?,
         };
         *known = Some(digest.clone());
         Ok(digest)
     }
 
-    /// Opens the file at a location without reading it.
+    /// Opens the data file at `location` without reading it. Fails without a directory for data
+    /// files.
     pub(crate) fn open(&self, location: &str) -> Result<FoundFile, OpenFailure> {
         match &self.place {
             Place::Directories(directories) => self.find(directories, location),
@@ -355,7 +371,7 @@ impl DataFiles {
         }
     }
 
-    /// Opens the file at a location in the first directory that has it.
+    /// Opens the data file at `location` in the first of `directories` that has it.
     fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, OpenFailure> {
         check_location(location).map_err(OpenFailure::Location)?;
         let mut looked = Vec::new();
@@ -370,7 +386,7 @@ impl DataFiles {
             };
             let path = directory.path().join(location);
             let found = opened.and_then(|file| {
-                let (len, identity) = (file.metadata()?.len(), identity(&file)?);
+                let (len, identity) = (file.metadata()?.len(), read_identity(&file)?);
                 Ok(FoundFile { file, path, len, identity, through_link })
             });
             match found {
@@ -384,22 +400,23 @@ impl DataFiles {
     }
 }
 
-/// Purpose of opening a data file.
+/// Purpose for which [`open_data_file`] opens a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataAccess {
-    /// Open for reading.
+    /// Reading only.
     Read,
-    /// Open for reading and writing. A missing file is created with mode 0600.
+    /// Reading and writing. A missing file is created with mode 0600.
     Write,
 }
 
-/// Opens the data file at a location in a directory, with the strictest rules: only regular files
-/// without further hard links, and no symlinks, neither in the location nor as the directory.
+/// Opens the external data file at `location` in a directory. Accepts only regular files with one
+/// hard link, and no symlinks in the location. Symlinks in the path of the directory itself are
+/// followed.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::ExternalData`] if the file is missing or refused.
+/// [`ErrorKind::ExternalData`] if the data file is missing or violates these rules.
 pub fn open_data_file(
     directory: impl AsRef<Path>,
     location: &str,
@@ -414,39 +431,41 @@ pub fn open_data_file(
         DataAccess::Read => directory.open_file(Path::new(location)),
         DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
-    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).message(location)))
+    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).format_message(location)))
 }
 
-/// Open data file.
+/// External data file that has been opened but not read.
 pub(crate) struct FoundFile {
     pub(crate) file: File,
-    /// Path of the file, with symlinks as they are.
+    /// Path of the data file, with symlinks not resolved.
     pub(crate) path: PathBuf,
-    /// Size of the file in bytes.
+    /// Size of the data file in bytes.
     pub(crate) len: u64,
+    /// Device and inode numbers of the data file, where the system has them.
     pub(crate) identity: Option<Identity>,
-    /// Whether the path has a symlink that was followed.
+    /// Whether a symlink in the path of the data file was followed.
     pub(crate) through_link: bool,
 }
 
 /// Reason for which an external data file is not opened.
 #[derive(Debug)]
 pub(crate) enum OpenFailure {
-    /// The location is invalid, for this reason.
+    /// The location of the data file is invalid. Holds the message.
     Location(String),
-    /// None of these paths exists.
+    /// The data file is missing. Holds the paths at which it was looked up.
     Missing(Vec<PathBuf>),
-    /// The location is a symlink whose target is missing.
+    /// The location of the data file is a symlink whose target is missing.
     DanglingLink,
-    /// The location is a symlink to this target outside of the permitted directories.
+    /// The location of the data file is a symlink out of the permitted directories. Holds the
+    /// symlink's target.
     Outside(PathBuf),
-    /// The file exists but must not or cannot be opened.
+    /// The data file exists but must not or cannot be opened.
     Refused(Refusal),
 }
 
 impl OpenFailure {
-    /// Formats the reason as a message about the file at `location`.
-    pub(crate) fn message(&self, location: &str) -> String {
+    /// Formats the failure as a message about the data file at `location`.
+    pub(crate) fn format_message(&self, location: &str) -> String {
         match self {
             OpenFailure::Location(why) => why.clone(),
             OpenFailure::Missing(looked) => {
@@ -458,27 +477,31 @@ impl OpenFailure {
                 )
             }
             OpenFailure::DanglingLink => {
-                format!("'{location}' is a link to a file that is missing")
+                format!("the data file '{location}' is a link to a missing file")
             }
             OpenFailure::Outside(real) => format!(
-                "'{location}' is a link to {}, outside of the model's directory, and is not read",
+                "the data file '{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
             ),
             OpenFailure::Refused(Refusal::Link) => {
-                format!("'{location}' is or contains a symbolic link, and links are not followed")
+                format!(
+                    "the data file's path '{location}' has a symbolic link, and links are not followed"
+                )
             }
             OpenFailure::Refused(Refusal::Kind(kind)) => {
-                format!("'{location}' is {kind}; values are read only from regular files")
+                format!(
+                    "the data file '{location}' is {kind}; values are read only from regular files"
+                )
             }
             OpenFailure::Refused(Refusal::HardLink) => format!(
-                "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
+                "the data file '{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of the file can be used"
             ),
-            OpenFailure::Refused(Refusal::Io(error)) => read_failure(location, error),
+            OpenFailure::Refused(Refusal::Io(error)) => describe_read_failure(location, error),
         }
     }
 }
 
-/// Opens the target of a path with symlinks, if it lies in one of the directories.
+/// Opens the target of a path with symlinks, if the target lies in one of `directories`.
 fn open_symlink_target(
     directories: &[Directory],
     path: &Path,
@@ -500,21 +523,22 @@ fn open_symlink_target(
     Err(OpenFailure::Outside(real))
 }
 
-fn read_failure(location: &str, error: &io::Error) -> String {
+/// Formats an I/O error as a message about the data file at `location`.
+fn describe_read_failure(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_string(),
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         // The standard library has no stable `ErrorKind` for ELOOP.
         _ if error.to_string().contains("symbolic links") => {
-            "its symbolic links form a cycle".to_string()
+            "the path's symbolic links form a cycle".to_string()
         }
         _ => error.to_string(),
     };
     format!("the data file '{location}' cannot be read: {reason}")
 }
 
-/// Returns the directory of a path: `.` if the path has only a file name.
-pub(crate) fn directory_of(path: &Path) -> &Path {
+/// Returns the parent directory of a file's path: `.` if the path has only a file name.
+pub(crate) fn get_directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -522,24 +546,26 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 }
 
 // A poisoned lock is usable: no critical section can panic halfway through a change.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum length of a location in bytes. No system opens longer paths.
+/// Maximum length of a data file's location in bytes. No system opens longer paths.
 const LONGEST_LOCATION: usize = 4096;
 
-/// Rejects locations that are not relative paths within a directory on any operating system: a
-/// model that is accepted here must not be harmful on another system.
+/// Rejects locations of data files that are not relative paths within a directory on all operating
+/// systems: a model that is accepted here must not be harmful on another system.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
-    let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
+    let refused =
+        |why: &str| Err(format!("the data file location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
     if bytes.is_empty() {
         return refused("is empty");
     }
     if bytes.len() > LONGEST_LOCATION {
         return Err(format!(
-            "its location has {} bytes, which is too long for a path",
+            "the data file location has {} bytes, which is too long for a path",
             bytes.len()
         ));
     }
@@ -553,6 +579,7 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
 }
 
 impl DataFile {
+    /// Returns the size of the data file in bytes.
     fn size(&self) -> u64 {
         match &self.content {
             Content::Whole(bytes) => bytes.len() as u64,
@@ -561,15 +588,15 @@ impl DataFile {
     }
 }
 
-/// Computes the SHA-1 of a file from its beginning, in hexadecimal.
-pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
+/// Computes the SHA-1 of an open file's full content, in hexadecimal.
+pub(crate) fn compute_sha1(mut file: &File) -> io::Result<String> {
     let mut hasher = Sha1::new();
     file.seek(SeekFrom::Start(0))?;
     io::copy(&mut file, &mut HashWriter(&mut hasher))?;
-    Ok(hex(&hasher.finalize()))
+    Ok(encode_hex(&hasher.finalize()))
 }
 
-/// Writer that feeds all bytes to a digest.
+/// Writer that feeds all bytes to a digest and keeps none.
 pub(crate) struct HashWriter<'a, D>(pub(crate) &'a mut D);
 
 impl<D: Digest> io::Write for HashWriter<'_, D> {
@@ -584,13 +611,13 @@ impl<D: Digest> io::Write for HashWriter<'_, D> {
 }
 
 /// Encodes bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl ExternalData for DataFiles {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
-        let file = self.file(location)?;
+        let file = self.open_once(location)?;
         let size = file.size();
         let end = match length {
             Some(length) => offset.checked_add(length),
@@ -606,7 +633,8 @@ impl ExternalData for DataFiles {
             ));
         };
         let range = |n: u64| {
-            usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"))
+            usize::try_from(n)
+                .map_err(|_| format!("byte {n} of the file '{location}' cannot be addressed"))
         };
         match &file.content {
             Content::Whole(bytes) => {
@@ -615,17 +643,19 @@ impl ExternalData for DataFiles {
             Content::Apart(location, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
-                bytes
-                    .try_reserve_exact(len)
-                    .map_err(|_| format!("not enough memory for {len} bytes of '{location}'"))?;
+                bytes.try_reserve_exact(len).map_err(|_| {
+                    format!("not enough memory for {len} bytes of the file '{location}'")
+                })?;
                 let read = self.reopen(location, &file).and_then(|mut file| {
                     file.seek(SeekFrom::Start(offset))?;
                     file.take(end - offset).read_to_end(&mut bytes)
                 });
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
-                    Ok(_) => Err(format!("'{location}' was truncated while it was read")),
-                    Err(error) => Err(read_failure(location, &error)),
+                    Ok(_) => {
+                        Err(format!("the data file '{location}' was truncated while it was read"))
+                    }
+                    Err(error) => Err(describe_read_failure(location, &error)),
                 }
             }
         }
@@ -635,20 +665,20 @@ impl ExternalData for DataFiles {
         if !self.options.verify {
             return Ok(());
         }
-        let digest = self.digest(&*self.file(location)?);
-        let digest = digest.map_err(|error| read_failure(location, &error))?;
+        let digest = self.compute_digest(&*self.open_once(location)?);
+        let digest = digest.map_err(|error| describe_read_failure(location, &error))?;
         if digest.eq_ignore_ascii_case(checksum.trim()) {
             Ok(())
         } else {
             Err(format!(
-                "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, but the model has {}",
+                "the data file '{location}' is not the one that the model was written with: its SHA-1 is {digest}, but the model has the checksum {}",
                 checksum.escape_debug()
             ))
         }
     }
 
     fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
-        let file = self.file(wanted.location).map_err(|message| NotStored {
+        let file = self.open_once(wanted.location).map_err(|message| NotStored {
             message,
             help: Some(stored::ADVICE_ON_FILE.to_string()),
             is_of_file: true,
@@ -659,12 +689,12 @@ impl ExternalData for DataFiles {
         {
             let what = match wanted.tensor {
                 Some(path) => format!("the values of '{}'", sardonyx_proto::shown(path)),
-                None => "these values".to_string(),
+                None => "the values of a tensor".to_string(),
             };
             return Err(stored::changed_error(
                 wanted.location,
                 &format!(
-                    "does not have {what} any longer: the SHA-256 differs from the one in the text"
+                    "no longer has {what}: their SHA-256 differs from the one in the ONNX text"
                 ),
             ));
         }
@@ -683,8 +713,8 @@ impl ExternalData for DataFiles {
 }
 
 impl DataFiles {
-    /// Loads values that an ONNX text takes from a file: at the stated offset if the digest shows
-    /// that the file is unchanged, otherwise by the name of the tensor.
+    /// Loads the elements of a tensor that an ONNX text takes from a data file: at the stated
+    /// offset if the digest shows that the file is unchanged, otherwise by the name of the tensor.
     fn load_stored_from(
         &self,
         file: &DataFile,
@@ -700,7 +730,7 @@ impl DataFiles {
         };
         let whole = self
             .read_whole(file)
-            .map_err(|error| NotStored::new(read_failure(location, &error)))?;
+            .map_err(|error| NotStored::new(describe_read_failure(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(expected) {
             return load_at_offset();
@@ -726,8 +756,9 @@ impl DataFiles {
         }
     }
 
-    /// Fails if an ONNX text has values in the file `replaced` and would not find them in
-    /// `successor`, which is about to overwrite it.
+    /// Fails if an ONNX text takes tensors from the file `replaced`, which is about to be
+    /// overwritten, and would not find them in its new content `successor`; `None` stands for
+    /// content that is not a model.
     pub(crate) fn check_successor(
         &self,
         replaced: Identity,
@@ -741,8 +772,8 @@ impl DataFiles {
         })
     }
 
-    /// Returns the paths of existing files from which values of an ONNX text were loaded.
-    pub(crate) fn text_sources(&self) -> Vec<PathBuf> {
+    /// Lists the paths of existing data files from which tensors of an ONNX text were loaded.
+    pub(crate) fn list_text_sources(&self) -> Vec<PathBuf> {
         let Place::Directories(directories) = &self.place else {
             return Vec::new();
         };
@@ -754,23 +785,26 @@ impl DataFiles {
     }
 }
 
-/// Wrapper of [`DataFiles`] that records whether a load failed: the engine reports only that a
-/// tensor has no value.
+/// Wrapper of [`DataFiles`] that records whether loading a tensor failed: the engine reports only
+/// that a tensor has no value.
 pub(crate) struct WatchedFiles<'a> {
     files: &'a DataFiles,
     failed: AtomicBool,
 }
 
 impl<'a> WatchedFiles<'a> {
+    /// Wraps data files; no load has failed yet.
     pub(crate) fn new(files: &'a DataFiles) -> WatchedFiles<'a> {
         WatchedFiles { files, failed: AtomicBool::new(false) }
     }
 
+    /// Whether loading or verifying a tensor failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn watch<T>(&self, result: Result<T, String>) -> Result<T, String> {
+    /// Records whether `result` is an error, and returns it unchanged.
+    fn record_failure<T>(&self, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -780,11 +814,11 @@ impl<'a> WatchedFiles<'a> {
 
 impl ExternalData for WatchedFiles<'_> {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
-        self.watch(self.files.load(location, offset, length))
+        self.record_failure(self.files.load(location, offset, length))
     }
 
     fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
-        self.watch(self.files.verify(location, checksum))
+        self.record_failure(self.files.verify(location, checksum))
     }
 }
 
@@ -792,7 +826,7 @@ impl ExternalData for WatchedFiles<'_> {
 mod tests {
     use super::*;
 
-    fn options(access: Access) -> DataOptions {
+    fn make_options(access: Access) -> DataOptions {
         DataOptions { access, ..DataOptions::default() }
     }
 
@@ -805,7 +839,7 @@ mod tests {
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
             let directory =
-                DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
+                DataFiles::from_model_path(&scratch.join("model.onnx"), make_options(access));
             let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -839,7 +873,7 @@ mod tests {
             "a\0b",
         ] {
             let error = directory.load(location, 0, None).unwrap_err();
-            assert!(error.starts_with("its location"), "{location}: {error}");
+            assert!(error.starts_with("the data file location"), "{location}: {error}");
         }
         let error = directory.load("w.bin", 0, None).unwrap_err();
         assert!(error.contains("missing") && error.contains("w.bin"), "{error}");
@@ -938,12 +972,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("w");
         fs::write(&path, b"abcdef").unwrap();
-        let whole = DataOptions { whole: true, ..options(Access::Read) };
-        let [apart, whole] = [options(Access::Read), whole]
+        let whole = DataOptions { whole: true, ..make_options(Access::Read) };
+        let [apart, whole] = [make_options(Access::Read), whole]
             .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
-            assert!(files.stamps().is_empty());
+            assert!(files.list_stamps().is_empty());
         }
         fs::write(&path, b"ABC").unwrap();
         for length in [1, 4] {

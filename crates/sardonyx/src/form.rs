@@ -16,17 +16,18 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ModelFormat {
-    /// Binary protobuf, for files with the suffix `.onnx` or `.pb`.
+    /// Binary protobuf, for the suffixes `.onnx` and `.pb`.
     #[default]
     Binary,
-    /// ONNX text, for `.onnxtxt` and `.onnxtext`; see [`text`](crate::text).
+    /// ONNX text, for the suffixes `.onnxtxt` and `.onnxtext`; see [`text`](crate::text).
     Notation,
-    /// Protobuf JSON, for `.json` and `.onnxjson`.
+    /// Protobuf JSON, for the suffixes `.json` and `.onnxjson`.
     Json,
-    /// Protobuf text format, for `.textproto`, `.txtpb`, `.prototxt` and `.pbtxt`.
+    /// Protobuf text format, for the suffixes `.textproto`, `.txtpb`, `.prototxt` and `.pbtxt`.
     TextFormat,
 }
 
+/// Suffixes of model files in lower case, each with its format.
 const SUFFIXES: &[(&str, ModelFormat)] = &[
     ("onnx", ModelFormat::Binary),
     ("pb", ModelFormat::Binary),
@@ -41,7 +42,7 @@ const SUFFIXES: &[(&str, ModelFormat)] = &[
 ];
 
 impl ModelFormat {
-    /// Returns the format for the suffix of a path; `None` for unknown suffixes.
+    /// Returns the model format that a path's suffix stands for; `None` for unknown suffixes.
     ///
     /// ```
     /// use std::path::Path;
@@ -56,8 +57,8 @@ impl ModelFormat {
         row.map(|(_, form)| *form)
     }
 
-    /// Recognizes the form of a file by its content. Text is recognized only if no binary model can
-    /// begin with the same bytes.
+    /// Recognizes the format of a model file by its content. A text format is recognized only if no
+    /// binary model can begin with the same bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> ModelFormat {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
@@ -81,8 +82,8 @@ impl ModelFormat {
         if is_field { ModelFormat::TextFormat } else { ModelFormat::Binary }
     }
 
-    /// Converts a model from this form to the binary one. `external` loads values that ONNX text
-    /// takes from files.
+    /// Converts a model from this format to binary protobuf. `external` loads the tensors that an
+    /// ONNX text takes from data files.
     pub(crate) fn read(
         self,
         text: &Buffer,
@@ -97,8 +98,8 @@ impl ModelFormat {
         }
     }
 
-    /// Converts any message from this form to the binary one. `what` names the message in errors.
-    /// ONNX text has only models, and is an error.
+    /// Converts a protobuf message from this format to binary protobuf. `what` names the message
+    /// type in errors. Fails for [`ModelFormat::Notation`]: ONNX text has only models.
     pub(crate) fn read_message<M: MessageType>(
         self,
         text: &[u8],
@@ -120,13 +121,14 @@ impl ModelFormat {
                 "" => error.position().to_string(),
                 place => format!("{}, field {place}", error.position()),
             };
-            let message = format!("this is not an {what} in {self}: {}", error.kind());
+            let message = format!("the content is not an {what} in {self}: {}", error.kind());
             Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
         })
     }
 
-    /// Writes a model in this form. `encoded` is its binary form. Returns descriptions of the parts
-    /// that this form cannot express, which are left out.
+    /// Writes a model in this format. `encoded` is the model as binary protobuf. Returns
+    /// descriptions of the parts of the model that this format cannot express; the written file
+    /// lacks them.
     pub(crate) fn write(
         self,
         graph: &graph::Model,
@@ -157,7 +159,7 @@ impl ModelFormat {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{self} cannot represent it: {error}"),
+                format!("{self} cannot represent the model: {error}"),
             ),
         })
     }
@@ -174,7 +176,7 @@ impl fmt::Display for ModelFormat {
     }
 }
 
-/// Describes the parts that could not be written, one per line.
+/// Describes the fields and values of a model that a text format cannot express, one per line.
 fn describe_left_out(left_out: &LeftOut) -> Vec<String> {
     let mut lines: Vec<String> = left_out
         .first

@@ -41,18 +41,18 @@ pub struct OperatorFunction {
 }
 
 impl OperatorFunction {
-    /// Returns the function of an operator at version `opset` of its domain. `None` if the operator
-    /// has no function, if the function depends on the call, or if operators in it changed between
-    /// the version that it is written for and `opset`.
+    /// Returns the function that defines an operator in version `opset` of its domain. `None` if
+    /// the operator has no function, if the function depends on the call, or if operators in the
+    /// function changed between the operator set that it is written for and `opset`.
     pub fn find(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
         let operator = Registry::standard().operator(domain, operator)?;
         let text = operator.function_text(&Registry::standard(), opset, None)?;
         Some(OperatorFunction { text })
     }
 
-    /// Returns the function of an operator for one call, a serialized `NodeProto`. `types` are
-    /// those of the inputs as far as they are known, and may be fewer. `None` if the operator has
-    /// no function for the call, or if a subgraph of the node captures values from outside.
+    /// Returns the function that defines an operator for one call. `node` is the call, a serialized
+    /// `NodeProto`. `types` has the known types of its first inputs. `None` if the operator has no
+    /// function for the call, or if a subgraph of the node captures values from outside.
     ///
     /// # Errors
     ///
@@ -66,19 +66,19 @@ impl OperatorFunction {
         let wrapped = message::read(node.as_slice(), MessagePart::Node, &Header::default())?.graph;
         let node = wrapped.main_graph().and_then(|graph| graph.nodes.first());
         let Some(&node) = node else {
-            return Err(Error::new(ErrorKind::Format, "the message has no node"));
+            return Err(Error::new(ErrorKind::Format, "the bytes contain no NodeProto"));
         };
         let registry = Registry::standard();
         let text = function_of_call(&wrapped, &registry, node, types, opset);
         Ok(text.map(|text| OperatorFunction { text }))
     }
 
-    /// Returns the function as ONNX text.
+    /// Returns the function that defines the operator as ONNX text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Serializes the function as a `FunctionProto`.
+    /// Serializes the function that defines the operator as a `FunctionProto`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Replaces weights and sizes of a model by those of the caller.
+//! Replaces weights and dimensions of a model by values that the caller gives.
 
 use sardonyx_model::{
     DimProto, DimValue, Initializer, ShapeProto, Type, TypeKind, TypeProto, ValueInfo,
@@ -9,18 +9,19 @@ use sardonyx_tensor::{DataType, Tensor};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// Declared type and storage of an initializer of a main graph.
+/// Type and storage of an initializer of the main graph.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct InitializerInfo {
-    /// Element type and shape; `None` if the file has an unknown element type.
+    /// Element type and shape of the initializer; `None` if its element type is unknown.
     pub ty: Option<Type>,
-    /// Whether its values are in an external data file.
+    /// Whether the elements of the initializer are in an external data file.
     pub is_external: bool,
 }
 
 impl Model {
-    /// Looks up the type and storage of a dense initializer of the main graph by name.
+    /// Looks up the type and storage of a dense initializer of the main graph by name; `None` if
+    /// the main graph has no such initializer.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
@@ -32,7 +33,8 @@ impl Model {
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
     pub(crate) fn initializer(&self, name: &str) -> Option<InitializerInfo> {
-        let Initializer { tensor, .. } = &self.main_initializers()[self.index_of(name)?];
+        let Initializer { tensor, .. } =
+            &self.list_main_initializers()[self.find_initializer_index(name)?];
         let elem = tensor.data_type.and_then(DataType::from_number);
         Some(InitializerInfo {
             ty: elem.map(|elem| Type::tensor(elem, tensor.dims.iter().copied())),
@@ -40,8 +42,8 @@ impl Model {
         })
     }
 
-    /// Replaces the value of an initializer of the main graph. If it was in an external data file,
-    /// that file is not needed any more.
+    /// Replaces the tensor of an initializer of the main graph. If its elements were in an external
+    /// data file, the model no longer needs them there.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -57,18 +59,20 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if the main graph has no dense initializer of that name, or one of
-    /// another type or shape.
+    /// [`ErrorKind::Argument`] if the main graph has no dense initializer called `name`, or if the
+    /// element type or shape of `value` differs from the initializer's.
     pub fn set_initializer(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
         let refused = |what: String| Error::new(ErrorKind::Argument, what);
-        let Some(index) = self.index_of(name) else {
+        let Some(index) = self.find_initializer_index(name) else {
             return Err(refused(format!("the model has no initializer '{name}'")));
         };
         let given = Type::tensor(value.data_type(), value.dims().iter().copied());
         let declared = self.initializer(name).and_then(|found| found.ty);
         if let Some(declared) = declared.filter(|declared| *declared != given) {
             return Err(refused(format!("the initializer '{name}' is {declared}, not {given}"))
-                .with_help("give a value of the type and the shape that the model declares"));
+                .with_help(
+                    "give a tensor of the element type and the shape that the model declares",
+                ));
         }
         let proto = self.graph.tensor_proto(value);
         if let Some(main) = self.graph.main {
@@ -84,19 +88,19 @@ impl Model {
         Ok(())
     }
 
-    /// Sets the size of all input axes that have this denotation, such as `DATA_BATCH`, and no
-    /// fixed size. Returns the number of these axes.
+    /// Sets the dimensions of main graph inputs that have a denotation such as `DATA_BATCH` and no
+    /// fixed size. Returns the number of dimensions set.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
     /// let text = "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[N @<denotation: \"DATA_BATCH\">, 3] x) => (float[N, 3] y) { y = Relu (x) }";
     /// # let mut model = Model::from_text(text)?;
-    /// assert_eq!(model.fix_denoted("DATA_BATCH", 8), 1);
+    /// assert_eq!(model.fix_denoted_dims("DATA_BATCH", 8), 1);
     /// assert_eq!(model.inputs()[0].to_string(), "x: float[8, 3]");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
+    pub(crate) fn fix_denoted_dims(&mut self, denotation: &str, size: usize) -> usize {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         let (Some(denotation), Some(main)) =
             (self.graph.symbol(denotation.as_bytes()), self.graph.main)
@@ -111,9 +115,9 @@ impl Model {
         open.map(|dim| dim.value = Some(DimValue::Value(size))).count()
     }
 
-    /// Declares outputs of DictVectorizer in the main graph as matrices of one row where the model
-    /// declares no shape. ONNX Runtime returns such a matrix, while the standard has one dimension.
-    /// Returns the number of changed declarations.
+    /// Declares outputs of `DictVectorizer` nodes in the main graph as matrices of one row where
+    /// the model declares no shape. ONNX Runtime returns a matrix of one row, while the standard
+    /// has one dimension. Returns the number of changed declarations.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
@@ -157,19 +161,20 @@ impl Model {
     }
 
     /// Returns the dense initializers of the main graph.
-    fn main_initializers(&self) -> &[Initializer] {
+    fn list_main_initializers(&self) -> &[Initializer] {
         self.graph.main.map_or(&[], |main| &self.graph.graph(main).initializers)
     }
 
-    /// Looks up the index of a dense initializer of the main graph by name.
-    fn index_of(&self, name: &str) -> Option<usize> {
+    /// Looks up the index of a dense initializer in the main graph by name; `None` if the main
+    /// graph has no such initializer.
+    fn find_initializer_index(&self, name: &str) -> Option<usize> {
         let name = self.graph.symbol(name.as_bytes())?;
-        self.main_initializers().iter().position(|found| found.tensor.name == Some(name))
+        self.list_main_initializers().iter().position(|found| found.tensor.name == Some(name))
     }
 }
 
-/// Declares a tensor as a matrix of one row if it has no declared shape. Returns whether it
-/// changed.
+/// Declares a tensor as a matrix of one row, unless it has a declared shape. Returns whether the
+/// declaration changed.
 fn declare_row(info: &mut ValueInfo) -> bool {
     let row = DimProto { value: Some(DimValue::Value(1)), ..DimProto::default() };
     let shape = ShapeProto {

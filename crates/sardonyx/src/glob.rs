@@ -1,7 +1,7 @@
 //! Glob patterns for names of nodes, values and functions.
 
-/// Glob pattern that matches whole names: `*` matches any characters, `?` exactly one, every other
-/// character itself. Case-sensitive.
+/// Glob pattern that matches whole names: `*` matches any characters, `?` matches one character,
+/// and every other character matches itself. Case-sensitive.
 ///
 /// ```
 /// let glob = sardonyx::tool::Glob::parse("layer.*.weight")?;
@@ -12,21 +12,21 @@
 pub struct Glob(Vec<char>);
 
 impl Glob {
-    /// Whether a text has a wildcard, so that it may match names other than itself.
+    /// Whether a text has a wildcard (`*` or `?`), so that it may match names other than itself.
     pub fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?'])
     }
 
-    /// Makes a pattern; every text is a valid one.
+    /// Parses a glob pattern; every text is valid.
     ///
     /// # Errors
     ///
-    /// Never fails. Returns a result because command line parsers take such functions.
+    /// Never fails. Returns a result because command line parsers take fallible functions.
     pub fn parse(text: &str) -> Result<Glob, String> {
         Ok(Glob(text.chars().collect()))
     }
 
-    /// Returns the text that the pattern was made from.
+    /// Returns the text that the pattern was parsed from.
     pub fn text(&self) -> String {
         self.0.iter().collect()
     }

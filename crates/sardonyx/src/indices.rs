@@ -22,13 +22,14 @@ const SAME_ELEMENTS: &[&str] = &[
     "Tile",
 ];
 
-/// Maximum number of values that are followed, which bounds the work in hostile graphs.
+/// Maximum number of intermediate values that [`Model::find_index_limit`] follows. Bounds the time
+/// that hostile graphs take.
 const MOST_VALUES: usize = 1000;
 
 impl Model {
-    /// Returns the number of rows of the smallest table that an input of the main graph indexes
-    /// through Gather: elements of the input must be smaller. `None` if no Gather reads the input,
-    /// or no table has a known size.
+    /// Returns the exclusive upper bound of an integer input's elements: the size of the smallest
+    /// table that the input of the main graph indexes through `Gather`. `None` if no `Gather` takes
+    /// its indices from the input, or no such table has a known size.
     ///
     /// ```
     /// # use sardonyx::{Model, infer::InferOptions, tool::ModelExt};
@@ -39,10 +40,10 @@ impl Model {
     ///      }",
     /// )?;
     /// let types = model.infer(&InferOptions::new());
-    /// assert_eq!(model.index_limit("ids", &types), Some(3));
+    /// assert_eq!(model.find_index_limit("ids", &types), Some(3));
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
+    pub(crate) fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
         let graph = &self.graph;
         let inputs = &graph.main_graph()?.inputs;
         let first = inputs.iter().find(|info| graph.display(info.name) == input)?.value?;
@@ -53,7 +54,7 @@ impl Model {
                 let Some(name) = self.standard_operator(node) else { continue };
                 match (name.as_str(), position) {
                     ("Gather" | "GatherElements", 1) => {
-                        let rows = self.table_size(node, types);
+                        let rows = self.find_table_size(node, types);
                         limit = limit.into_iter().chain(rows).min();
                     }
                     (name, 0) if SAME_ELEMENTS.contains(&name) && seen.len() < MOST_VALUES => {
@@ -67,8 +68,9 @@ impl Model {
         limit
     }
 
-    /// Returns the size of the axis along which a Gather takes elements.
-    fn table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
+    /// Returns the size of the axis along which a `Gather` node takes elements; `None` if it is
+    /// unknown.
+    fn find_table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
         let table: ValueId = self.graph.inputs(node).next()??;
         let axis = match self.graph.attribute_of(node, "axis") {
             Some(axis) => match axis.value() {
@@ -121,7 +123,7 @@ mod tests {
         for (nodes, expected) in rows {
             let model = model(nodes);
             let types = model.infer(&InferOptions::new());
-            assert_eq!(model.index_limit("ids", &types), expected, "{nodes}");
+            assert_eq!(model.find_index_limit("ids", &types), expected, "{nodes}");
         }
     }
 }

@@ -13,13 +13,15 @@ use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, CheckReport, Findings, Inference, Places};
 use sardonyx_proto::shown;
 
-pub use alone::{NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs};
+pub use alone::{
+    NamedMessages, NodeContext, NodeOutputs, infer_function_outputs, infer_node_outputs,
+};
 pub use rules::{InferRules, NodeTypes};
 use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 
 use crate::model::Model;
 
-/// Options of type inference, and of writing inferred types into a model.
+/// Options for inferring types and shapes, and for writing them into a model.
 #[derive(Debug, Clone)]
 pub struct InferOptions {
     symbols: Vec<(String, i64)>,
@@ -44,19 +46,21 @@ impl Default for InferOptions {
 }
 
 impl InferOptions {
-    /// Makes the default options: sizes may be symbolic expressions, and no symbol has a number.
+    /// Creates the default options: inferred dimensions may be symbolic expressions, and no symbol
+    /// is set to a size.
     pub fn new() -> InferOptions {
         InferOptions::default()
     }
 
-    /// Sets a symbol of the file, such as `batch`, to a size, in every type.
+    /// Sets a symbolic dimension of the model, such as `batch`, to a size, in all types.
     #[must_use]
     pub fn set(mut self, symbol: &str, size: i64) -> InferOptions {
         self.symbols.push((symbol.to_string(), size));
         self
     }
 
-    /// Sets the style of inference: with symbolic expressions, or as the reference implementation.
+    /// Sets the style of inference: with symbolic expressions, or like the reference
+    /// implementation.
     #[must_use]
     #[doc(hidden)]
     pub fn style(mut self, style: Style) -> InferOptions {
@@ -64,7 +68,8 @@ impl InferOptions {
         self
     }
 
-    /// Sets the form in which [`Model::add_types`] writes sizes that are expressions.
+    /// Sets how [`Model::add_types`] writes dimensions that are symbolic expressions, such as
+    /// `2*N`.
     #[must_use]
     #[doc(hidden)]
     pub fn naming(mut self, naming: Naming) -> InferOptions {
@@ -79,15 +84,16 @@ impl InferOptions {
         self
     }
 
-    /// Sets whether the search for the reasons why types and sizes stay unknown is skipped, which
-    /// saves time. The inferred types are the same.
+    /// Sets whether inference skips recording why types and dimensions stay
+    /// unknown, which saves time. Off by default.
     #[must_use]
     pub fn without_reasons(mut self, without: bool) -> InferOptions {
         self.without_reasons = without;
         self
     }
 
-    /// Sets the registry of known operators: the standard's and those that the program added.
+    /// Sets the registry of known operators: operators of the standard and operators that the
+    /// program adds.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> InferOptions {
@@ -95,8 +101,8 @@ impl InferOptions {
         self
     }
 
-    /// Converts to the options of the inference pass.
-    pub(crate) fn settings(&self) -> passes::InferOptions<'_> {
+    /// Converts these options to those of the inference pass.
+    pub(crate) fn to_pass_options(&self) -> passes::InferOptions<'_> {
         passes::InferOptions {
             symbols: &self.symbols,
             style: self.style,
@@ -107,40 +113,41 @@ impl InferOptions {
     }
 }
 
-/// Inferred types of a model's values, with problems and unknowns.
+/// Inferred types of a model's values, with contradictions and the reasons for unknown types.
 #[derive(Debug, Clone)]
 pub struct Inferred {
     pub(crate) found: Inference,
     options: InferOptions,
 }
 
-/// Value of a graph with its inferred type.
+/// Graph input or node output with its inferred type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferredValue<'a> {
-    /// Graph of the value, as a path through the messages of the file, such as `graph` or
-    /// `graph.node[3] 'then_branch'`.
+    /// Graph that has the value, as a path through the protobuf messages of the model, such as
+    /// `graph` or `graph.node[3] 'then_branch'`.
     pub graph: Arc<str>,
-    /// Name of the value.
+    /// Name of the graph input or node output.
     pub name: String,
-    /// Type of the value; `None` if it is unknown.
+    /// Inferred type of the value; `None` if unknown.
     pub ty: Option<&'a Type>,
-    /// Name of the operator that makes the value, or `input`.
+    /// Name of the operator that computes the value, or `input` for a graph input.
     pub made_by: Cow<'a, str>,
 }
 
-/// Contradiction between types, or obstacle to inferring more.
+/// Contradiction between types, or obstacle to inferring more types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Category of the problem.
+    /// Category of the contradiction or obstacle.
     pub kind: ProblemKind,
-    /// Description of the node or value that has the problem.
+    /// Description of the node or value that has the contradiction or obstacle.
     pub place: String,
-    /// Message about the problem, without its place.
+    /// Message about the contradiction or obstacle, without the node or value that has it.
     pub fact: String,
 }
 
 impl Problem {
+    /// Converts a problem of the inference pass; describes its place in `model`.
     fn new(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
         let place = places.of(model, problem.spot).to_string();
         Problem { kind: problem.kind, place, fact: problem.fact.clone() }
@@ -153,52 +160,54 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Number of values of a model, and of those whose type is incomplete.
+/// Number of values of a model, and number of values whose type is incomplete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// Number of inputs and outputs of nodes.
+    /// Number of graph inputs and node outputs.
     pub values: usize,
-    /// Number of values without an element type, a rank or some size. Symbolic sizes count as
-    /// known.
+    /// Number of values whose type lacks the element type, the rank or a dimension. Symbolic
+    /// dimensions count as known.
     pub open: usize,
 }
 
-/// Type or size that inference could not find, at the node where it is lost.
+/// Type or dimension that inference could not find, at the first value that lacks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownValue {
-    /// Name of the value.
+    /// Name of the value whose type or dimension is unknown.
     pub value: String,
-    /// Part of its type that is unknown.
+    /// Part of the value's type that is unknown.
     pub missing: Missing,
-    /// Description of the node that makes the value, or `the input`.
+    /// Description of the node that computes the value, or `the input` for a graph input.
     pub node: String,
-    /// Reason for which inference does not know it.
+    /// Reason for which inference does not know the type or dimension.
     pub reason: String,
-    /// New symbol for an unknown size, used in the types of later values.
+    /// New symbol for an unknown dimension, used in the types of later values; `None` if the type
+    /// itself is unknown.
     pub symbol: Option<String>,
 }
 
-/// Two sizes that a node requires to be equal.
+/// Two dimensions that a node requires to be equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Equality {
-    /// First of the two sizes.
+    /// First of the two equal dimensions.
     pub left: Dim,
-    /// Second of the two sizes.
+    /// Second of the two equal dimensions.
     pub right: Dim,
-    /// Description of the node.
+    /// Description of the node that requires the dimensions to be equal.
     pub node: String,
 }
 
 impl Model {
-    /// Infers the types of all values, those in subgraphs included. Weights are not read.
+    /// Infers the types and shapes of all values of the model, those in subgraphs included. Weights
+    /// are not read.
     pub fn infer(&self, options: &InferOptions) -> Inferred {
         self.infer_with(options, None)
     }
 
-    /// Infers the types of all values, like [`infer`](Model::infer), but rules of the program take
-    /// precedence over those of the standard.
+    /// Infers the types of all values, like [`infer`](Model::infer), but inference rules that the
+    /// program supplies take precedence over rules of the standard.
     pub(crate) fn infer_with(
         &self,
         options: &InferOptions,
@@ -206,21 +215,22 @@ impl Model {
     ) -> Inferred {
         let rules = rules.map(rules::ProgramRules);
         let rules = rules.as_ref().map(|rules| rules as &dyn passes::Rules);
-        let settings = passes::InferOptions { rules, ..options.settings() };
+        let settings = passes::InferOptions { rules, ..options.to_pass_options() };
         Inferred {
             found: passes::infer_model(&self.graph, &options.registry, settings),
             options: options.clone(),
         }
     }
 
-    /// Writes inferred types into the model: declares the type of each output of a node, and
-    /// completes existing declarations. Changes nothing else.
+    /// Writes inferred types into the model: declares the type of each node output, and completes
+    /// existing declarations. Changes nothing else.
     pub fn add_types(&mut self, found: &Inferred) {
         let options = &found.options;
         passes::annotate(&mut self.graph, &found.found, options.naming, &options.symbols);
     }
 
-    /// Collects the symbols in declared types, those in expressions such as `2*N` included.
+    /// Collects the symbols in declared shapes, such as `batch`. Symbols in expressions such as
+    /// `2*N` are included.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (_, graph) in self.graph.graphs() {
@@ -240,8 +250,9 @@ impl Model {
 }
 
 impl Inferred {
-    /// Looks up the type of a value of the main graph by name. Takes time linear in the number of
-    /// values; [`values`](Inferred::values) lists all at once.
+    /// Looks up the inferred type of a value of the main graph by name; `None` if the value or its
+    /// type is unknown. Takes time linear in the number of values; [`values`](Inferred::values)
+    /// lists all at once.
     pub fn ty(&self, model: &Model, name: &str) -> Option<&Type> {
         let symbol = model.graph.symbol(name.as_bytes())?;
         let mut values = model.graph.values();
@@ -250,20 +261,21 @@ impl Inferred {
         self.found.ty(id)
     }
 
-    /// Returns the number of nodes that inference visited. Nodes of a loop or function body count
-    /// once per walk over it.
+    /// Returns the number of nodes that inference visited. Nodes of a loop body or function body
+    /// count once for each pass over the body.
     #[doc(hidden)]
     pub fn visits(&self) -> u64 {
         self.found.visits()
     }
 
-    /// Iterates over inputs and outputs of nodes with their types, graph by graph in the order of
-    /// the file. Values in functions are left out, as their types depend on the call.
+    /// Iterates over graph inputs and node outputs with their inferred types, graph by graph in the
+    /// order of the file. Values in function bodies are left out, as their types depend on the
+    /// call.
     pub fn values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = InferredValue<'a>> {
         let graph = &model.graph;
         let places: HashMap<GraphId, Arc<str>> =
             graph.graph_places().into_iter().map(|(id, place)| (id, place.into())).collect();
-        self.defined_values(model).map(move |defined| InferredValue {
+        self.list_defined_values(model).map(move |defined| InferredValue {
             graph: places.get(&defined.graph).cloned().unwrap_or_default(),
             name: shown(graph.text(graph.value(defined.value).name)),
             ty: self.found.ty(defined.value),
@@ -274,11 +286,11 @@ impl Inferred {
         })
     }
 
-    /// Counts the [`values`](Inferred::values), and those with an incomplete type.
+    /// Counts graph inputs and node outputs, and how many of them have an incomplete type.
     #[doc(hidden)]
-    pub fn type_counts(&self, model: &Model) -> TypeCounts {
+    pub fn count_types(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
-        for defined in self.defined_values(model) {
+        for defined in self.list_defined_values(model) {
             let ty = self.found.ty(defined.value);
             counts.values += 1;
             counts.open += usize::from(!ty.is_some_and(Type::is_whole));
@@ -286,9 +298,9 @@ impl Inferred {
         counts
     }
 
-    /// Iterates over the inputs and node outputs of the main graph and its subgraphs, in the order
-    /// of the file.
-    fn defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
+    /// Iterates over the graph inputs and node outputs of the main graph and its subgraphs, in the
+    /// order of the file.
+    fn list_defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
         let model = &model.graph;
         let mut graphs = Vec::new();
         let mut left: Vec<GraphId> = model.main.into_iter().collect();
@@ -313,14 +325,14 @@ impl Inferred {
         })
     }
 
-    /// Lists types and sizes that inference could not find, in the order of the nodes. Unknowns
-    /// that only follow from an earlier one are left out.
+    /// Lists the types and dimensions that inference could not find, in the order of the nodes.
+    /// Types that are unknown only because of an earlier unknown type are left out.
     #[doc(hidden)]
     pub fn unknown(&self, model: &Model) -> Vec<UnknownValue> {
         let listed = self.found.unknown().iter();
         listed
             .map(|unknown| UnknownValue {
-                value: name_of(&model.graph, unknown.value),
+                value: format_name(&model.graph, unknown.value),
                 missing: unknown.missing,
                 node: unknown.node.map_or("the input".to_string(), |node| {
                     passes::place_of_node(&model.graph, node)
@@ -337,8 +349,8 @@ impl Inferred {
             .collect()
     }
 
-    /// Lists pairs of sizes that nodes require to be equal, or to divide (`mod(a, b) = 0`), where
-    /// declared types do not imply it.
+    /// Lists pairs of dimensions that nodes require to be equal although declared types do not
+    /// imply it. A pair `mod(a, b)` and 0 means that `b` divides `a`.
     #[doc(hidden)]
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
@@ -351,7 +363,7 @@ impl Inferred {
             .collect()
     }
 
-    /// Iterates over the problems of some kinds, and formats each on demand.
+    /// Iterates over the problems that inference found, of the kinds that `is_wanted` selects.
     #[doc(hidden)]
     pub fn problems<'a>(
         &'a self,
@@ -363,7 +375,7 @@ impl Inferred {
         wanted.map(move |problem| Problem::new(&model.graph, &mut places, problem))
     }
 
-    /// Reports contradictions between types as findings, like [`Model::check`].
+    /// Reports contradictions between inferred types as findings, like [`Model::check`].
     pub fn report(&self, model: &Model) -> CheckReport {
         let mut found = Findings::new(20);
         self.found.findings(&model.graph, &mut found, |code| code.severity);
@@ -371,13 +383,14 @@ impl Inferred {
     }
 }
 
-/// Value with its graph, and the node that makes it; inputs have no node.
+/// Value with its graph and the node that computes it; graph inputs have no node.
 struct Defined {
     graph: GraphId,
     node: Option<NodeId>,
     value: ValueId,
 }
 
-fn name_of(model: &graph::Model, value: ValueId) -> String {
+/// Returns the name of a value, decoded for messages.
+fn format_name(model: &graph::Model, value: ValueId) -> String {
     shown(model.text(model.value(value).name))
 }

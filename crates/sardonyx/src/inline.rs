@@ -26,7 +26,7 @@ use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
 
-/// Selection of functions of a model, by patterns.
+/// Selection of the model functions to inline, by glob patterns.
 #[derive(Debug, Clone, Default)]
 enum Functions {
     #[default]
@@ -35,7 +35,8 @@ enum Functions {
     Except(Vec<String>),
 }
 
-/// Selection of standard operators that are defined as functions of other operators.
+/// Selection of the standard operators to expand, among those that the standard defines as
+/// functions of other operators.
 #[derive(Debug, Clone, Default)]
 enum Operators {
     #[default]
@@ -46,7 +47,8 @@ enum Operators {
 }
 
 impl Functions {
-    fn includes(&self, id: &FunctionId) -> bool {
+    /// Whether the selection includes a function.
+    fn has_function(&self, id: &FunctionId) -> bool {
         match self {
             Functions::All => true,
             Functions::Only(patterns) => matches_any(patterns, id),
@@ -56,8 +58,9 @@ impl Functions {
 }
 
 impl Operators {
-    fn includes(&self, op: OpRef) -> bool {
-        let id = || operator_id(op.def.domain, op.def.name);
+    /// Whether the selection includes a standard operator.
+    fn has_operator(&self, op: OpRef) -> bool {
+        let id = || make_operator_id(op.def.domain, op.def.name);
         match self {
             Operators::None => false,
             Operators::WithoutKernel => !has_kernel(op),
@@ -67,7 +70,8 @@ impl Operators {
     }
 }
 
-/// Selection of the functions that [`Model::inline`] replaces, and limits of the result.
+/// Selection of the functions that [`Model::inline`] replaces by their bodies, and limits of the
+/// inlined model.
 #[derive(Debug, Clone)]
 pub struct InlineOptions {
     functions: Functions,
@@ -92,12 +96,13 @@ impl Default for InlineOptions {
 /// Selects functions by patterns: `domain.name` for all overloads, or `domain.name:overload`. The
 /// domain `ai.onnx` may be left out. `*` matches any characters, `?` exactly one.
 impl InlineOptions {
-    /// Makes the default options: all functions of the model are inlined, and no operators.
+    /// Creates the default options: all functions of the model are inlined, and no standard
+    /// operators are expanded.
     pub fn new() -> InlineOptions {
         InlineOptions::default()
     }
 
-    /// Inlines only functions that match one of the patterns.
+    /// Inlines only the model functions that match one of the patterns.
     #[must_use]
     pub fn functions(
         mut self,
@@ -107,7 +112,7 @@ impl InlineOptions {
         self
     }
 
-    /// Inlines all functions except those that match one of the patterns.
+    /// Inlines all functions of the model except those that match one of the patterns.
     #[must_use]
     pub fn functions_except(
         mut self,
@@ -117,8 +122,8 @@ impl InlineOptions {
         self
     }
 
-    /// Expands standard operators too: those that match one of the patterns and that the standard
-    /// defines as functions of other operators.
+    /// Also expands standard operators that match one of the patterns and that the standard defines
+    /// as functions of other operators.
     #[must_use]
     pub fn operators(
         mut self,
@@ -128,8 +133,8 @@ impl InlineOptions {
         self
     }
 
-    /// Expands standard operators too: all that the standard defines as functions of other
-    /// operators, except those that match one of the patterns.
+    /// Also expands all standard operators that the standard defines as functions of other
+    /// operators, except operators that match one of the patterns.
     #[must_use]
     pub fn operators_except(
         mut self,
@@ -139,23 +144,23 @@ impl InlineOptions {
         self
     }
 
-    /// Expands standard operators too: those that the standard defines as functions of other
-    /// operators and for which this engine has no kernel.
+    /// Also expands standard operators that the standard defines as functions of other operators
+    /// and for which this engine has no kernel.
     #[must_use]
     pub fn operators_without_kernel(mut self) -> InlineOptions {
         self.operators = Operators::WithoutKernel;
         self
     }
 
-    /// Limits the number of nodes that replace calls: at most 10 million by default.
+    /// Limits the number of nodes that inlining creates. The default is 10 million.
     #[must_use]
     pub fn limit(mut self, nodes: u64) -> InlineOptions {
         self.limit = nodes;
         self
     }
 
-    /// Keeps calls that cannot be inlined, and lists them in [`InlineReport::kept`]. By default
-    /// they are errors.
+    /// Sets whether calls that cannot be inlined are kept and listed in [`InlineReport::kept`]. By
+    /// default such calls are errors.
     #[must_use]
     pub fn keep_conflicting(mut self, keep: bool) -> InlineOptions {
         self.keep_conflicting = keep;
@@ -163,8 +168,8 @@ impl InlineOptions {
     }
 
     /// Does not convert function bodies to other operator set versions. A call then cannot be
-    /// inlined if the function imports another version than its caller and operators in it differ
-    /// between the two.
+    /// inlined if the function imports another operator set version than its caller and operators
+    /// in the function differ between the two versions.
     #[must_use]
     pub fn without_conversion(mut self) -> InlineOptions {
         self.convert = false;
@@ -175,7 +180,8 @@ impl InlineOptions {
 impl Model {
     /// Replaces calls of functions by the functions' bodies, in all graphs and in the functions
     /// that remain. Functions without a remaining call are removed. If caller and function import
-    /// different versions of an operator set, a copy of the body is converted to the caller's.
+    /// different versions of an operator set, a copy of the function body is converted to the
+    /// caller's version.
     ///
     /// A node with the domain and name of a standard operator, in the imported version, is not a
     /// call, even if the model has a function of that name. A [`Session`](crate::Session) applies
@@ -183,13 +189,14 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`EditError`]. The model is unchanged then.
+    /// [`EditError`] if a pattern matches nothing, a call cannot be inlined or the limit is
+    /// exceeded. The model is unchanged then.
     pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, EditError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
         let functions: &dyn Fn(&sardonyx_model::Model, &Function) -> bool =
-            &|model, function| options.functions.includes(&FunctionId::of(model, function));
-        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.includes(op);
+            &|model, function| options.functions.has_function(&FunctionId::of(model, function));
+        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.has_operator(op);
         let expands_operators = !matches!(options.operators, Operators::None);
         let passes = passes::InlineOptions {
             functions,
@@ -203,7 +210,7 @@ impl Model {
             inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
         // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
-            let id = operator_id(&kept.domain, &kept.name);
+            let id = make_operator_id(&kept.domain, &kept.name);
             match &options.operators {
                 Operators::Only(patterns) => {
                     let mut names = patterns.iter().filter(|pattern| !Glob::is_pattern(pattern));
@@ -217,7 +224,7 @@ impl Model {
         Ok(report)
     }
 
-    /// Fails if a pattern matches no function or operator.
+    /// Fails if a pattern of `options` matches no function of the model or no standard operator.
     fn check_patterns(
         &self,
         options: &InlineOptions,
@@ -232,7 +239,7 @@ impl Model {
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
-            let ids = registry.schemas().map(|schema| operator_id(schema.domain, schema.name));
+            let ids = registry.schemas().map(|schema| make_operator_id(schema.domain, schema.name));
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
@@ -243,7 +250,8 @@ impl Model {
     }
 }
 
-/// Finds the first pattern without a match. Also returns a name that is similar to it.
+/// Finds the first pattern that matches none of `ids`, and the name that is most similar to it;
+/// `None` if every pattern has a match.
 fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
     let pattern =
         patterns.iter().find(|pattern| !ids.iter().any(|id| matches_pattern(pattern, id)))?;
@@ -257,15 +265,18 @@ fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Op
     Some((pattern.clone(), similar))
 }
 
-fn operator_id(domain: &str, name: &str) -> FunctionId {
+/// Returns the id of a standard operator, which patterns are matched against.
+fn make_operator_id(domain: &str, name: &str) -> FunctionId {
     FunctionId { domain: domain.into(), name: name.into(), overload: String::new() }
 }
 
+/// Whether one of the patterns matches a function or operator.
 fn matches_any(patterns: &[String], id: &FunctionId) -> bool {
     patterns.iter().any(|pattern| matches_pattern(pattern, id))
 }
 
-/// Whether a pattern matches a function. A pattern without an overload matches all overloads.
+/// Whether a pattern matches a function or operator. A pattern without an overload matches all
+/// overloads.
 fn matches_pattern(pattern: &str, id: &FunctionId) -> bool {
     let Ok(glob) = Glob::parse(pattern) else { return false };
     let without = FunctionId { overload: String::new(), ..id.clone() }.to_string();

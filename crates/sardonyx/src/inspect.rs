@@ -22,9 +22,9 @@ pub use crate::tensors::{StoredTensor, TensorRole, TensorStorage};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorSet {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the operator set; empty for `ai.onnx`.
     pub domain: String,
-    /// Version; 0 if the file has none.
+    /// Imported version of the operator set; 0 if the model states none.
     pub version: i64,
 }
 
@@ -32,17 +32,18 @@ pub struct OperatorSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorCount {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the operator or function; empty for `ai.onnx`.
     pub domain: String,
     /// Name of the operator or function.
     pub name: String,
-    /// Number of nodes, those in subgraphs and function bodies included.
+    /// Number of nodes that use the operator or function, those in subgraphs and function bodies
+    /// included.
     pub nodes: usize,
-    /// Whether the model itself defines it as a function.
+    /// Whether the model defines a function of this domain and name.
     pub is_function: bool,
 }
 
-/// Signature and size of a function that a model defines.
+/// Signature and number of nodes of a function that a model defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionInfo {
@@ -50,41 +51,42 @@ pub struct FunctionInfo {
     pub domain: String,
     /// Name of the function.
     pub name: String,
-    /// Overload, which distinguishes functions of equal domain and name; mostly empty.
+    /// Overload of the function, which distinguishes functions of equal domain and name; mostly
+    /// empty.
     pub overload: String,
-    /// Names of the inputs.
+    /// Names of the function's inputs.
     pub inputs: Vec<String>,
-    /// Names of the outputs.
+    /// Names of the function's outputs.
     pub outputs: Vec<String>,
-    /// Number of nodes in its body, without those in subgraphs.
+    /// Number of nodes in the function's body, without those in subgraphs.
     pub nodes: usize,
 }
 
-/// Number and size of some tensors of a model, in total.
+/// Number and total size of tensors of a model: parameters or constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Number of tensors.
+    /// Number of tensors counted.
     pub tensors: usize,
-    /// Number of elements in all tensors.
+    /// Number of elements in all counted tensors.
     pub elements: u64,
-    /// Size of all values in bytes, those in external data files included.
+    /// Size in bytes of all elements of the counted tensors, those in external data files included.
     pub bytes: u64,
 }
 
-/// Reference of a model to an external data file, which may not exist.
+/// External data file that a model refers to. The file may not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalFile {
-    /// Path of the file, relative to the model's directory.
+    /// Path of the data file, relative to the model's directory.
     pub location: String,
-    /// Number of tensors that have their values in the file.
+    /// Number of tensors that have their elements in the data file.
     pub tensors: usize,
-    /// Size of these values in bytes.
+    /// Total size in bytes of the tensors that have their elements in the data file.
     pub bytes: u64,
 }
 
-/// Reads the header.
+/// Reads header fields of a model.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -94,7 +96,8 @@ pub struct ExternalFile {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Returns the IR version, which is the version of the file format.
+    /// Returns the IR version, which is the version of the file format; `None` if the model states
+    /// none.
     pub fn ir_version(&self) -> Option<i64> {
         self.graph.header.ir_version
     }
@@ -110,28 +113,28 @@ impl Model {
             .collect()
     }
 
-    /// Returns the name of the tool that produced the model; empty if the file has none.
+    /// Returns the name of the tool that produced the model; empty if the model states none.
     pub fn producer_name(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.producer_name)
     }
 
-    /// Returns the version of the tool that produced the model; empty if the file has none.
+    /// Returns the version of the tool that produced the model; empty if the model states none.
     pub fn producer_version(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.producer_version)
     }
 
-    /// Returns the domain of the model, a name space such as `org.example`; mostly empty.
+    /// Returns the domain of the model, a namespace such as `org.example`; mostly empty.
     pub fn domain(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.domain)
     }
 
     /// Returns the version of the model itself, which may pack major, minor and patch version into
-    /// 16, 16 and 32 bits.
+    /// 16, 16 and 32 bits; `None` if the model states none.
     pub fn model_version(&self) -> Option<i64> {
         self.graph.header.model_version
     }
 
-    /// Returns the documentation of the model; mostly empty.
+    /// Returns the documentation of the model (`doc_string`); mostly empty.
     pub fn doc(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.doc_string)
     }
@@ -141,12 +144,13 @@ impl Model {
         self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
     }
 
-    /// Returns the documentation of the main graph; mostly empty.
+    /// Returns the documentation of the main graph (`doc_string`); mostly empty.
     pub fn graph_doc(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.main_graph().and_then(|graph| graph.doc_string))
     }
 
-    /// Lists keys and values of the metadata, in the order of the file.
+    /// Lists the keys and values of the model's metadata (`metadata_props`), in the order of the
+    /// file.
     pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let entries = self.graph.header.metadata_props.iter();
         entries
@@ -154,7 +158,8 @@ impl Model {
             .collect()
     }
 
-    /// Looks up a metadata value by its key.
+    /// Looks up a value of the model's metadata (`metadata_props`) by its key; `None` if the model
+    /// does not have the key.
     pub fn metadata_value(&self, key: &str) -> Option<Cow<'_, str>> {
         let entries = self.graph.header.metadata_props.iter();
         let mut found =
@@ -167,12 +172,14 @@ impl Model {
         self.graph.training_info.len()
     }
 
-    /// Whether nodes call collectives, which exchange values between the models of several ranks.
+    /// Whether nodes of the model are collective operators, which exchange tensors between several
+    /// ranks.
     pub(crate) fn has_collectives(&self) -> bool {
         !sardonyx_passes::collectives(&self.graph).is_empty()
     }
 
-    /// Lists the configurations for several devices, in the order of the file.
+    /// Lists the model's configurations for several devices (`DeviceConfigurationProto`), in the
+    /// order of the file.
     pub fn device_configurations(&self) -> Vec<DeviceConfiguration> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let all = sardonyx_passes::configurations(&self.graph).into_iter();
@@ -189,15 +196,15 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceConfiguration {
-    /// Name by which nodes refer to the configuration.
+    /// Name by which nodes refer to the device configuration.
     pub name: String,
-    /// Number of devices, if the file has it.
+    /// Number of devices of the configuration; `None` if the model does not state it.
     pub num_devices: Option<i64>,
-    /// Names of the devices; mostly none.
+    /// Names of the configuration's devices; mostly empty.
     pub devices: Vec<String>,
 }
 
-/// Lists the content of the graphs.
+/// Lists the content of a model's graphs: inputs, outputs, operators, tensors and functions.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -208,7 +215,8 @@ pub struct DeviceConfiguration {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Lists the inputs of the main graph, those with a default value included.
+    /// Lists the inputs of the main graph, in the order of the file. Inputs that have an
+    /// initializer as their default are included and not required.
     pub fn inputs(&self) -> Vec<Port> {
         let Some(main) = self.graph.main_graph() else {
             return Vec::new();
@@ -229,12 +237,13 @@ impl Model {
             .collect()
     }
 
-    /// Lists the outputs of the main graph.
+    /// Lists the outputs of the main graph, in the order of the file.
     pub fn outputs(&self) -> Vec<Port> {
         let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
         outputs.iter().map(|output| self.make_port(output, true)).collect()
     }
 
+    /// Describes an input or output of the main graph by its name, type and documentation.
     fn make_port(&self, info: &ValueInfo, required: bool) -> Port {
         let name = self.graph.display(info.name).into_owned();
         let ty = info.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
@@ -242,8 +251,8 @@ impl Model {
         Port::new(name, ty, required).with_doc(doc)
     }
 
-    /// Lists size texts of an input or output that are not valid symbols, such as `?`, each with
-    /// its axis. These sizes count as unknown.
+    /// Lists texts (`dim_param`) in the shape of an input or output that are not valid symbols,
+    /// such as `?`, each after its axis. Dimensions with such a text count as unknown.
     ///
     /// ```
     /// # use sardonyx::tool::ModelExt;
@@ -251,11 +260,11 @@ impl Model {
     ///     g (float[\"?\", 3, N] x) => (float[?, 3, N] y) { y = Abs (x) }";
     /// let model = sardonyx::Model::from_text(text)?;
     /// assert_eq!(model.inputs()[0].to_string(), "x: float[?, 3, N]");
-    /// assert_eq!(model.size_marks("x"), [(0, "?".to_string())]);
-    /// assert!(model.size_marks("y").is_empty());
+    /// assert_eq!(model.list_invalid_symbols("x"), [(0, "?".to_string())]);
+    /// assert!(model.list_invalid_symbols("y").is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    pub(crate) fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)> {
         let graph = &self.graph;
         let name = graph.symbol(name.as_bytes());
         let main = graph.main_graph().filter(|_| name.is_some());
@@ -272,29 +281,32 @@ impl Model {
         marks.collect()
     }
 
-    /// Counts the nodes in the main graph, subgraphs, functions and training steps.
+    /// Counts the nodes of the model: those in the main graph, subgraphs, functions and training
+    /// steps.
     pub fn node_count(&self) -> usize {
         self.graph.graphs().map(|(_, graph)| graph.nodes.len()).sum()
     }
 
-    /// Counts the model's parameters: all initializers. Sparse ones count with their stored values.
+    /// Returns number and size of the model's parameters: all initializers. Sparse initializers
+    /// count with their stored elements.
     pub fn parameters(&self) -> Totals {
         self.sum_tensors(TensorId::is_initializer)
     }
 
-    /// Counts the tensors in attributes of nodes, mostly those of `Constant` nodes.
+    /// Returns number and size of the tensors in node attributes, mostly in `Constant` nodes.
     pub fn constants(&self) -> Totals {
         self.sum_tensors(|id| !id.is_initializer())
     }
 
+    /// Sums the number and size of the tensors that `counts` selects.
     fn sum_tensors(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
         let mut totals = Totals::default();
         for id in self.graph.tensors() {
             if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
                 let tensor = self.graph.stored(id);
                 totals.tensors += 1;
-                totals.elements = totals.elements.saturating_add(elements(tensor));
-                totals.bytes = totals.bytes.saturating_add(value_bytes(tensor));
+                totals.elements = totals.elements.saturating_add(count_elements(tensor));
+                totals.bytes = totals.bytes.saturating_add(count_value_bytes(tensor));
             }
         }
         totals
@@ -312,7 +324,7 @@ impl Model {
             let location = reference.map_or(String::new(), |reference| reference.location);
             let (tensors, bytes) = files.entry(location).or_default();
             *tensors += 1;
-            *bytes = bytes.saturating_add(value_bytes(tensor));
+            *bytes = bytes.saturating_add(count_value_bytes(tensor));
         }
         files
             .into_iter()
@@ -320,7 +332,8 @@ impl Model {
             .collect()
     }
 
-    /// Counts the nodes of each operator and function that the model uses, the most frequent first.
+    /// Counts the nodes of each operator and function that the model uses. The most frequent
+    /// operator comes first.
     pub fn operators(&self) -> Vec<OperatorCount> {
         // Counted by symbols first: a model has many nodes, but few distinct names to decode.
         let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
@@ -369,8 +382,8 @@ impl Model {
             .collect()
     }
 
-    /// Lists every operator of the model that cannot run, with the reason. Needs no external data.
-    /// If the list is empty, the model may still fail to run because it is invalid.
+    /// Lists every operator of the model that sessions cannot compute, with the reason. Needs no
+    /// external data. If the list is empty, the model may still fail to run because it is invalid.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -382,22 +395,26 @@ impl Model {
         sardonyx_runtime::unsupported(&self.graph)
     }
 
+    /// Returns the id of the main graph.
     #[cfg(test)]
-    fn main(&self) -> sardonyx_model::GraphId {
+    fn main_id(&self) -> sardonyx_model::GraphId {
         self.graph.main.unwrap()
     }
 }
 
-fn elements(tensor: &TensorProto) -> u64 {
+/// Returns the number of a tensor's elements; a negative dimension counts as 0.
+fn count_elements(tensor: &TensorProto) -> u64 {
     tensor
         .dims
         .iter()
         .fold(1, |product: u64, dim| product.saturating_mul(u64::try_from(*dim).unwrap_or(0)))
 }
 
-fn value_bytes(tensor: &TensorProto) -> u64 {
+/// Returns the size of a tensor's elements in bytes; for strings, the size of their fields in the
+/// file.
+fn count_value_bytes(tensor: &TensorProto) -> u64 {
     let data_type = tensor.data_type.and_then(DataType::from_number);
-    let elements = usize::try_from(elements(tensor)).ok();
+    let elements = usize::try_from(count_elements(tensor)).ok();
     match data_type
         .zip(elements)
         .and_then(|(data_type, elements)| data_type.storage_bytes(elements))
@@ -413,7 +430,7 @@ fn value_bytes(tensor: &TensorProto) -> u64 {
     }
 }
 
-/// Replaces the domain `ai.onnx` by its alias, the empty text.
+/// Replaces the operator domain `ai.onnx` by its alias, the empty text.
 fn normalize_domain(domain: Cow<'_, str>) -> String {
     if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
 }
@@ -428,7 +445,7 @@ mod tests {
     #[test]
     fn counts_include_initializers_and_attributes() {
         let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
-        let main = model.main();
+        let main = model.main_id();
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();
         let weights = model.graph.add_initializer(main, "w", &weights);
         for domain in ["", "ai.onnx", "custom"] {

@@ -1,5 +1,5 @@
-//! Implements `serde::Serialize` for reports. The command uses these implementations for `--json`,
-//! so the keys are the same.
+//! Implements `serde::Serialize` for reports. The command prints `--json` with these
+//! implementations.
 
 mod inspect;
 
@@ -13,7 +13,7 @@ use crate::save::{SaveReport, SavedFile};
 use crate::scan::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use crate::train::StateVariable;
 
-/// Writes the keys `domain` (empty for `ai.onnx`) and `version`.
+/// Serializes an operator set import with the keys `domain` (empty for `ai.onnx`) and `version`.
 impl Serialize for OperatorSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -25,7 +25,7 @@ impl Serialize for OperatorSet {
     }
 }
 
-/// Writes the keys `location`, `bytes`, `tensors` and `reused`.
+/// Serializes a saved data file with the keys `location`, `bytes`, `tensors` and `reused`.
 impl Serialize for SavedFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -41,7 +41,8 @@ impl Serialize for SavedFile {
     }
 }
 
-/// Writes the keys `bytes`, `exceeds_2_gib`, `files`, `removed`, `shared`, `left` and `left_out`.
+/// Serializes a report on saving a model with the keys `bytes`, `exceeds_2_gib`, `files`,
+/// `removed`, `shared`, `left` and `left_out`.
 impl Serialize for SaveReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -61,8 +62,8 @@ impl Serialize for SaveReport {
     }
 }
 
-/// Writes the keys `location`, `bytes` (null if the file is missing or was not looked up) and
-/// `tensors`.
+/// Serializes a scanned data file with the keys `location`, `bytes` (null if the file is missing or
+/// was not looked up) and `tensors`.
 impl Serialize for ScannedFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -76,7 +77,8 @@ impl Serialize for ScannedFile {
     }
 }
 
-/// Writes the keys `domain`, `operators` (number of distinct ones) and `nodes` (their number).
+/// Serializes a scanned operator domain with the keys `domain`, `operators` (number of distinct
+/// operators) and `nodes` (number of nodes).
 impl Serialize for ScannedDomain {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -90,7 +92,8 @@ impl Serialize for ScannedDomain {
     }
 }
 
-/// Writes each field under its own name, except `size`, which gets the key `bytes`.
+/// Serializes the facts of a scan, each field under its own name except `size`, which has the key
+/// `bytes`.
 impl Serialize for ScanFacts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -134,8 +137,8 @@ impl Serialize for ScanFacts {
     }
 }
 
-/// Writes the keys `code`, `severity`, `place`, `message`, `help` and `requirement` (null if none
-/// is violated).
+/// Serializes a finding of a scan with the keys `code`, `severity`, `place`, `message`, `help` and
+/// `requirement` (null if no requirement is violated).
 impl Serialize for ScanFinding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -153,7 +156,8 @@ impl Serialize for ScanFinding {
     }
 }
 
-/// Writes the keys `errors`, `warnings`, `notes`, `facts` and `findings`.
+/// Serializes the report of a scan with the keys `errors`, `warnings`, `notes`, `facts` and
+/// `findings`.
 impl Serialize for ScanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -175,8 +179,9 @@ impl Serialize for ScanReport {
     }
 }
 
-/// Writes the keys `graph`, `name`, `made_by`, `type` as text, `elem` and `shape`. An unknown type,
-/// element type, shape or dimension is null. A dimension that is an expression is a text.
+/// Serializes an inferred value with the keys `graph`, `name`, `made_by`, `type` as text, `elem`
+/// and `shape`. An unknown type, element type, shape or dimension is null. A dimension that is an
+/// expression is a text.
 impl Serialize for InferredValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -201,8 +206,9 @@ impl Serialize for InferredValue<'_> {
     }
 }
 
-/// Writes the keys `name`, `entry` (null for an initializer of the main graph), `type` (null if the
-/// standard does not define it) and `shape`.
+/// Serializes a variable of the training state with the keys `name`, `entry` (index of the
+/// `TrainingInfoProto` that has the initializer; null for an initializer of the main graph), `type`
+/// (null if the standard does not define the element type) and `shape`.
 impl Serialize for StateVariable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

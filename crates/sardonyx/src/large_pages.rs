@@ -33,16 +33,16 @@ pub struct LargePages;
 /// Size of a huge page in bytes, on processors whose small pages have 4 KiB.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Size in bytes from which glibc maps each allocation by itself (`mmap`). The layout is left
-/// alone then, so that growing can remap pages instead of copying bytes.
+/// Size in bytes from which glibc maps each allocation by itself (`mmap`). The layout of such an
+/// allocation is not changed, so that growing can remap pages instead of copying bytes.
 const OWN_PAGES: usize = 32 << 20;
 
-/// Size in bytes from which one huge page costs less time than small pages do, even if the rest of
-/// it is never used.
+/// Size in bytes from which an allocation takes less time in one huge page than in small pages,
+/// even if the rest of the huge page is never used.
 const WORTH_ONE: usize = LARGE_PAGE / 2;
 
-/// Aligns the layout of a large allocation to huge pages. Rounds its size up if it fills at least
-/// half of its last page, so that it does not share that page.
+/// Aligns the layout of a large allocation to huge pages. Rounds the size up if the allocation
+/// fills at least half of its last huge page, so that no other allocation shares that page.
 fn align_to_large_pages(layout: Layout) -> Layout {
     let size = match layout.size() {
         size @ WORTH_ONE..OWN_PAGES if size % LARGE_PAGE >= WORTH_ONE => {
@@ -123,16 +123,18 @@ unsafe impl GlobalAlloc for LargePages {
     }
 }
 
+/// Requests huge pages for an allocation of at least [`LARGE_PAGE`] bytes.
 #[inline]
 fn request_large_pages(memory: *mut u8, size: usize) {
     if size >= LARGE_PAGE && !memory.is_null() {
-        advise(memory, size);
+        advise_huge_pages(memory, size);
     }
 }
 
+/// Advises the kernel to back `size` bytes from `memory` on with huge pages (`madvise`).
 #[cfg(target_os = "linux")]
 #[cold]
-fn advise(memory: *mut u8, size: usize) {
+fn advise_huge_pages(memory: *mut u8, size: usize) {
     use rustix::mm::{Advice, madvise};
 
     const PAGE: usize = 4 << 10;
@@ -146,8 +148,9 @@ fn advise(memory: *mut u8, size: usize) {
     let _ = unsafe { madvise(begin.cast(), length, Advice::LinuxHugepage) };
 }
 
+/// Does nothing: other systems take no advice about huge pages.
 #[cfg(not(target_os = "linux"))]
-fn advise(_: *mut u8, _: usize) {}
+fn advise_huge_pages(_: *mut u8, _: usize) {}
 
 #[cfg(test)]
 mod tests {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use sardonyx_tensor::{Buffer, Pages};
 
-/// Maps the content of a regular file for reading.
-pub(crate) fn map(file: &File) -> io::Result<Buffer> {
+/// Maps the content of a regular file into memory for reading; an empty file gives an empty buffer.
+pub(crate) fn map_file(file: &File) -> io::Result<Buffer> {
     if file.metadata()?.len() == 0 {
         // Mapping 0 bytes is an error on most systems.
         return Ok(Buffer::empty());
@@ -32,6 +32,7 @@ pub(crate) fn map(file: &File) -> io::Result<Buffer> {
     Ok(Buffer::from_pages(Arc::new(Mapping(mapping))))
 }
 
+/// Memory mapping of a file, whose pages can be fetched ahead and given back.
 struct Mapping(memmap2::Mmap);
 
 impl AsRef<[u8]> for Mapping {

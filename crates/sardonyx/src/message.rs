@@ -1,7 +1,8 @@
 //! Reads single protobuf messages, such as a node, a tensor or a function, without a model.
 //!
-//! The result is a model that has only this part, to be checked ([`Model::check_part`]) or printed
-//! ([`PrintOptions::print_message`]); [`infer::node_outputs`] infers the outputs of a single node.
+//! The result is a model that has only the message, to be checked ([`Model::check_part`]) or
+//! printed ([`PrintOptions::print_message`]); [`infer_node_outputs`] infers the outputs of a single
+//! node.
 //!
 //! ```
 //! use sardonyx::{check, tool};
@@ -17,7 +18,7 @@
 //! ```
 //!
 //! [`PrintOptions::print_message`]: crate::text::PrintOptions::print_message
-//! [`infer::node_outputs`]: crate::infer::node_outputs
+//! [`infer_node_outputs`]: crate::inference::infer_node_outputs
 
 mod attributes;
 mod types;
@@ -33,12 +34,12 @@ use crate::error::{Error, ErrorKind};
 use crate::load::read_graph;
 use crate::model::Model;
 
-pub(crate) use attributes::{attribute_of_node, sparse_constant};
-pub use attributes::{default_from_bytes, default_to_bytes, type_of_attribute};
+pub(crate) use attributes::{attribute_to_bytes, sparse_constant_to_bytes};
+pub use attributes::{default_from_bytes, default_to_bytes, read_attribute_type};
 pub use sardonyx_proto::AttributeType;
 pub use types::{shape_to_bytes, type_to_bytes, types_from_bytes};
 
-/// Type of a message that can be read without a model.
+/// Type of a protobuf message that can be read without a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessagePart {
@@ -73,7 +74,7 @@ impl MessagePart {
     }
 }
 
-/// Returns the part to check in a model that was read from one such message.
+/// Returns the part of a model to check if the model was read from a message of this type.
 impl From<MessagePart> for CheckPart {
     fn from(part: MessagePart) -> CheckPart {
         match part {
@@ -88,38 +89,41 @@ impl From<MessagePart> for CheckPart {
     }
 }
 
-/// Header fields of a model that the meaning of its parts depends on.
+/// Header fields of a model that the meaning of its nodes and tensors depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Version of the file format.
+    /// IR version, which is the version of the file format.
     pub ir_version: Option<i64>,
-    /// Imported operator set versions by domain.
+    /// Imported operator set versions by operator domain.
     pub opset_imports: BTreeMap<String, i64>,
 }
 
-/// Reads a message, and makes a model with this header that has nothing else.
+/// Reads a serialized protobuf message of type `part`, and makes a model with `header` that has
+/// only this message.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are not a message of this type, are nested too deeply or are
-/// too large.
+/// [`ErrorKind::Format`] if the bytes are not a message of type `part`, are nested too deeply or
+/// are too large.
 pub fn read(bytes: &[u8], part: MessagePart, header: &Header) -> Result<Model, Error> {
     match part {
-        MessagePart::Function => read_inside(None, Some(bytes), header),
-        _ => read_inside(Some((part, bytes)), None, header),
+        MessagePart::Function => read_in_model(None, Some(bytes), header),
+        _ => read_in_model(Some((part, bytes)), None, header),
     }
 }
 
-/// Reads a graph and a function that it may call, and makes a model with this header of both.
+/// Reads a serialized `GraphProto` and `FunctionProto`, and makes a model with `header`, this main
+/// graph and this function.
 pub(crate) fn read_with_function(
     graph: &[u8],
     function: &[u8],
     header: &Header,
 ) -> Result<Model, Error> {
-    read_inside(Some((MessagePart::Graph, graph)), Some(function), header)
+    read_in_model(Some((MessagePart::Graph, graph)), Some(function), header)
 }
 
-fn read_inside(
+/// Makes a model of a message, a function and header fields.
+fn read_in_model(
     in_graph: Option<(MessagePart, &[u8])>,
     function: Option<&[u8]>,
     header: &Header,
@@ -131,16 +135,17 @@ fn read_inside(
     let bytes = Buffer::from_vec(encode_to_vec(&message));
     let graph = read_graph(bytes, limits, true).map_err(|refusal| {
         let part = in_graph.map_or(MessagePart::Function, |(part, _)| part);
-        let message = format!("this is not a {}, or it is damaged: {refusal}", part.name());
+        let message = format!("the bytes are not a {}, or are damaged: {refusal}", part.name());
         Error::new(ErrorKind::Format, message)
     })?;
     Ok(Model::in_memory(graph))
 }
 
-/// Encodes a model around a message and a function.
+/// Encodes a model that wraps a message and a function.
 struct InModel<'a> {
-    /// Main graph, or a part of it.
+    /// Message with its type: the main graph, or a message to put into the main graph.
     in_graph: Option<(MessagePart, &'a [u8])>,
+    /// Serialized `FunctionProto` to add.
     function: Option<&'a [u8]>,
     header: &'a Header,
 }

@@ -25,26 +25,29 @@ use crate::stamp::Stamp;
 /// the weights.
 #[derive(Clone)]
 pub struct Model {
+    /// Header, graphs and functions of the model.
     pub(crate) graph: graph::Model,
-    /// External data files.
+    /// External data files of the model.
     pub(crate) data: Arc<DataFiles>,
-    /// Source that holds the bytes of the model file, if the file is in binary form.
+    /// Source that holds the bytes of the model file, if the file is binary protobuf.
     pub(crate) file: Option<graph::SourceId>,
-    /// Path of the model file, with symlinks resolved.
+    /// Path of the model file, with symlinks resolved; `None` for a model without a file.
     pub(crate) path: Option<PathBuf>,
-    /// Identity, size and times that the model file had when it was mapped, if it is mapped.
+    /// Identity, size and times that the model file had when it was mapped; `None` if it is not
+    /// mapped.
     pub(crate) mapped: Option<Arc<Stamp>>,
-    /// Whether sessions use weights in place in mapped files instead of copying them.
+    /// Whether sessions of this model read weights in place in mapped files instead of copying
+    /// them.
     pub(crate) shares: bool,
     /// Cache of weights that sessions of this model and of its clones have packed.
     pub(crate) weights: SharedWeights,
-    /// State variables of a training step: for each, the index of its main graph input and the
-    /// index of the output with its next value.
+    /// State variables of a training step. Each has the index of a main graph input, which takes
+    /// the state, and the index of the main graph output that returns the next state.
     pub(crate) updates: Vec<(usize, usize)>,
 }
 
 impl Model {
-    /// Makes a model that has neither a file nor external data files.
+    /// Makes a model from parsed graphs that has neither a file nor external data files.
     pub(crate) fn in_memory(graph: graph::Model) -> Model {
         Model::with_data(
             graph,
@@ -52,15 +55,15 @@ impl Model {
         )
     }
 
-    /// Makes a model from a graph and its external data files.
+    /// Makes a model from parsed graphs and their external data files.
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);
         let (weights, updates) = (SharedWeights::default(), Vec::new());
         Model { graph, data, file: None, path: None, mapped: None, shares: false, weights, updates }
     }
 
-    /// Makes a model from another graph that uses the payloads and data files of this one. It has
-    /// no state updates.
+    /// Makes a model from other graphs that use the tensors and data files of this model. The new
+    /// model has no state updates.
     pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
         let Model { data, path, mapped, weights, .. } = self;
         Model {
@@ -75,19 +78,20 @@ impl Model {
         }
     }
 
-    /// Returns the identity, size and times that each mapped file had when it was mapped.
-    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
-        self.mapped.iter().cloned().chain(self.data.stamps()).collect()
+    /// Returns the identity, size and times that each mapped file of the model had when it was
+    /// mapped.
+    pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
+        self.mapped.iter().cloned().chain(self.data.list_stamps()).collect()
     }
 
-    /// Fails if a mapped file was overwritten in place since it was mapped: tensors would mix old
-    /// and new values.
+    /// Fails if a mapped file of the model was overwritten in place since it was mapped: tensors
+    /// would mix old and new elements.
     pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
-        self.stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
+        self.list_stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
     }
 
-    /// Copies names, texts and small tensors out of the mapped file, so that the structure stays
-    /// readable even if the file changes. Large payloads stay in the file.
+    /// Copies names, texts and small tensors out of the mapped model file, so that the structure of
+    /// the model stays readable even if the file changes. Large tensors stay in the file.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -165,8 +169,8 @@ impl Model {
         OpenOptions::new().access(Access::Read).open(path)
     }
 
-    /// Makes a model from the bytes of a model file, which it keeps. External data is found only
-    /// with [`OpenOptions::directory`] or [`OpenOptions::resolver`].
+    /// Reads a model from the bytes of a model file, which stay in memory. External data is found
+    /// only with [`OpenOptions::directory`] or [`OpenOptions::resolver`].
     ///
     /// ```
     /// // ir_version 10, and a graph called g
@@ -200,8 +204,8 @@ impl Model {
         OpenOptions::new().from_reader(reader)
     }
 
-    /// Sets the directory in which external data files are looked up, instead of the model file's
-    /// own directory.
+    /// Sets the directory in which external data files are looked up, in place of the model file's
+    /// directory.
     ///
     /// # Errors
     ///
@@ -214,8 +218,9 @@ impl Model {
         Ok(())
     }
 
-    /// Serializes the model in its binary form. External data stays outside. The bytes are equal to
-    /// those that the model was read from if these had their fields in canonical order.
+    /// Serializes the model as binary protobuf. External data stays in its data files. The bytes
+    /// are equal to those that the model was read from if their protobuf fields were in canonical
+    /// order.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -227,18 +232,18 @@ impl Model {
         self.graph.to_bytes()
     }
 
-    /// Serializes the model in its binary form as a list of pieces, to be sent or hashed. Payloads
-    /// are borrowed, so a model of one gigabyte needs only the memory of its nodes and names.
+    /// Serializes the model as a list of pieces of binary protobuf, to be sent or hashed. Tensor
+    /// data is borrowed, so a model of one gigabyte needs only the memory of its nodes and names.
     pub(crate) fn encode(&self) -> Encoded<'_> {
         self.graph.encoded()
     }
 
-    /// Writes the model in its binary form without a copy of its payloads in memory. External data
-    /// stays outside. Returns the number of bytes written.
+    /// Writes the model as binary protobuf, without copying tensor data in memory. External data
+    /// stays in its data files. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// Errors that `sink` returns.
+    /// The error that `sink` returns.
     pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
         self.graph.write_to(sink)
     }
@@ -259,18 +264,18 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be written; an existing file is then unchanged.
+    /// [`ErrorKind::Io`] if the model file cannot be written; an existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         SaveOptions::new().save(self, path).map(drop)
     }
 
-    /// Returns the model with the values of its external data files embedded. Values in mapped
+    /// Returns the model with the tensors of its external data files embedded. Tensors in mapped
     /// files are referenced, not copied, so they take no memory.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::ExternalData`] if a data file cannot be read; [`ErrorKind::Invalid`] for a
-    /// model that was opened without its payloads.
+    /// model that was opened without its tensor data.
     pub fn with_values_inside(&self) -> Result<Model, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();
@@ -278,17 +283,18 @@ impl Model {
         Ok(self.with_graph(graph))
     }
 
-    /// Fails if the model was opened without its payloads, so that it has no weights.
+    /// Fails if the model was opened without its tensor data, so that it has no weights.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if self.graph.is_skimmed() {
-            Err(Error::new(ErrorKind::Invalid, "values of the model were skipped when it was read")
-                .with_help("open it without skipping payloads"))
+            Err(Error::new(ErrorKind::Invalid, "the model was opened without its tensor values")
+                .with_help("open the model without skipping payloads"))
         } else {
             Ok(())
         }
     }
 
-    /// Opens all external data files and checks that each tensor's range lies within its file.
+    /// Opens all external data files of the model, and checks that the byte range of each tensor
+    /// lies within its data file.
     pub(crate) fn check_external_data(&self) -> Result<(), Error> {
         for id in self.graph.tensors() {
             let tensor = self.graph.stored(id);
@@ -302,6 +308,7 @@ impl Model {
     }
 }
 
+/// Converts a failed memory allocation to [`ErrorKind::Run`].
 fn memory_error(error: TensorError) -> Error {
     Error::new(ErrorKind::Run, error.to_string()).with_source(error)
 }

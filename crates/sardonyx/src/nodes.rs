@@ -1,4 +1,4 @@
-//! Lists the nodes of a model with the values that they read and make.
+//! Lists the nodes of a model with their inputs and outputs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::inference::Inferred;
 use crate::model::Model;
 use sardonyx_model::Type;
 
-/// Node of a graph, with the values that it reads and makes.
+/// Node of a model, with its graph, operator, inputs and outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// Graph of the node, as a path through the messages of the file: `graph` for the main graph,
-    /// otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
+    /// Graph that has the node, as a path through the protobuf messages of the model: `graph` for
+    /// the main graph, otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
     pub graph: Arc<str>,
-    /// Index of the node in that graph.
+    /// Index of the node in its graph's list of nodes.
     pub index: usize,
     /// Name of the node; may be empty.
     pub name: String,
-    /// Domain of its operator; empty for `ai.onnx`.
+    /// Domain of the node's operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Name of its operator or function.
+    /// Name of the node's operator, or of the function that the node calls.
     pub operator: String,
     /// Description of the node in messages, such as `node 'conv1' (Conv)`.
     pub place: String,
-    /// Inputs by position; `None` for an omitted one.
+    /// Inputs of the node, in order; `None` for an omitted input.
     pub inputs: Vec<Option<NodeValue>>,
-    /// Outputs by position; `None` for an omitted one.
+    /// Outputs of the node, in order; `None` for an omitted output.
     pub outputs: Vec<Option<NodeValue>>,
 }
 
@@ -43,33 +43,34 @@ impl NodeInfo {
     }
 }
 
-/// Value that a node reads or makes.
+/// Input or output of a node: its name, type and origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeValue {
-    /// Name of the value.
+    /// Name of the input or output.
     pub name: String,
-    /// Type of the value, if [`Model::nodes`] got inferred types and this one is known.
+    /// Inferred type of the value; `None` if it is unknown or [`Model::nodes`] got no inferred
+    /// types.
     pub ty: Option<Type>,
-    /// Origin of the value.
+    /// Origin of the value: graph input, initializer or node.
     pub source: ValueSource,
-    /// Whether the value is an output of its graph.
+    /// Whether the value is also an output of its graph.
     pub is_output: bool,
 }
 
-/// Origin of a value that a node reads or makes.
+/// Origin of a value that a node reads or computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueSource {
-    /// Input of the node's graph.
+    /// Graph input of the node's graph.
     Input,
     /// Initializer of the node's graph.
     Initializer,
-    /// Output of the node at this index of the same graph.
+    /// Output of a node of the node's graph; holds the index of the producing node.
     Node(usize),
-    /// Captured from an enclosing graph.
+    /// Value captured from an enclosing graph.
     Outside,
-    /// Undefined: no input, initializer or node has this name.
+    /// Undefined: no graph input, initializer or node output has the value's name.
     Nothing,
 }
 
@@ -92,7 +93,7 @@ impl Model {
     pub fn nodes(&self, types: Option<&Inferred>) -> Vec<NodeInfo> {
         let model = &self.graph;
         let places = model.graph_places();
-        let graphs = self.graphs_in_order();
+        let graphs = self.list_graphs();
         let positions: HashMap<NodeId, usize> = graphs
             .iter()
             .flat_map(|id| model.graph(*id).nodes.iter().enumerate())
@@ -101,7 +102,7 @@ impl Model {
         let mut nodes = Vec::new();
         for id in graphs {
             let place: Arc<str> = places.get(&id).map_or("", String::as_str).into();
-            let value = |value: ValueId| self.node_value(id, value, &positions, types);
+            let value = |value: ValueId| self.describe_value(id, value, &positions, types);
             for (index, node) in model.graph(id).nodes.iter().enumerate() {
                 nodes.push(NodeInfo {
                     graph: Arc::clone(&place),
@@ -118,8 +119,9 @@ impl Model {
         nodes
     }
 
-    /// Lists all graphs, each followed by its subgraphs: the main graph, functions, training steps.
-    fn graphs_in_order(&self) -> Vec<GraphId> {
+    /// Lists the ids of all graphs: the main graph, function bodies, then training steps, each
+    /// followed by its subgraphs.
+    fn list_graphs(&self) -> Vec<GraphId> {
         let model = &self.graph;
         let steps = model.training_info.iter();
         let steps = steps.flat_map(|info| [info.initialization, info.algorithm]);
@@ -131,14 +133,15 @@ impl Model {
         while let Some(id) = left.pop() {
             graphs.push(id);
             let at = left.len();
-            left.extend(inner_graphs(model, id));
+            left.extend(list_subgraphs(model, id));
             left[at..].reverse();
         }
         graphs
     }
 
-    /// Describes a value that a node of `graph` reads or makes.
-    fn node_value(
+    /// Describes a value that a node of `graph` reads or computes. `positions` has the index of
+    /// each node in its graph.
+    fn describe_value(
         &self,
         graph: GraphId,
         id: ValueId,
@@ -165,15 +168,16 @@ impl Model {
         }
     }
 
-    /// Returns the stored type of an initializer; `None` for other values.
+    /// Returns element type and shape of a dense initializer; `None` for other values.
     pub(crate) fn initializer_type(&self, id: ValueId) -> Option<Type> {
         let tensor = &self.graph.initializer(id)?.tensor;
         let elem = DataType::from_number(tensor.data_type?)?;
         Some(Type::tensor(elem, tensor.dims.iter().copied()))
     }
 
-    /// Copies the model and adds values of its main graph as outputs, after the existing ones. A
-    /// session computes them as the model defines them, even if it would have fused their nodes.
+    /// Copies the model and adds intermediate values of its main graph as graph outputs, after the
+    /// existing outputs. A session computes added outputs exactly as the model defines them, even
+    /// if it would otherwise fuse their nodes.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -191,7 +195,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Output`] for a name that no value of the main graph has.
+    /// [`ErrorKind::Output`] if no value of the main graph has one of the `names`.
     pub fn with_outputs<'n>(
         &self,
         names: impl IntoIterator<Item = &'n str>,
@@ -209,9 +213,9 @@ impl Model {
             wanted.push(*values.get(name).ok_or_else(|| {
                 let message = format!("the main graph has no value '{name}'");
                 let error = Error::new(ErrorKind::Output, message);
-                if let Some(outputs) = self.outputs_of_node(name) {
+                if let Some(outputs) = self.find_node_outputs(name) {
                     return error.with_help(format!(
-                        "'{name}' is a node; use the name of an output of it: {}",
+                        "'{name}' is a node; use the name of one of its outputs: {}",
                         outputs.join(", ")
                     ));
                 }
@@ -224,8 +228,9 @@ impl Model {
         Ok(self.with_output_values(wanted))
     }
 
-    /// Lists the outputs of the main graph's node with this name; `None` if no node has it.
-    fn outputs_of_node(&self, name: &str) -> Option<Vec<String>> {
+    /// Lists the names of the outputs of the main graph's node called `name`; `None` if there is no
+    /// such node.
+    fn find_node_outputs(&self, name: &str) -> Option<Vec<String>> {
         let model = &self.graph;
         let name = model.symbol(name.as_bytes())?;
         let nodes = &model.graph(model.main?).nodes;
@@ -235,7 +240,8 @@ impl Model {
         Some(names.collect())
     }
 
-    /// Copies the model and adds values of its main graph as outputs, by their ids.
+    /// Copies the model and adds intermediate values of its main graph, given by their ids, as
+    /// graph outputs.
     pub(crate) fn with_output_values(&self, values: impl IntoIterator<Item = ValueId>) -> Model {
         let mut model = self.clone();
         if let Some(main) = model.graph.main {
@@ -249,8 +255,8 @@ impl Model {
     }
 }
 
-/// Iterates over the subgraphs in attributes of a graph's nodes.
-fn inner_graphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
+/// Iterates over the subgraphs in the node attributes of a graph.
+fn list_subgraphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.graph(id).nodes.iter().flat_map(|node| model.attributes(*node));
     attributes.flat_map(|id| model.attribute(*id).graphs())
 }

@@ -1,4 +1,4 @@
-//! Maps or reads the bytes of files, with errors that name the file. `load` makes models of them.
+//! Maps or reads the bytes of model files, with errors that name the file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use crate::form::ModelFormat;
 use crate::mapping;
 use crate::stamp::Stamp;
 
-/// Way in which the bytes of a model file and of its external data files get into memory.
+/// How the bytes of a model file and of its external data files get into memory: mapped or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Access {
@@ -32,8 +32,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether regular files are memory-mapped.
-    pub(crate) fn maps(self) -> bool {
+    /// Whether this access maps regular files into memory.
+    pub(crate) fn is_mapped(self) -> bool {
         matches!(self, Access::Map | Access::Share)
     }
 }
@@ -48,8 +48,8 @@ pub(crate) fn read_file(
     open_file(path, access, max_bytes).map(|(bytes, _)| bytes)
 }
 
-/// Returns the content of a file, like [`read_file`], and the identity, size and times of a file
-/// that was mapped.
+/// Returns the content of a file, like [`read_file`], and the file's identity, size and times if it
+/// was mapped.
 pub(crate) fn open_file(
     path: &Path,
     access: Access,
@@ -61,10 +61,10 @@ pub(crate) fn open_file(
     if metadata.is_dir() {
         return Err(directory_error(path));
     }
-    if metadata.is_file() && access.maps() {
+    if metadata.is_file() && access.is_mapped() {
         // Before it is mapped: a change between the two is found later.
         let stamp = Stamp::new(path, &file).map_err(failed)?;
-        return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
+        return Ok((mapping::map_file(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
         return Err(
@@ -74,8 +74,8 @@ pub(crate) fn open_file(
     Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
 
-/// Reads a stream to its end, which must come within `max_bytes`. `expected` is its length in
-/// bytes as far as known, for one allocation ahead.
+/// Reads a stream to its end, which must come within `max_bytes`. `expected` is the length of the
+/// stream in bytes as far as known; memory for it is allocated ahead.
 pub(crate) fn read_stream(
     stream: &mut dyn Read,
     expected: u64,
@@ -85,7 +85,7 @@ pub(crate) fn read_stream(
     let too_long = || {
         io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it exceeds the limit of {limit} bytes"),
+            format!("the content exceeds the limit of {limit} bytes"),
         )
     };
     if expected > limit {
@@ -101,17 +101,20 @@ pub(crate) fn read_stream(
     if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(Buffer::from_vec(bytes)) }
 }
 
+/// Whether a file is a character or block device.
 #[cfg(unix)]
 fn is_device(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
     metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
 }
 
+/// Returns `false`: this system has no device files.
 #[cfg(not(unix))]
 fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
+/// Makes the error for a directory in place of a model file, and suggests `.onnx` files in it.
 pub(crate) fn directory_error(path: &Path) -> Error {
     let mut inside: Vec<String> = fs::read_dir(path)
         .into_iter()
@@ -122,36 +125,36 @@ pub(crate) fn directory_error(path: &Path) -> Error {
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
-    let error = Error::new(ErrorKind::Io, "this is a directory, not a model file")
+    let error = Error::new(ErrorKind::Io, "the path is a directory, not a model file")
         .with_place(display_path(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
-        error.with_help(format!("use a model in it: {}", inside.join(", ")))
+        error.with_help(format!("use a model in the directory: {}", inside.join(", ")))
     }
 }
 
-/// Converts an I/O error to one that names the file. Suggests a file of a similar name if `path`
-/// does not exist.
+/// Converts an I/O error to an [`Error`] that names the file. `what` begins the message, such as
+/// `cannot read`. Suggests a file with a similar name if `path` does not exist.
 pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    let reason = io_reason(path, &error);
+    let reason = describe_io_error(path, &error);
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = format!("{what} '{}': {reason}", path.display());
     let made = Error::new(ErrorKind::Io, message).with_source(error);
-    let is_absent = not_found && dangling_link(path).is_none();
-    match is_absent.then(|| similar_file(path)).flatten() {
+    let is_absent = not_found && find_dangling_link(path).is_none();
+    match is_absent.then(|| find_similar_file(path)).flatten() {
         Some(similar) => made.with_help(format!("did you mean '{}'?", similar.display())),
         None => made,
     }
 }
 
-/// Describes why a file could not be opened, read or written. Names the directory of its path that
-/// does not exist, or the dangling symlink, if that is the cause.
-pub fn io_reason(path: &Path, error: &io::Error) -> String {
+/// Describes why a file could not be opened, read or written. Names the missing directory or the
+/// dangling symlink in the path, if that is the cause.
+pub fn describe_io_error(path: &Path, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
+        io::ErrorKind::NotFound => match (find_dangling_link(path), find_missing_directory(path)) {
             (Some((link, target)), _) if link == path => {
-                format!("it is a link to '{}', which does not exist", target.display())
+                format!("the path is a link to '{}', which does not exist", target.display())
             }
             (Some((link, target)), _) => format!(
                 "'{}' is a link to '{}', which does not exist",
@@ -166,9 +169,9 @@ pub fn io_reason(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Finds the first component of a path that is a dangling symlink. Returns the path up to it and
-/// the target that the link holds.
-fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
+/// Finds the first component of a path that is a dangling symlink. Returns the path of that symlink
+/// and its target; `None` if no component is a dangling symlink.
+fn find_dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     let links = path.ancestors().filter_map(|part| Some((part, fs::read_link(part).ok()?)));
     let dangling = links.filter(|(link, _)| {
         fs::metadata(link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -176,8 +179,9 @@ fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     dangling.last()
 }
 
-/// Finds the first parent directory of a path that does not exist.
-fn missing_directory(path: &Path) -> Option<&Path> {
+/// Finds the first parent directory in a path that does not exist; `None` if all parent directories
+/// exist.
+fn find_missing_directory(path: &Path) -> Option<&Path> {
     let directories = path.ancestors().skip(1);
     let missing = directories.take_while(|directory| {
         !directory.as_os_str().is_empty() && fs::symlink_metadata(directory).is_err()
@@ -185,9 +189,10 @@ fn missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// Finds a file with a similar name in the same directory: a model file if `path` has the suffix
-/// of a model or no suffix, else a file with the same suffix.
-fn similar_file(path: &Path) -> Option<PathBuf> {
+/// Finds a file with a name similar to that of `path` in the directory of `path`: a model file if
+/// `path` has the suffix of a model format or no suffix, otherwise a file with the suffix of
+/// `path`.
+fn find_similar_file(path: &Path) -> Option<PathBuf> {
     // Only stems are compared: equal suffixes would make short names look similar.
     let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
     let wanted = path.file_stem()?.to_str()?;
@@ -214,6 +219,7 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(found))
 }
 
+/// Formats a path for messages.
 pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

@@ -29,17 +29,18 @@ pub use sardonyx_runtime::{
     EncodedImage, ImageDecoder, OperatorCall, OperatorError, PixelFormat, UnsupportedOperator,
 };
 
-/// Operator of the standard, in all of its versions.
+/// Operator of the ONNX standard, in all of its versions.
 #[derive(Clone, Copy)]
 pub struct Operator(&'static OpDef);
 
 impl Operator {
-    /// Lists the operators of the standard, by domain and name.
+    /// Iterates over the operators of the ONNX standard, sorted by domain and name.
     pub fn all() -> impl Iterator<Item = Operator> {
         Registry::standard().operators().map(Operator)
     }
 
-    /// Finds an operator of the standard. An empty domain means `ai.onnx`.
+    /// Looks up an operator of the ONNX standard; `None` if the standard has no such operator. An
+    /// empty domain means `ai.onnx`.
     pub fn find(domain: &str, name: &str) -> Option<Operator> {
         Registry::standard().operator(domain, name).map(Operator)
     }
@@ -54,18 +55,18 @@ impl Operator {
         self.0.name
     }
 
-    /// Describes in a few sentences what the operator computes.
+    /// Returns a description of what the operator computes, in a few sentences.
     pub fn description(self) -> &'static str {
         self.0.about
     }
 
-    /// Lists the operator set versions that introduced or changed the operator, ascending.
+    /// Iterates over the operator set versions that introduced or changed the operator, ascending.
     pub fn versions(self) -> impl DoubleEndedIterator<Item = u32> {
         self.0.versions().map(|version| version.since)
     }
 
     /// Returns the operator's version in operator set `opset`: the newest of its
-    /// [versions](Operator::versions) up to that number. `None` if the operator is newer.
+    /// [versions](Operator::versions) up to `opset`; `None` if the operator is newer.
     pub fn version_at(self, opset: u32) -> Option<u32> {
         self.0.version_at(opset)
     }

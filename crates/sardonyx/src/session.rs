@@ -16,7 +16,7 @@ use sardonyx_runtime::{
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
-use crate::custom::{Adapter, CustomOperator, schema_of};
+use crate::custom::{Adapter, CustomOperator, make_schema};
 use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::external::WatchedFiles;
@@ -101,7 +101,7 @@ impl Choices {
         name: &str,
         operator: impl CustomOperator + 'static,
     ) {
-        let schema = schema_of(domain, name, &operator);
+        let schema = make_schema(domain, name, &operator);
         let operators = Arc::make_mut(&mut self.options.operators);
         let added = operators.add(schema, Arc::new(Adapter(operator)));
         self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));
@@ -384,7 +384,9 @@ impl SessionBuilder<'_> {
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
-        made.unwrap_or_else(|panic| Err(report_to_ranks(rank.as_ref(), Error::internal(panic))))
+        made.unwrap_or_else(|panic| {
+            Err(report_to_ranks(rank.as_ref(), Error::from_caught_panic(panic)))
+        })
     }
 
     fn make(self) -> Result<Session, Error> {
@@ -417,7 +419,7 @@ impl SessionBuilder<'_> {
         })?;
         // A file that changed while it was read gave a mix of old and new bytes.
         model.demand_unchanged_files().map_err(|error| report_to_ranks(rank.as_ref(), error))?;
-        let mapped_files = if model.shares { model.stamps() } else { Vec::new() };
+        let mapped_files = if model.shares { model.list_stamps() } else { Vec::new() };
         let output_names = compiled.outputs().iter().map(|port| Arc::from(port.name())).collect();
         Ok(Session(Arc::new(Inner { compiled, output_names, mapped_files, rank })))
     }
@@ -850,7 +852,7 @@ pub(crate) fn compile_error(
         }
         CompileError::Constant(_) if external.has_failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
-            let made = if model.data.has_place() {
+            let made = if model.data.can_have_files() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
                 made.with_help("pass the model as a file in the directory of its data files, not as its bytes (Rust: OpenOptions::directory sets the directory)")
@@ -890,7 +892,7 @@ fn run_error(error: RunError) -> Error {
             let made = Error::new(ErrorKind::Stopped, stopped.reason.to_string());
             made.with_place(stopped.place()).with_source(*stopped)
         }
-        RunError::Internal(internal) => Error::internal_in_run(*internal),
+        RunError::Internal(internal) => Error::from_panic_in_run(*internal),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::beneath::Identity;
 use crate::error::{Error, ErrorKind};
-use crate::external::hex;
+use crate::external::encode_hex;
 use crate::load::read_graph;
 
 /// First bytes of a file of values. The digest of the values follows, then zeros up to
@@ -29,7 +29,7 @@ const DIGEST_BYTES: usize = 16;
 /// Makes the head of a file of values from the hash of these values. Returns it with the digest in
 /// it.
 pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
-    let digest = hex(&hasher.finalize()[..DIGEST_BYTES]);
+    let digest = encode_hex(&hasher.finalize()[..DIGEST_BYTES]);
     let mut head = [0; HEAD_BYTES];
     let text = HEAD.iter().chain(digest.as_bytes()).chain(b"\n");
     for (byte, text) in head.iter_mut().zip(text) {
@@ -55,12 +55,12 @@ pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
         end = range.end;
     }
     hasher.update(&bytes[end..]);
-    Some(hex(&hasher.finalize()[..DIGEST_BYTES]))
+    Some(encode_hex(&hasher.finalize()[..DIGEST_BYTES]))
 }
 
 /// Returns the SHA-256 hash of values in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    encode_hex(&Sha256::digest(bytes))
 }
 
 /// Index of the tensors in a model file by their paths.

@@ -70,7 +70,7 @@ impl Model {
     /// Returns the files with values that the model's text refers to. A file may be listed under
     /// several paths.
     pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
-        self.data.text_sources()
+        self.data.list_text_sources()
     }
 
     /// Prints the model in ONNX text with all values. [`PrintOptions`] has more choices.

@@ -13,7 +13,7 @@ use crate::infer::{InferOptions, Inferred};
 use crate::value::Tolerance;
 use crate::{Error, Model, Session, SessionBuilder, Type, Value};
 
-pub use crate::check::excerpt::excerpt; // cli: check --json
+pub use crate::check::excerpt::extract_excerpt; // cli: check --json
 pub use crate::difference::Difference; // cli: run --expect; xtask: agree
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
 pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops
@@ -23,7 +23,7 @@ pub use crate::glob::Glob; // cli: --only, --except and other patterns
 pub use crate::images::Images; // cli: images as inputs of run
 pub use crate::load::Loaded; // cli: check, parse
 pub use crate::machine::Machine; // cli: info --machine
-pub use crate::open::io_reason; // cli: messages about files
+pub use crate::open::describe_io_error; // cli: messages about files
 pub use crate::scores::ScoreOperator; // cli: classes of run
 pub use crate::text_parts::{TextPart, parse_part, parse_part_like_onnx}; // python: onnx.parser
 pub use crate::trainer::TrainingEntry; // cli: info
@@ -61,7 +61,7 @@ pub mod diff {
 
 /// Checks of files that are not models. Product: cli, `check`.
 pub mod document {
-    pub use crate::check::document::{check_document, recognise, render_document};
+    pub use crate::check::document::{check_document, recognize_document, render_document};
     pub use sardonyx_passes::check::Document;
 }
 
@@ -92,11 +92,11 @@ pub mod infer {
 /// Protobuf messages without a model. Product: python, messages of `onnx`.
 pub mod message {
     pub use crate::inference::{
-        NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs,
+        NamedMessages, NodeContext, NodeOutputs, infer_function_outputs, infer_node_outputs,
     };
     pub use crate::message::{
         AttributeType, Header, MessagePart, default_from_bytes, default_to_bytes, read,
-        shape_to_bytes, type_of_attribute, type_to_bytes, types_from_bytes,
+        read_attribute_type, shape_to_bytes, type_to_bytes, types_from_bytes,
     };
 }
 
@@ -131,7 +131,7 @@ pub trait ModelExt {
     /// Checks a part of the model by itself. Product: python.
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
     /// Lists violations of the standard that a session accepts. Product: cli.
-    fn find_tolerated(&self) -> Vec<Finding>;
+    fn find_tolerated_violations(&self) -> Vec<Finding>;
     /// Checks for errors that edits have added to the model. Product: cli, `set`.
     fn check_edits(
         &self,
@@ -147,7 +147,7 @@ pub trait ModelExt {
     /// Compares the model with a later version of it. Product: cli, `diff`.
     fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
     /// Finds the first value that differs from that of another model. Product: cli, `verify`.
-    fn first_difference(
+    fn find_first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],
@@ -160,15 +160,15 @@ pub trait ModelExt {
     /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
     /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
-    fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
+    fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
     /// Finds the operator that computes the class scores in an output. Product: cli, classes.
     fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
     /// Lists names such as `?` that mark a dimension as unknown. Product: python.
-    fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
+    fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)>;
     /// Describes an initializer of the main graph. Product: python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
     /// Sets the size of input dimensions that have a denotation. Product: python.
-    fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize;
+    fn fix_denoted_dims(&mut self, denotation: &str, size: usize) -> usize;
     /// Declares one row for the outputs of `DictVectorizer`. Product: python.
     fn declare_dictionary_rows(&mut self) -> usize;
     /// Describes the first tensor whose raw data has a wrong size. Product: python.
@@ -194,8 +194,8 @@ impl ModelExt for Model {
         Model::check_part(self, part, options)
     }
 
-    fn find_tolerated(&self) -> Vec<Finding> {
-        Model::find_tolerated(self)
+    fn find_tolerated_violations(&self) -> Vec<Finding> {
+        Model::find_tolerated_violations(self)
     }
 
     fn check_edits(
@@ -223,13 +223,13 @@ impl ModelExt for Model {
         Model::diff(self, after, options)
     }
 
-    fn first_difference(
+    fn find_first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error> {
-        Model::first_difference(self, other, inputs, tolerance)
+        Model::find_first_difference(self, other, inputs, tolerance)
     }
 
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error> {
@@ -244,24 +244,24 @@ impl ModelExt for Model {
         Model::has_collectives(self)
     }
 
-    fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
-        Model::index_limit(self, input, types)
+    fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
+        Model::find_index_limit(self, input, types)
     }
 
     fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         Model::score_operator(self, output)
     }
 
-    fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
-        Model::size_marks(self, name)
+    fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)> {
+        Model::list_invalid_symbols(self, name)
     }
 
     fn initializer(&self, name: &str) -> Option<InitializerInfo> {
         Model::initializer(self, name)
     }
 
-    fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
-        Model::fix_denoted(self, denotation, size)
+    fn fix_denoted_dims(&mut self, denotation: &str, size: usize) -> usize {
+        Model::fix_denoted_dims(self, denotation, size)
     }
 
     fn declare_dictionary_rows(&mut self) -> usize {

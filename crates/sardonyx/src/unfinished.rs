@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::external::directory_of;
+use crate::external::get_directory;
 
 /// Prefix and suffix of temporary names. Process id and file number are between them.
 const START: &str = ".sardonyx-";
@@ -66,7 +66,7 @@ impl Unfinished {
         if self.temporary.is_none() {
             match link(&self.file, path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    self.take_temporary_name(directory_of(path))?;
+                    self.take_temporary_name(get_directory(path))?;
                 }
                 done => return done,
             }
@@ -105,7 +105,7 @@ impl Unfinished {
 
     /// Renames the file to a path; replaces an existing file.
     pub(crate) fn replace(&mut self, path: &Path) -> io::Result<()> {
-        self.take_temporary_name(directory_of(path))?;
+        self.take_temporary_name(get_directory(path))?;
         if let Some(temporary) = &self.temporary {
             fs::rename(temporary, path)?;
         }

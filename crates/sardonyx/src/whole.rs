@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::external::directory_of;
+use crate::external::get_directory;
 use crate::unfinished::{Unfinished, remove_abandoned_once};
 
 /// A file that is written under a temporary name, or none, and renamed to its path when it is
@@ -30,7 +30,7 @@ impl WholeFile {
     pub fn create(path: impl Into<PathBuf>) -> io::Result<WholeFile> {
         let path = path.into();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let directory = directory_of(&path);
+        let directory = get_directory(&path);
         remove_abandoned_once(directory, name);
         let file = Content(Unfinished::create(directory)?);
         Ok(WholeFile { file: BufWriter::new(file), path })

@@ -77,13 +77,13 @@ fn open_sizes_are_fixed_by_denotation() {
            float[? @<denotation: \"DATA_BATCH\">, N] z, seq(float[M @<denotation: \"DATA_BATCH\">]) s)
         => (float[N, 3] y) { y = Relu (x) }";
     let mut model = Model::from_text(text).unwrap();
-    assert_eq!(model.fix_denoted("FILTER_SPATIAL", 8), 0);
+    assert_eq!(model.fix_denoted_dims("FILTER_SPATIAL", 8), 0);
     // A fixed size is not replaced.
-    assert_eq!(model.fix_denoted("DATA_CHANNEL", 8), 0);
-    assert_eq!(model.fix_denoted("DATA_BATCH", 8), 3);
+    assert_eq!(model.fix_denoted_dims("DATA_CHANNEL", 8), 0);
+    assert_eq!(model.fix_denoted_dims("DATA_BATCH", 8), 3);
     let ports: Vec<String> = model.inputs().iter().map(ToString::to_string).collect();
     assert_eq!(ports, ["x: float[8, 3]", "z: float[8, N]", "s: seq(float[8])"]);
-    assert_eq!(model.fix_denoted("DATA_BATCH", 9), 0);
+    assert_eq!(model.fix_denoted_dims("DATA_BATCH", 9), 0);
 }
 
 #[test]

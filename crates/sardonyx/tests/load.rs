@@ -25,7 +25,7 @@ fn a_text_comes_with_its_warnings_and_places() {
         let warnings: Vec<&str> =
             loaded.warnings.iter().map(|found| found.message.as_str()).collect();
         assert_eq!(warnings, ["0 values, but the shape asks for 2"]);
-        let report = loaded.model.check(&check::CheckOptions::new().without_files(true));
+        let report = loaded.model.check(&check::CheckOptions::new().skip_data_files(true));
         let places = loaded.positions(&report.findings).into_iter().flatten();
         let lines: Vec<(usize, usize)> = places.map(|found| (found.line, found.column)).collect();
         assert!(lines.contains(&(5, 14)), "{lines:?}");

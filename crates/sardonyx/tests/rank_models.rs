@@ -78,7 +78,7 @@ fn check_file(model: &Model, collectives: Collectives) {
         assert!(is_theirs, "{finding}\n{}", model.to_text());
     }
     let inferred = model.infer(&infer::InferOptions::new());
-    let open = inferred.type_counts(model).open;
+    let open = inferred.count_types(model).open;
     assert_eq!(open, 0, "{}", model.to_text());
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn serialize(name: &str, default: AttrDefault) -> Vec<u8> {
 ///
 /// `ValueError` if the bytes are not an AttributeProto, or it has no type.
 pub(crate) fn parse_type(bytes: &[u8]) -> Result<AttrType, PyErr> {
-    message::type_of_attribute(bytes).map_err(value_error)
+    message::read_attribute_type(bytes).map_err(value_error)
 }
 
 /// Parses a default value for the registry. `None` for tensors and other types that [`AttrDefault`]

@@ -375,7 +375,7 @@ impl Engine {
 
     /// Returns the texts with which the model marks sizes of a port as unknown, each with its axis.
     pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
-        self.model.size_marks(name)
+        self.model.list_invalid_symbols(name)
     }
 
     /// Returns the steps of a run, for profiles.

@@ -44,7 +44,7 @@ pub(crate) fn node_outputs(
     let options = as_reference(false).registry(operators.registry.clone());
     let functions = operators.functions(Some((description, &schema)));
     let found = with_functions(py, &operators.registry, &functions, |rules| {
-        tool::message::node_outputs(node, &around, &schema, &options, rules)
+        tool::message::infer_node_outputs(node, &around, &schema, &options, rules)
     })?;
     let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     if let Some(problem) = problems.first() {
@@ -73,7 +73,7 @@ pub(super) fn function_outputs(
     let options = as_reference(false).check_types(true).registry(operators.registry.clone());
     let functions = operators.functions(None);
     let found = with_functions(py, &operators.registry, &functions, |rules| {
-        tool::message::function_outputs(function, input_types, attributes, &options, rules)
+        tool::message::infer_function_outputs(function, input_types, attributes, &options, rules)
     })?;
     let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     raise(problems.into_iter())?;

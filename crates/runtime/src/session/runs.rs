@@ -220,8 +220,8 @@ impl Session {
     fn internal(&self, panic: Panic, progress: &Progress) -> RunError {
         self.forget_plans();
         let step = progress.node.get().map(|node| self.executable.label(&[node]));
-        let has_written = progress.overwrites.get();
-        RunError::Internal(Box::new(Internal { panic, step, has_written }))
+        let has_overwritten_inputs = progress.overwrites.get();
+        RunError::Internal(Box::new(Internal { panic, step, has_overwritten_inputs }))
     }
 
     /// Drops what runs have planned.

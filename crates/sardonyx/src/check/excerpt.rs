@@ -7,9 +7,9 @@ use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excer
 
 use crate::model::Model;
 
-/// Prints the node, value or tensor that a finding is about, on one line, with the range of bytes
-/// to underline. `None` for findings about the model as a whole.
-pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
+/// Prints the node, value or tensor that a finding is about as one line of ONNX text, with the
+/// range of bytes to underline. `None` for findings about a function or the model as a whole.
+pub fn extract_excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
     let graph = &model.graph;
     let spot = finding.place.spot;
     let index = spot.index.map(|index| index as usize);

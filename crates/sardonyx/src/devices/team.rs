@@ -52,7 +52,7 @@ pub(super) fn describe_setup(
 ) -> Result<String, Error> {
     let options = &choices.options;
     let mut text = format!("sardonyx {}\n", env!("CARGO_PKG_VERSION"));
-    let _ = writeln!(text, "model {}", model.sampled_hash()?);
+    let _ = writeln!(text, "model {}", model.hash_sampled_pages()?);
     let _ = writeln!(text, "configuration '{configuration}' of {devices} devices");
     let _ = writeln!(text, "precision {:?}", options.precision);
     let _ = writeln!(text, "optimization {:?}", options.optimization);

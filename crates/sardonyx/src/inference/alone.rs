@@ -14,38 +14,38 @@ use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
 use crate::message::{self, Header, MessagePart};
 
-/// Serialized messages by name of the value.
+/// Pairs of a value's name and a serialized protobuf message about the value.
 pub type NamedMessages = Vec<(String, Vec<u8>)>;
 
-/// Context of a single node: types and constants that it reads, and header fields of its model.
+/// Context of a single node: types and constants of its inputs, and header fields of its model.
 #[derive(Debug, Clone, Default)]
 pub struct NodeContext {
-    /// Types of values, as `TypeProto`s.
+    /// Types of the node's inputs by name, as `TypeProto`s.
     pub types: NamedMessages,
-    /// Dense constants, as `TensorProto`s.
+    /// Dense constants that the node reads, as `TensorProto`s by name.
     pub constants: NamedMessages,
-    /// Sparse constants, as `SparseTensorProto`s.
+    /// Sparse constants that the node reads, as `SparseTensorProto`s by name.
     pub sparse_constants: NamedMessages,
-    /// IR version and operator set imports of the model.
+    /// IR version and operator set imports of the node's model.
     pub header: Header,
 }
 
-/// Inferred outputs of a node or a function.
+/// Inferred types of the outputs of a node or a function.
 #[derive(Debug, Clone)]
 pub struct NodeOutputs {
-    /// Names of the outputs, each with its type as far as it is known.
+    /// Names of the outputs, each with its type; `None` if the type is unknown.
     pub types: Vec<(String, Option<Type>)>,
-    /// Problems of the node itself.
+    /// Problems of the node or the function.
     pub problems: Vec<Problem>,
 }
 
-/// Infers the types of the outputs of a `NodeProto` by the rule of one operator version. Problems
-/// in subgraphs of the node are not reported: they only make the result less complete.
+/// Infers the output types of a serialized `NodeProto` by the inference rule of one operator
+/// version. Problems in subgraphs of the node are not reported: they only leave types unknown.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `NodeProto`.
-pub fn node_outputs(
+pub fn infer_node_outputs(
     node: &[u8],
     context: &NodeContext,
     schema: &Schema,
@@ -54,25 +54,25 @@ pub fn node_outputs(
 ) -> Result<NodeOutputs, Error> {
     let inside = encode_to_vec(&NodeInGraph { context, node });
     let model = message::read(&inside, MessagePart::Graph, &context.header)?.graph;
-    let Some(node) = first_node(&model) else {
+    let Some(node) = find_first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(ProgramRules);
-    let settings = settings(options, rules.as_ref());
+    let settings = make_pass_options(options, rules.as_ref());
     let (types, mut problems) = infer_node(&model, &options.registry, node, schema, settings);
     problems.retain(|problem| {
         problem.spot == Spot::node(node) || problem.kind == ProblemKind::NotImported
     });
-    Ok(outputs(&model, node, types, &problems))
+    Ok(collect_outputs(&model, node, types, &problems))
 }
 
-/// Infers the types of the outputs of a `FunctionProto` for a call with these input types
-/// (`TypeProto`s; empty bytes stand for an omitted input) and attributes (`AttributeProto`s).
+/// Infers the output types of a serialized `FunctionProto` for one call. `input_types` are
+/// `TypeProto`s, or empty bytes for omitted inputs; `attributes` are the call's `AttributeProto`s.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `FunctionProto`.
-pub fn function_outputs(
+pub fn infer_function_outputs(
     function: &[u8],
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],
@@ -87,27 +87,29 @@ pub fn function_outputs(
     };
     let call = encode_to_vec(&CallInGraph { input_types, attributes, outputs: count });
     let model = message::read_with_function(&call, function, &header)?.graph;
-    let Some(node) = first_node(&model) else {
+    let Some(node) = find_first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(ProgramRules);
-    let settings = settings(options, rules.as_ref());
+    let settings = make_pass_options(options, rules.as_ref());
     let (types, problems) = infer_function(&model, &options.registry, node, 0, settings);
-    Ok(outputs(&model, node, types, &problems))
+    Ok(collect_outputs(&model, node, types, &problems))
 }
 
-fn settings<'a>(
+/// Converts options to those of the inference pass, with rules that the program supplies.
+fn make_pass_options<'a>(
     options: &'a InferOptions,
     rules: Option<&'a ProgramRules<'a>>,
 ) -> passes::InferOptions<'a> {
     passes::InferOptions {
         rules: rules.map(|rules| rules as &dyn passes::Rules),
         explain: false,
-        ..options.settings()
+        ..options.to_pass_options()
     }
 }
 
-fn outputs(
+/// Collects the names and inferred types of a node's outputs, and formats problems.
+fn collect_outputs(
     model: &graphs::Model,
     node: NodeId,
     types: Vec<Option<Type>>,
@@ -127,11 +129,12 @@ fn outputs(
     }
 }
 
-fn first_node(model: &graphs::Model) -> Option<NodeId> {
+/// Returns the first node of the main graph.
+fn find_first_node(model: &graphs::Model) -> Option<NodeId> {
     model.main_graph()?.nodes.first().copied()
 }
 
-/// Graph that has only this node, and its context as inputs and initializers.
+/// Graph that has only one node, and the node's context as graph inputs and initializers.
 struct NodeInGraph<'a> {
     context: &'a NodeContext,
     node: &'a [u8],
@@ -157,13 +160,13 @@ impl Encode for NodeInGraph<'_> {
             });
         }
         for (name, ty) in &self.context.types {
-            input(out, name, ty);
+            encode_input(out, name, ty);
         }
     }
 }
 
-/// Graph that has only a call of a function, with inputs of these types. An input without a type is
-/// omitted from the call.
+/// Graph that has only a call of a function, with a graph input for each of the call's input types.
+/// An input without a type is omitted from the call.
 struct CallInGraph<'a> {
     input_types: &'a [Vec<u8>],
     attributes: &'a [Vec<u8>],
@@ -191,13 +194,14 @@ impl Encode for CallInGraph<'_> {
         });
         for (name, ty) in names.iter().zip(self.input_types) {
             if !name.is_empty() {
-                input(out, name, ty);
+                encode_input(out, name, ty);
             }
         }
     }
 }
 
-fn input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
+/// Encodes a graph input with a name and a serialized `TypeProto`.
+fn encode_input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
     out.message(graph::Input, |out| {
         out.put(value_info::Name, name.as_bytes());
         out.message(value_info::Type, |out| out.records(ty));

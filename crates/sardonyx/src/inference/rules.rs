@@ -9,10 +9,10 @@ use sardonyx_tensor::Tensor;
 
 use sardonyx_passes::RuleAnswer;
 
-use crate::message::{attribute_of_node, sparse_constant};
+use crate::message::{attribute_to_bytes, sparse_constant_to_bytes};
 
-/// Inference rules of a program, which take precedence over those of the standard. A rule may be
-/// called several times for a node, with other input types each time.
+/// Type inference rules that a program supplies, which take precedence over rules of the standard.
+/// A rule may be called several times for a node, with other input types each time.
 ///
 /// ```
 /// use sardonyx::infer::InferOptions;
@@ -42,13 +42,13 @@ use crate::message::{attribute_of_node, sparse_constant};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait InferRules {
-    /// Sets the types of a node's outputs, or returns [`RuleAnswer::NoRule`] for operators without
-    /// a rule.
+    /// Sets the types of a node's outputs, or returns [`RuleAnswer::NoRule`] for operators that the
+    /// program has no rule for.
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer;
 }
 
-/// Node for which a rule infers output types: gives access to its inputs and attributes, and takes
-/// the types of its outputs.
+/// Node for which a rule infers output types. Gives access to the node's inputs and attributes, and
+/// takes the types of its outputs.
 pub struct NodeTypes<'a, 'i> {
     model: &'a graph::Model,
     node: NodeId,
@@ -63,6 +63,8 @@ impl fmt::Debug for NodeTypes<'_, '_> {
 }
 
 impl<'a, 'i> NodeTypes<'a, 'i> {
+    /// Wraps a node for a rule. `known` holds the known types of its inputs and takes those of its
+    /// outputs.
     pub(crate) fn new(
         model: &'a graph::Model,
         node: NodeId,
@@ -72,7 +74,8 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         NodeTypes { model, node, schema, known }
     }
 
-    /// Returns the schema of the node's operator, in the imported version.
+    /// Returns the schema of the node's operator, in the operator set version that the model
+    /// imports.
     #[doc(hidden)]
     pub fn schema(&self) -> &Schema {
         self.schema
@@ -93,27 +96,28 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         words
     }
 
-    /// Returns the number of inputs, omitted ones included.
+    /// Returns the number of the node's inputs, omitted inputs included.
     pub fn input_count(&self) -> usize {
         self.model.inputs(self.node).len()
     }
 
-    /// Whether the node has an input at this index, which is not omitted.
+    /// Whether the node has an input at `index` that is not omitted.
     pub fn has_input(&self, index: usize) -> bool {
         self.known.has_input(index)
     }
 
-    /// Iterates over the outputs: `false` for an omitted one.
+    /// Iterates over the node's outputs: `true` for a named output, `false` for an omitted one.
     pub fn outputs(&self) -> impl Iterator<Item = bool> {
         self.model.outputs(self.node).iter().map(Option::is_some)
     }
 
-    /// Returns the type of an input, as far as it is known.
+    /// Returns the type of the node's input at `index`; `None` if the input is omitted or its type
+    /// is unknown.
     pub fn input(&self, index: usize) -> Option<&Type> {
         self.known.input(index)
     }
 
-    /// Returns the value of an input that is a dense constant.
+    /// Returns the tensor of the node's input at `index` if the input is a dense constant.
     pub fn constant(&self, index: usize) -> Option<&Tensor> {
         match self.known.known(index)? {
             Known::Tensor(tensor) => Some(tensor),
@@ -121,14 +125,15 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         }
     }
 
-    /// Returns an input that is a sparse constant, as a serialized `SparseTensorProto`.
+    /// Serializes the node's input at `index` as a `SparseTensorProto`; `None` if the input is not
+    /// a sparse initializer.
     #[doc(hidden)]
     pub fn sparse_constant(&self, index: usize) -> Option<Vec<u8>> {
-        sparse_constant(self.model, self.model.inputs(self.node).nth(index)??)
+        sparse_constant_to_bytes(self.model, self.model.inputs(self.node).nth(index)??)
     }
 
     /// Returns the elements of an integer input that is not a constant but has known elements,
-    /// such as the output of `Shape`.
+    /// perhaps symbolic, such as the output of `Shape`; `None` for other inputs.
     pub fn sizes(&self, index: usize) -> Option<&[Dim]> {
         match self.known.known(index)? {
             Known::Tensor(_) => None,
@@ -136,25 +141,28 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         }
     }
 
-    /// Returns the attributes of the node, with defaults of its schema for missing ones. In a
-    /// function body, references to attributes of the function have the values of the call.
+    /// Returns the attributes of the node; missing attributes have the defaults of the operator's
+    /// schema. In a function body, references to attributes of the function have the values of the
+    /// call.
     pub fn attributes(&self) -> AttributeView<'_> {
         self.known.attributes()
     }
 
-    /// Returns an attribute of the node as a serialized `AttributeProto`. In a function body, a
-    /// reference to an attribute of the function has the value of the call.
+    /// Serializes an attribute of the node as an `AttributeProto`; `None` if the node does not have
+    /// it. In a function body, a reference to an attribute of the function has the value of the
+    /// call.
     #[doc(hidden)]
     pub fn attribute(&self, name: &str) -> Option<Vec<u8>> {
-        attribute_of_node(self.model, self.node, name, || self.known.attribute(name))
+        attribute_to_bytes(self.model, self.node, name, || self.known.attribute(name))
     }
 
-    /// Infers the types of a subgraph's outputs for types of its inputs. `attribute` is the name of
-    /// the attribute that holds the subgraph; the result is empty if there is none.
+    /// Infers the output types of a subgraph from the types of the subgraph's inputs. `attribute`
+    /// is the name of the node attribute that holds the subgraph; the result is empty if the node
+    /// has no such attribute.
     ///
     /// # Errors
     ///
-    /// A message about a contradiction in the subgraph.
+    /// A message about a contradiction between types in the subgraph.
     pub fn graph_outputs(
         &self,
         attribute: &str,
@@ -162,16 +170,16 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     ) -> Result<Vec<Option<Type>>, String> {
         let inputs = inputs.into_iter().map(|ty| Inferred { ty, known: None });
         let inputs: Vec<Inferred> = inputs.collect();
-        let found = self.known.subgraph(attribute, &inputs).map_err(message)?;
+        let found = self.known.subgraph(attribute, &inputs).map_err(to_message)?;
         Ok(found.unwrap_or_default().into_iter().map(|output| output.ty).collect())
     }
 
-    /// Infers the node's output types by the rule of another operator version; empty if that has
-    /// no rule.
+    /// Infers the node's output types by the inference rule of another operator or version; empty
+    /// if there is no such rule.
     ///
     /// # Errors
     ///
-    /// A message about an input or attribute that the rule rejects.
+    /// A message about an input or attribute of the node that the rule rejects.
     #[doc(hidden)]
     pub fn infer_by_rule(
         &self,
@@ -185,24 +193,25 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         let rule = found.and_then(|operator| operator.inference_at(version));
         match schema.zip(rule) {
             Some((schema, rule)) => {
-                let inferred = self.known.by_rule_of(schema, rule).map_err(message)?;
+                let inferred = self.known.by_rule_of(schema, rule).map_err(to_message)?;
                 Ok(inferred.types.into_vec())
             }
             None => Ok(Vec::new()),
         }
     }
 
-    /// Sets the type of an output. Does nothing if the node omits that output.
+    /// Sets the type of the node's output at `index`. Does nothing if the node omits that output.
     pub fn set_output(&mut self, index: usize, ty: Type) {
         self.known.set(index, ty);
     }
 }
 
-fn message(error: InferError) -> String {
+/// Converts an inference error to its message.
+fn to_message(error: InferError) -> String {
     error.0
 }
 
-/// Adapts [`InferRules`] to the trait of the inference pass.
+/// Adapts [`InferRules`] to the trait that the inference pass takes.
 pub(super) struct ProgramRules<'r>(pub(super) &'r dyn InferRules);
 
 impl passes::Rules for ProgramRules<'_> {

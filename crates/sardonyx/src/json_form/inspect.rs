@@ -10,8 +10,9 @@ use crate::inspect::{
     StoredTensor, TensorRole, TensorStorage, Totals, ValueSource,
 };
 
-/// Writes the keys `domain` (`ai.onnx` for the default domain), `name`, `nodes` (their number) and
-/// `function` (whether it is a function of the model).
+/// Serializes the use of an operator with the keys `domain` (`ai.onnx` for the default domain),
+/// `name`, `nodes` (number of nodes) and `function` (whether the model defines the operator as a
+/// function).
 impl Serialize for OperatorCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -27,8 +28,8 @@ impl Serialize for OperatorCount {
     }
 }
 
-/// Writes the keys `domain` (`ai.onnx` for the default domain), `name`, `overload`, the names of
-/// `inputs` and `outputs`, and `nodes` (their number).
+/// Serializes a model function with the keys `domain` (`ai.onnx` for the default domain), `name`,
+/// `overload`, `inputs` and `outputs` (names), and `nodes` (number of nodes).
 impl Serialize for FunctionInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -46,7 +47,7 @@ impl Serialize for FunctionInfo {
     }
 }
 
-/// Writes the keys `tensors`, `elements` and `bytes`.
+/// Serializes total numbers of tensors with the keys `tensors`, `elements` and `bytes`.
 impl Serialize for Totals {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -60,7 +61,7 @@ impl Serialize for Totals {
     }
 }
 
-/// Writes the keys `location`, `tensors` and `bytes`.
+/// Serializes an external data file with the keys `location`, `tensors` and `bytes`.
 impl Serialize for ExternalFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -74,7 +75,8 @@ impl Serialize for ExternalFile {
     }
 }
 
-/// Writes the keys `name`, `num_devices` (null if the model has none) and `devices` (their names).
+/// Serializes a device configuration with the keys `name`, `num_devices` (null if the model does
+/// not state it) and `devices` (names).
 impl Serialize for DeviceConfiguration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -88,8 +90,8 @@ impl Serialize for DeviceConfiguration {
     }
 }
 
-/// Writes the keys `graph`, `index`, `name`, `domain` (`ai.onnx` for the default domain),
-/// `operator`, `inputs` and `outputs`. An input or output that is left out is null.
+/// Serializes a node with the keys `graph`, `index`, `name`, `domain` (`ai.onnx` for the default
+/// domain), `operator`, `inputs` and `outputs`. An input or output that is left out is null.
 impl Serialize for NodeInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -108,9 +110,10 @@ impl Serialize for NodeInfo {
     }
 }
 
-/// Writes the keys `name`, `type` as text (null if unknown), `source` (`input`, `initializer`,
-/// `node`, `outside` or `nothing`), `made_by` (index of the node that computes the value, or null)
-/// and `output` (whether the value is an output of its graph).
+/// Serializes a value that a node reads or computes with the keys `name`, `type` as text (null if
+/// unknown), `source` (`input`, `initializer`, `node`, `outside` or `nothing`), `made_by` (index of
+/// the node that computes the value, or null) and `output` (whether the value is an output of its
+/// graph).
 impl Serialize for NodeValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -135,7 +138,8 @@ impl Serialize for NodeValue {
     }
 }
 
-/// Writes `initializer`, `attribute`, `sparse values` or `sparse indices`.
+/// Serializes the role of a tensor as `initializer`, `attribute`, `sparse values` or `sparse
+/// indices`.
 impl Serialize for TensorRole {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
@@ -147,9 +151,10 @@ impl Serialize for TensorRole {
     }
 }
 
-/// Writes the keys `name`, `place`, `role`, `type`, `type_number`, `shape`, `elements`, `bytes` and
-/// `storage` (`raw`, `typed`, `external`, `nothing` or `broken`). A typed list adds its `field`, a
-/// data file `location`, `offset`, `length` and `checksum`. Unknown numbers are null.
+/// Serializes a stored tensor with the keys `name`, `place`, `role`, `type`, `type_number`,
+/// `shape`, `elements`, `bytes` and `storage` (`raw`, `typed`, `external`, `nothing` or `broken`).
+/// A typed list adds its `field`, a data file `location`, `offset`, `length` and `checksum`.
+/// Unknown numbers are null.
 impl Serialize for StoredTensor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

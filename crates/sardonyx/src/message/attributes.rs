@@ -1,4 +1,4 @@
-//! Converts attributes of nodes, and defaults of operators, to messages and back.
+//! Converts node attributes and operators' attribute defaults to protobuf messages and back.
 
 use sardonyx_model::{self as graph, NodeId, Producer, ValueId};
 use sardonyx_ops::{AttrDefault, AttrType, AttrValue, intern};
@@ -11,7 +11,7 @@ use super::types::write_type;
 use crate::error::{Error, ErrorKind};
 
 /// Serializes a sparse initializer as a `SparseTensorProto`; `None` for other values.
-pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
+pub(crate) fn sparse_constant_to_bytes(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
     let value = model.value(value);
     let Producer::SparseInitializer(index) = value.producer else {
         return None;
@@ -21,9 +21,9 @@ pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Ve
     Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
 }
 
-/// Serializes an attribute of a node as an `AttributeProto`. If it refers to an attribute of the
-/// enclosing function, `given` returns the value.
-pub(crate) fn attribute_of_node<'a>(
+/// Serializes an attribute of a node as an `AttributeProto`; `None` if the node does not have it.
+/// If the attribute refers to one of the enclosing function, `given` returns its value.
+pub(crate) fn attribute_to_bytes<'a>(
     model: &graph::Model,
     node: NodeId,
     name: &str,
@@ -36,6 +36,7 @@ pub(crate) fn attribute_of_node<'a>(
     Some(model.part_to_bytes(graph::Part::Attribute(attribute)))
 }
 
+/// Serializes an attribute value as an `AttributeProto` with a name.
 fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
     let message = Encoded::by(|out| {
         out.put(attribute::Name, name.as_bytes());
@@ -92,6 +93,7 @@ pub fn default_to_bytes(name: &str, default: AttrDefault) -> Vec<u8> {
     encode_to_vec(&Default { name, default })
 }
 
+/// Default value of an operator's attribute, with the attribute's name.
 struct Default<'a> {
     name: &'a str,
     default: AttrDefault,
@@ -132,16 +134,16 @@ impl Encode for Default<'_> {
     }
 }
 
-/// Reads the type of a serialized `AttributeProto`.
+/// Reads the attribute type from a serialized `AttributeProto`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if its
-/// type is missing or unknown.
-pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
+/// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if the
+/// attribute type is missing or unknown.
+pub fn read_attribute_type(bytes: &[u8]) -> Result<AttrType, Error> {
     let mut ty = AttributeType::UNDEFINED;
     let mut reader = Reader::<AttributeProto>::new(bytes);
-    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+    while let Some(field) = reader.next().transpose().map_err(to_format_error)? {
         if let AttributeField::Type(found) = field {
             ty = found;
         }
@@ -152,15 +154,15 @@ pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
     })
 }
 
-/// Reads a default value from a serialized `AttributeProto`. `None` for types that [`AttrDefault`]
-/// does not have, such as tensors, and for texts that are not UTF-8. Texts and lists are interned:
-/// they live as long as the process.
+/// Reads the default value of an operator's attribute from a serialized `AttributeProto`. `None`
+/// for types that [`AttrDefault`] does not have, such as tensors, and for strings that are not
+/// UTF-8. Strings and lists are interned: they live as long as the process.
 ///
 /// # Errors
 ///
-/// See [`type_of_attribute`].
+/// See [`read_attribute_type`].
 pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
-    let ty = type_of_attribute(bytes)?;
+    let ty = read_attribute_type(bytes)?;
     let (mut ints, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     let (mut int, mut float, mut text) = (0, 0.0, "");
     let mut all_utf8 = true;
@@ -170,13 +172,15 @@ pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
         text.unwrap_or_default()
     };
     let mut reader = Reader::<AttributeProto>::new(bytes);
-    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+    while let Some(field) = reader.next().transpose().map_err(to_format_error)? {
         match field {
             AttributeField::I(value) => int = value,
             AttributeField::F(value) => float = value,
             AttributeField::S(value) => text = utf8(value.bytes),
-            AttributeField::Ints(chunk) => chunk.decode_into(&mut ints).map_err(unreadable)?,
-            AttributeField::Floats(chunk) => chunk.decode_into(&mut floats).map_err(unreadable)?,
+            AttributeField::Ints(chunk) => chunk.decode_into(&mut ints).map_err(to_format_error)?,
+            AttributeField::Floats(chunk) => {
+                chunk.decode_into(&mut floats).map_err(to_format_error)?
+            }
             AttributeField::Strings(value) => texts.push(utf8(value.bytes)),
             _ => {}
         }
@@ -193,6 +197,7 @@ pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
     Ok(all_utf8.then_some(default))
 }
 
-fn unreadable(error: sardonyx_proto::Error) -> Error {
+/// Converts a protobuf decoding error to [`ErrorKind::Format`].
+fn to_format_error(error: sardonyx_proto::Error) -> Error {
     Error::new(ErrorKind::Format, error.to_string()).with_source(error)
 }

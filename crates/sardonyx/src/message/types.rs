@@ -1,4 +1,4 @@
-//! Converts types and shapes to messages and back.
+//! Converts types and shapes to protobuf messages and back.
 
 use sardonyx_model::{Dim, ReadLimits, TensorType, Type};
 use sardonyx_proto::{
@@ -9,7 +9,7 @@ use sardonyx_tensor::Buffer;
 
 use crate::load::read_graph;
 
-/// Serializes a type as a `TypeProto`; an unknown type gives no bytes.
+/// Serializes a type as a `TypeProto`; `None` gives no bytes.
 pub fn type_to_bytes(ty: Option<&Type>) -> Vec<u8> {
     let message = Encoded::by(|out| {
         if let Some(ty) = ty {
@@ -19,6 +19,7 @@ pub fn type_to_bytes(ty: Option<&Type>) -> Vec<u8> {
     message.into_vec()
 }
 
+/// Encodes the fields of a type's `TypeProto`.
 pub(super) fn write_type(out: &mut Encoder<'_>, ty: &Type) {
     let elem = |ty: &TensorType| ty.elem.map(|elem| elem.number());
     match ty {
@@ -51,12 +52,13 @@ pub(super) fn write_type(out: &mut Encoder<'_>, ty: &Type) {
     }
 }
 
-/// Serializes a shape as a `TensorShapeProto`. Sizes that are expressions, not plain numbers or
-/// symbols, become unknown.
+/// Serializes a shape as a `TensorShapeProto`. Dimensions that are expressions such as `2*N` become
+/// unknown.
 pub fn shape_to_bytes(dims: &[Dim]) -> Vec<u8> {
     Encoded::by(|out| write_shape(out, dims)).into_vec()
 }
 
+/// Encodes the fields of a shape's `TensorShapeProto`.
 fn write_shape(out: &mut Encoder<'_>, dims: &[Dim]) {
     for dim in dims {
         out.message(tensor_shape::Dim, |out| match (dim, dim.as_symbol()) {
@@ -67,8 +69,8 @@ fn write_shape(out: &mut Encoder<'_>, dims: &[Dim]) {
     }
 }
 
-/// Reads types from serialized `TypeProto`s. Empty ones are unknown; if one cannot be read, all
-/// are.
+/// Reads types from serialized `TypeProto`s. An empty message gives `None`; if one message cannot
+/// be read, all types are `None`.
 pub fn types_from_bytes(types: &[impl AsRef<[u8]>]) -> Vec<Option<Type>> {
     // Wrapped as the inputs of a model, which the graph reader takes.
     let wrapped = Encoded::by(|out| {

@@ -120,7 +120,7 @@ fn stored_external_len(
     match len {
         Some(len) => Ok(len),
         None => data
-            .size(&reference.location)
+            .find_file_size(&reference.location)
             .map(|size| size.saturating_sub(reference.offset))
             .map_err(external_error),
     }

@@ -18,9 +18,9 @@ use sha1::{Digest, Sha1};
 
 use super::layout::{self, PlannedFile};
 use super::{SaveOptions, SaveReport, SavedFile, Weights};
-use crate::beneath::{Directory, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
-use crate::external::{HashWriter, check_location, directory_of, hex};
+use crate::external::{HashWriter, check_location, encode_hex, get_directory};
 use crate::form::ModelFormat;
 use crate::load::{ReferringFile, read_referring};
 use crate::mapping;
@@ -84,7 +84,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
             .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
     }
     model.check_complete()?;
-    let directory = Directory::open(directory_of(path));
+    let directory = Directory::open(get_directory(path));
     let directory = directory.map_err(|error| io_error("cannot write", path, error))?;
     let stays = model.data.directory() == Some(directory.path());
     let planned = layout::plan(&model.graph, &model.data, options, stays)?;
@@ -222,7 +222,8 @@ impl Saving<'_> {
     /// Refuses to replace a file that holds values of the model or of the text that it was parsed
     /// from.
     fn check_replaced(&self, model: &Model, successor: &graph::Model, form: ModelFormat) -> Done {
-        let Some(replaced) = File::open(self.path).ok().and_then(|file| identity(&file).ok()?)
+        let Some(replaced) =
+            File::open(self.path).ok().and_then(|file| read_identity(&file).ok()?)
         else {
             return Ok(());
         };
@@ -327,7 +328,7 @@ impl Saving<'_> {
             self.step("sync")?;
             file.sync_all()?;
         }
-        Ok(hasher.map(|hasher| hex(&hasher.finalize())))
+        Ok(hasher.map(|hasher| encode_hex(&hasher.finalize())))
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -348,7 +349,7 @@ impl Saving<'_> {
         if file.metadata()?.len() != plan.size {
             return Ok(false);
         }
-        let there = mapping::map(&file)?;
+        let there = mapping::map_file(&file)?;
         let mut end = 0;
         for part in &plan.parts {
             let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
@@ -374,7 +375,7 @@ impl Saving<'_> {
         })?;
         let mut hasher = Sha1::new();
         io::copy(&mut file, &mut HashWriter(&mut hasher))?;
-        Ok(hex(&hasher.finalize()))
+        Ok(encode_hex(&hasher.finalize()))
     }
 
     fn write_model(
@@ -496,7 +497,7 @@ impl Saving<'_> {
         let mut lines = String::new();
         for file in files {
             if let Some(pending) = &file.pending {
-                lines += &note_line(identity(pending.file())?, &file.location);
+                lines += &note_line(read_identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {

@@ -14,7 +14,7 @@ use super::places::Stored;
 use super::report::{Findings, ScanFacts, ScannedFile};
 use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};
-use crate::external::{DataFiles, OpenFailure, sha1_of};
+use crate::external::{DataFiles, OpenFailure, compute_sha1};
 
 /// Maximum number of data files that are checked.
 const LOOKED_AT: usize = 100_000;
@@ -455,7 +455,7 @@ fn open_file(
         });
     }
     if let Some(checksum) = file.checksum.as_ref().filter(|_| options.checksums) {
-        match sha1_of(&seen.file) {
+        match compute_sha1(&seen.file) {
             Ok(digest) if digest.eq_ignore_ascii_case(checksum) => {}
             Ok(digest) => found.add(&codes::CHECKSUM_MISMATCH, || {
                 let message = format!("its SHA-1 is {digest}, but the model has {checksum}");

@@ -11,7 +11,7 @@ use sardonyx_tensor::{Buffer, Tensor, TensorError, npy};
 use super::Trainer;
 use super::state::{DataPosition, Generator, NewValue, State};
 use crate::error::{Error, ErrorKind};
-use crate::external::directory_of;
+use crate::external::get_directory;
 use crate::open::{Access, display_path, io_error, read_file};
 use crate::unfinished::remove_of_earlier_releases;
 use crate::whole::WholeFile;
@@ -95,7 +95,7 @@ impl Trainer {
         };
         checked.map_err(|what| unfit_error(path, what).with_help(help))?;
         if let Some(name) = path.file_name() {
-            remove_of_earlier_releases(directory_of(path), name);
+            remove_of_earlier_releases(get_directory(path), name);
         }
         let file = WholeFile::create(path);
         file.map(drop).map_err(|error| io_error("cannot write", path, error))

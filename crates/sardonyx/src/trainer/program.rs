@@ -254,7 +254,7 @@ impl TrainingProgram {
                 let ran = session.run_updating(inputs, outputs, options, |outputs| {
                     accept_all(variables, outputs)
                 });
-                if ran.as_ref().is_err_and(Error::has_written) {
+                if ran.as_ref().is_err_and(Error::has_overwritten_inputs) {
                     state.mark_torn();
                 }
                 ran
