@@ -80,21 +80,21 @@ impl OpenOptions {
         OpenOptions::default()
     }
 
-    /// Sets whether files are mapped or read.
+    /// Sets whether the model file and its data files are mapped or read into memory.
     pub fn access(mut self, access: Access) -> OpenOptions {
         self.access = access;
         self
     }
 
-    /// Sets the time at which data files are opened.
+    /// Sets when the files with external data are opened. By default each is opened on first use.
     pub fn external(mut self, external: ExternalFiles) -> OpenOptions {
         self.external = external;
         self
     }
 
-    /// Sets whether symlinks to data files are followed. By default they are, if their target lies
-    /// in the model's directory or, if the model file is a symlink too, in the directory of its
-    /// target. The Hugging Face cache consists of such links.
+    /// Sets whether symlinks to data files are followed. By default a symlink is followed if its
+    /// target lies in the model's directory or, if the model file is a symlink too, in the
+    /// directory of the model file's target. The Hugging Face cache consists of such links.
     pub fn follow_links(mut self, follow: bool) -> OpenOptions {
         self.refuse_links = !follow;
         self
@@ -106,14 +106,15 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the limits on nesting depth and number of messages.
+    /// Sets the limits on the nesting depth of the protobuf message and on the memory that the
+    /// model's structure takes.
     pub fn limits(mut self, limits: ReadLimits) -> OpenOptions {
         self.limits = limits;
         self
     }
 
-    /// Limits the bytes that are read from one file or stream into memory. Mapped files take none
-    /// and have no limit.
+    /// Limits the bytes that are read from one file or stream into memory. Mapped files take no
+    /// such memory and have no limit.
     pub fn max_bytes(mut self, bytes: u64) -> OpenOptions {
         self.max_bytes = Some(bytes);
         self
@@ -128,40 +129,41 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the serialisation. By default the suffix of the file decides, then its first bytes.
+    /// Sets the serialisation of the model, such as binary protobuf. By default the suffix of the
+    /// file name selects it, else the first bytes.
     pub fn form(mut self, form: ModelFormat) -> OpenOptions {
         self.form = Some(form);
         self
     }
 
-    /// Sets whether a message without a graph, functions and training information is accepted, for
-    /// programs that fill it in later. By default such a message is an error, because a truncated
-    /// file looks like this.
+    /// Sets whether a `ModelProto` without a graph, functions and training information is accepted,
+    /// for programs that fill the model in later. By default such a message is an error, because a
+    /// truncated file decodes to one.
     pub fn lenient(mut self, lenient: bool) -> OpenOptions {
         self.lenient = lenient;
         self
     }
 
-    /// Sets the directory that holds the data files. By default it is the directory of the model
+    /// Sets the directory that holds the data files. The default is the directory of the model
     /// file.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> OpenOptions {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Sets a resolver that finds the data files, in place of a directory.
+    /// Sets a callback that finds the data files, in place of a directory.
     pub fn resolver(mut self, resolver: Arc<dyn DataResolver>) -> OpenOptions {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Sets the access to data files, if it differs from the access to the model.
+    /// Sets whether data files are mapped or read. The default is the access to the model file.
     pub(crate) fn data_access(mut self, access: Access) -> OpenOptions {
         self.data_access = Some(access);
         self
     }
 
-    /// Opens a model file. Data files are expected in its directory.
+    /// Opens a model file. Data files are expected in the directory of the model file.
     ///
     /// # Errors
     ///
@@ -172,7 +174,7 @@ impl OpenOptions {
         self.load(path).map(|loaded| loaded.model)
     }
 
-    /// Reads a model from bytes, which it keeps. External data needs a
+    /// Reads a model from bytes, which the model keeps. External data needs a
     /// [`directory`](OpenOptions::directory) or a [`resolver`](OpenOptions::resolver).
     ///
     /// # Errors
@@ -182,7 +184,8 @@ impl OpenOptions {
         self.load_bytes(bytes).map(|loaded| loaded.model)
     }
 
-    /// Reads a model from a stream, to its end, or to [`max_bytes`](OpenOptions::max_bytes).
+    /// Reads a model from a stream to the end of the stream, which must come within
+    /// [`max_bytes`](OpenOptions::max_bytes).
     ///
     /// # Errors
     ///
@@ -191,8 +194,8 @@ impl OpenOptions {
         self.load_reader(reader).map(|loaded| loaded.model)
     }
 
-    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings and the
-    /// text of a model in the notation.
+    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings about and
+    /// the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -216,7 +219,7 @@ impl OpenOptions {
     }
 
     /// Reads a model from bytes like [`from_bytes`](OpenOptions::from_bytes), and also returns the
-    /// warnings and the text of a model in the notation.
+    /// warnings about and the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -227,8 +230,8 @@ impl OpenOptions {
         self.load_source(self.source_of_bytes(bytes.into())?)
     }
 
-    /// Reads a stream like [`from_reader`](OpenOptions::from_reader), and also returns the warnings
-    /// and the text of a model in the notation.
+    /// Reads a model from a stream like [`from_reader`](OpenOptions::from_reader), and also returns
+    /// the warnings about and the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -248,7 +251,8 @@ impl OpenOptions {
         self.load_source(self.source_of_reader(stream)?)
     }
 
-    /// Reads or maps a file, and expects the data files in its directory.
+    /// Reads or maps a model file without decoding it. Data files are expected in the directory of
+    /// the file.
     pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
         let form = self.form.or_else(|| ModelFormat::from_path(path));
@@ -256,17 +260,19 @@ impl OpenOptions {
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
-    /// Makes a source from bytes in memory.
+    /// Makes the source of a model that is in memory as bytes.
     pub(crate) fn source_of_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
         Ok(Source::new(bytes, self.form, self.data(without_directory)?))
     }
 
-    /// Reads a stream to its end or to the limit in bytes.
+    /// Reads the bytes of a model from a stream to the end of the stream, which must come within
+    /// [`max_bytes`](OpenOptions::max_bytes).
     pub(crate) fn source_of_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
         let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(read_error)?;
         self.source_of_bytes(bytes)
     }
 
+    /// Decodes a binary model file and skips the payloads of large tensors.
     fn skim_file(&self, path: &Path) -> Result<Loaded, Error> {
         let file = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = file.map_err(|error| io_error("cannot read", path, error))?;
@@ -286,6 +292,7 @@ impl OpenOptions {
         self.with_data(graph, data).map_err(|error| add_path(path, error))
     }
 
+    /// Returns the options with which data files are opened.
     fn data_options(&self) -> DataOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
@@ -295,6 +302,8 @@ impl OpenOptions {
         }
     }
 
+    /// Decodes a binary model from a stream; `skip` passes over each payload of at least
+    /// [`SKIPPED_BYTES`] bytes.
     fn skim<R: Read>(
         &self,
         stream: &mut R,
@@ -319,7 +328,8 @@ impl OpenOptions {
             .map_err(|refusal| refusal.explain(&[]))
     }
 
-    /// Reads the model and notes the state of the mapped file, so that later changes are detected.
+    /// Decodes the model of a source, and keeps the stamp of its mapped file to detect later
+    /// changes.
     fn load_source(&self, source: Source) -> Result<Loaded, Error> {
         let mapped = source.stamp.clone().map(Arc::new);
         let mut loaded = self.read_source(source)?;
@@ -327,6 +337,7 @@ impl OpenOptions {
         Ok(loaded)
     }
 
+    /// Decodes the model of a source in any serialisation.
     fn read_source(&self, source: Source) -> Result<Loaded, Error> {
         if source.form == ModelFormat::Notation {
             let text = source.bytes.clone();
@@ -342,7 +353,8 @@ impl OpenOptions {
         Ok(loaded)
     }
 
-    /// Returns the data files: none, those of the resolver, those of the directory, or `beside`.
+    /// Returns the access to the data files: none, by the resolver, in the directory of the
+    /// options, or the result of `beside`.
     fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
         Ok(match (&self.resolver, &self.directory) {
             _ if self.external == ExternalFiles::Never => DataFiles::unavailable(NEVER),
@@ -355,6 +367,7 @@ impl OpenOptions {
         })
     }
 
+    /// Combines a graph with its data files; checks all external data for [`ExternalFiles::Now`].
     fn with_data(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
         let model = Model { shares: self.access == Access::Share, ..Model::with_data(graph, data) };
         if self.external == ExternalFiles::Now {
@@ -377,11 +390,11 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// Bytes from which on a payload is skipped on request. Smaller payloads may be shapes that
-/// inference reads.
+/// Minimum size in bytes of a tensor payload that [`OpenOptions::skip_payloads`] skips. Smaller
+/// payloads may be shapes that inference reads.
 const SKIPPED_BYTES: u64 = 1024;
 
-/// Skips `bytes` bytes of a file that has `len` bytes; fails if the file ends before that.
+/// Skips `bytes` bytes of a file that has `len` bytes; fails if the file has fewer bytes left.
 fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()> {
     let end = file.stream_position()?.checked_add(bytes);
     let step = end.filter(|end| *end <= len).and_then(|_| i64::try_from(bytes).ok());
@@ -396,17 +409,21 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
 
 /// Reason for missing data files; completes "values are in the file …, and".
 const FROM_BYTES: &str = "the model was read from bytes without a directory";
+/// Reason for missing data files under [`ExternalFiles::Never`]; completes "values are in the file
+/// …, and".
 const NEVER: &str = "the model was opened without its data files";
 
+/// Returns data files of which none can be opened, because the model has no directory.
 fn without_directory() -> DataFiles {
     DataFiles::unavailable(FROM_BYTES)
 }
 
+/// Makes the error about a stream from which a model cannot be read.
 fn read_error(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
 }
 
-/// Puts the path of the file before the place of an error in it.
+/// Prepends the path of a model file to the place of an error.
 fn add_path(path: &Path, error: Error) -> Error {
     let place = match error.place() {
         Some(place) => format!("{}, {place}", display_path(path)),
@@ -423,14 +440,14 @@ pub struct Loaded {
     pub model: Model,
     /// Warnings of the parser about probable mistakes in a text in the notation.
     pub warnings: Vec<Diagnostic>,
-    /// Text from which the model was parsed, if it was in the notation.
+    /// ONNX text from which the model was parsed; `None` for other serialisations.
     pub text: Option<Buffer>,
 }
 
 impl Loaded {
-    /// Returns the line and column of each finding about the model, which must not have changed
-    /// since it was read. `None` for findings about the model as a whole, and for all findings if
-    /// the model was not read from a text.
+    /// Returns the line and column of each finding about the model, which must be unchanged since
+    /// it was parsed. `None` for findings about the model as a whole, and for all findings if the
+    /// model was not parsed from ONNX text.
     pub fn positions(&self, findings: &[Finding]) -> Vec<Option<Position>> {
         match &self.text {
             Some(text) => positions(&self.model, text, findings),
@@ -439,14 +456,14 @@ impl Loaded {
     }
 }
 
-/// Bytes of a model, not decoded yet.
+/// Undecoded bytes of a model, with their serialisation and the access to data files.
 pub(crate) struct Source {
     pub(crate) bytes: Buffer,
     /// Serialisation of `bytes`: by request, else by the suffix, else by the first bytes.
     pub(crate) form: ModelFormat,
     /// Data files of the model.
     pub(crate) data: DataFiles,
-    /// State of the file at the time of mapping, to detect later changes.
+    /// Stamp of the mapped file, to detect later changes; `None` if the bytes are not mapped.
     pub(crate) stamp: Option<Stamp>,
 }
 
@@ -456,7 +473,7 @@ impl Source {
         Source { bytes, form, data, stamp: None }
     }
 
-    /// Returns the model as binary protobuf; decodes a text serialisation.
+    /// Returns the model as binary protobuf; converts a model in another serialisation.
     pub(crate) fn binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
         match self.form {
             ModelFormat::Binary => Ok(self.bytes.clone()),
@@ -470,13 +487,13 @@ impl Source {
 pub(crate) enum Refusal {
     /// The input has no bytes.
     Empty,
-    /// The message has no graph, no functions and no training information.
+    /// The protobuf message has no graph, no functions and no training information.
     NoGraph,
     /// The bytes are not a protobuf message of the type `ModelProto`.
     Damaged(graph::Error),
 }
 
-/// Decodes the graph of a model. Unless `lenient`, a message without a graph, functions and
+/// Decodes a binary `ModelProto`. Unless `lenient`, a message without a graph, functions and
 /// training information is refused.
 pub(crate) fn read_graph(
     binary: Buffer,
@@ -502,8 +519,8 @@ fn check_content(
 }
 
 impl Refusal {
-    /// Makes an error for users. If `source` has the signature of another format, the error names
-    /// it.
+    /// Converts the refusal into an error for users. If `source` begins with the signature of
+    /// another file format, the error names that format.
     fn explain(self, source: &[u8]) -> Error {
         let wrong = match self {
             Refusal::Empty => {
@@ -539,6 +556,7 @@ impl Refusal {
     }
 }
 
+/// Help for an empty or damaged model file.
 const INTERRUPTED: &str = "check whether the download or export was interrupted";
 /// Message for a [`Refusal::NoGraph`].
 const NO_GRAPH: &str = "the file has no graph: it is truncated or not an ONNX model";
@@ -553,8 +571,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Reads the message in a file, in the serialisation of its suffix, and returns it as binary
-/// protobuf. `what` names the message in errors.
+/// Reads a protobuf message from a file, in the serialisation of the file name's suffix, and
+/// returns the message as binary protobuf. `what` names the message in errors.
 pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let file = read_file(path, Access::Read, None)?;
     let form = ModelFormat::from_path(path).unwrap_or_default();
@@ -573,16 +591,18 @@ pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// A possible model file, read for its references to other files. Values in those are not loaded.
+/// Model file that is read only for its references to other files, without their content.
 pub(crate) enum ReferringFile {
+    /// A model in a serialisation of protobuf.
     Model(graph::Model),
-    /// A model in the notation, and the files that hold its values.
+    /// A model in ONNX text, and the locations of the files that hold its values.
     Text(graph::Model, BTreeSet<String>),
-    /// A text in the notation with syntax errors.
+    /// ONNX text with syntax errors.
     BrokenText(Buffer),
 }
 
-/// Reads the references of a file to other files; `None` if it is not a model or cannot be read.
+/// Reads the references of a model file to other files; `None` if the file is not a model or cannot
+/// be read.
 pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
     // Opening a pipe would block.
     if !fs::metadata(path).ok()?.is_file() {
@@ -606,7 +626,8 @@ pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
     read_graph(binary, options.limits, true).ok().map(ReferringFile::Model)
 }
 
-/// Records the files that a text refers to, and returns empty values for all of them.
+/// Source of external data that records the files to which an ONNX text refers, and returns empty
+/// values.
 #[derive(Default)]
 struct RecordedFiles(Mutex<BTreeSet<String>>);
 

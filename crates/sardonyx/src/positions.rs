@@ -8,8 +8,8 @@ use sardonyx_text::{DiagnosticSeverity, Position, SyntaxKind, SyntaxTree, syntax
 use crate::model::Model;
 
 /// Returns the line and column of each finding about a model that was parsed from `text` and not
-/// changed since. `None` for findings about the model as a whole, and for all findings if the text
-/// is not the model's.
+/// changed since. `None` for findings about the model as a whole, and for all findings if the model
+/// was parsed from another text.
 pub(crate) fn positions(
     model: &Model,
     text: &Buffer,
@@ -29,18 +29,21 @@ pub(crate) fn positions(
     starts.map(|start| Some(Position::of(text.as_slice(), start?))).collect()
 }
 
-/// Syntax nodes of a text by the ids of the model's parts. The parser assigns ids in the order in
-/// which parts begin in the text.
+/// Syntax nodes of an ONNX text by the ids of the nodes, graphs and functions of the model. The
+/// parser assigns ids in the order in which nodes, graphs and functions begin in the text.
 struct Places<'t> {
     model: &'t sardonyx_model::Model,
     tree: &'t SyntaxTree,
+    /// Syntax nodes of the model's nodes.
     nodes: Vec<usize>,
-    /// Graphs and functions, as both have a `GraphId`.
+    /// Syntax nodes of graphs and functions, as both have a `GraphId`.
     graphs: Vec<usize>,
+    /// Syntax nodes of functions.
     functions: Vec<usize>,
 }
 
 impl Places<'_> {
+    /// Indexes the syntax nodes of a text.
     fn new<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
         let functions = parts_of_kinds(tree, &[SyntaxKind::Function]);
         Places {
@@ -52,6 +55,8 @@ impl Places<'_> {
         }
     }
 
+    /// Returns the offset in bytes at which the syntax node of a finding's spot begins; `None` for
+    /// the model as a whole.
     fn start(&self, spot: Spot) -> Option<usize> {
         let index = spot.index.map_or(0, |index| index as usize);
         let part = match spot.part {
@@ -74,12 +79,13 @@ impl Places<'_> {
         Some(self.tree.parts()[part].span.start)
     }
 
-    /// Returns the direct children of a part that have a kind.
+    /// Returns the direct children of a syntax node that have a kind.
     fn children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
         let children = self.tree.children(part);
         children.filter(move |child| self.tree.parts()[*child].kind == kind)
     }
 
+    /// Returns the syntax node of a field of a model node; `None` if it cannot be determined.
     fn in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
         let count = |kind| self.children(node, kind).count();
         match field {
@@ -104,6 +110,8 @@ impl Places<'_> {
         }
     }
 
+    /// Returns the syntax node of a field of a graph or function; `None` if it cannot be
+    /// determined.
     fn in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
         let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
         let found = self.model.graph(id);
@@ -128,6 +136,7 @@ impl Places<'_> {
         }
     }
 
+    /// Returns the syntax node of a field of the model; `None` if it cannot be determined.
     fn in_model(&self, field: &str, index: usize) -> Option<usize> {
         let header = self.children(0, SyntaxKind::Header).next()?;
         match field {
@@ -141,6 +150,7 @@ impl Places<'_> {
     }
 }
 
+/// Returns the indices of the syntax nodes of some kinds, in the order of the text.
 fn parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
     let parts = tree.parts().iter().enumerate();
     parts.filter(|(_, part)| kinds.contains(&part.kind)).map(|(index, _)| index).collect()

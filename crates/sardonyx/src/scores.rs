@@ -4,7 +4,7 @@ use sardonyx_model::{NodeId, Producer, ValueId};
 
 use crate::model::Model;
 
-/// An operator that computes scores of classes.
+/// Operator that computes the scores of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScoreOperator {
@@ -16,7 +16,7 @@ pub enum ScoreOperator {
     Sigmoid,
 }
 
-/// Operators whose output has the elements of their first input, except for shape and type.
+/// Operators that only change shape or element type of their first input.
 const FORMS: &[&str] = &[
     "Identity",
     "Cast",
@@ -29,14 +29,14 @@ const FORMS: &[&str] = &[
     "Dropout",
 ];
 
-/// Maximum number of nodes that are followed from the output: a bound for graphs with cycles, and
-/// more than any model has at its end.
+/// Maximum number of nodes between a graph output and the operator that computes scores: a bound
+/// for graphs with cycles, and more than any model has at its end.
 const MOST_NODES: usize = 64;
 
 impl Model {
-    /// Finds the operator that computes the scores in an output of the main graph, if there is one.
-    /// Nodes that only change shape or type are skipped. The axis along which probabilities sum to
-    /// 1 is not determined.
+    /// Finds the operator that computes the scores in an output of the main graph; `None` if there
+    /// is no such operator. Nodes that only change shape or type are skipped. The axis along which
+    /// probabilities sum to 1 is not determined.
     pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let mut outputs = main.outputs.iter();
@@ -58,8 +58,8 @@ impl Model {
         None
     }
 
-    /// Returns the name of the standard operator that a node calls; `None` if it calls another one
-    /// or a function.
+    /// Returns the name of the standard operator that a node calls; `None` if the node calls an
+    /// operator of another domain or a function.
     pub(crate) fn standard_operator(&self, node: NodeId) -> Option<String> {
         let graph = &self.graph;
         let node = graph.node(node);

@@ -52,16 +52,18 @@ pub struct Session(Arc<Inner>);
 
 /// State that all clones of a session share.
 struct Inner {
+    /// Compiled graph with its plan and packed weights.
     compiled: runtime::Session,
-    /// Names of the outputs, which the outputs of every run share.
+    /// Names of the graph outputs. The [`Outputs`] of all runs share them.
     output_names: Vec<Arc<str>>,
-    /// Mapped files that hold weights of the session, in their state at the time of mapping.
+    /// Stamps of the mapped files that hold weights of the session, taken when the files were
+    /// mapped.
     mapped_files: Vec<Arc<Stamp>>,
-    /// Connection to the sessions of other ranks, if the model has collectives.
+    /// Connection to the sessions of other ranks; `None` if the model has no collectives.
     rank: Option<Rank>,
 }
 
-/// Options of a session; see [`Session::builder`].
+/// Builder that collects the options of a [`Session`]; see [`Session::builder`].
 #[derive(Debug, Clone)]
 pub struct SessionBuilder<'m> {
     model: &'m Model,
@@ -71,30 +73,31 @@ pub struct SessionBuilder<'m> {
 /// Options of a session, independent of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Choices {
+    /// Options of the compiler and of runs.
     pub(crate) options: runtime::Options,
-    /// Texts of functions in the notation.
+    /// Model-local functions to add, as ONNX text.
     functions: Vec<String>,
-    /// Reason for which the first rejected custom operator cannot be added.
+    /// Message about the first custom operator that cannot be added; `None` if all were added.
     refused: Option<String>,
-    /// Whether a model of an unknown, newer IR version is refused.
+    /// Whether building fails for a model of an IR version above [`NEWEST_IR_VERSION`].
     refuses_newer_ir: bool,
-    /// Connection to the sessions of other ranks.
+    /// Connection to the sessions of other ranks; `None` for a session without a transport.
     pub(crate) rank: Option<Rank>,
 }
 
 impl Choices {
-    /// Starts a session of `model` with these options.
+    /// Returns the builder of a session of `model` with these options.
     pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
         SessionBuilder { model, choices: self.clone() }
     }
 
-    /// Returns the seed that was set, or a random one.
+    /// Returns the seed of random operators: the one that was set, or a random one.
     pub(crate) fn seed(&self) -> u64 {
         self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
 
-    /// Adds a custom operator. If it cannot be added, records the reason for
-    /// [`SessionBuilder::build`].
+    /// Adds a custom operator. If the operator cannot be added, records the message with which
+    /// [`SessionBuilder::build`] fails.
     pub(crate) fn add_operator(
         &mut self,
         domain: &str,
@@ -107,7 +110,8 @@ impl Choices {
         self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));
     }
 
-    /// Adds the given functions to the graph of a model, and removes them from the options.
+    /// Returns `model` with the functions of these options added, and removes them from the
+    /// options.
     pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
         let functions = std::mem::take(&mut self.functions);
         Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
@@ -115,23 +119,24 @@ impl Choices {
 }
 
 impl SessionBuilder<'_> {
-    /// Returns the model that the session is for.
+    /// Returns the model that the session will run.
     pub(crate) fn model(&self) -> &Model {
         self.model
     }
 
-    /// Returns the options set so far.
+    /// Returns the session options set so far.
     pub(crate) fn choices(&self) -> &Choices {
         &self.choices
     }
 
-    /// Returns the options set so far, for changing them.
+    /// Returns the session options set so far, for changing them.
     pub(crate) fn choices_mut(&mut self) -> &mut Choices {
         &mut self.choices
     }
 
     /// Sets the number of threads of a run, including the calling thread. The default is one for
-    /// each processor that this process may use, up to 1024. Results do not depend on it.
+    /// each processor that this process may use, up to 1024. Results do not depend on the number of
+    /// threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.choices.options.threads = Some(threads);
         self
@@ -168,7 +173,7 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Makes a session for inspection only, with [`Session::steps`], [`Session::report`] and
+    /// Makes a session for inspection by [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. No large value is computed, copied or packed, and runs fail.
     pub(crate) fn only_look(mut self) -> Self {
         self.choices.options.only_looks = true;
@@ -204,24 +209,24 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Omits a rewrite of the program; [`rewrites`](crate::rewrites) lists their names. Making the
-    /// session fails for an unknown name.
+    /// Disables a rewrite of the compiler; [`rewrites`](crate::rewrites) lists their names.
+    /// Building the session fails for an unknown name.
     pub(crate) fn without_rewrite(mut self, name: impl Into<String>) -> Self {
         self.choices.options.without.push(name.into());
         self
     }
 
-    /// Makes the session keep its [program](Session::program) as it is after a rewrite, or before
-    /// all of them for the name `lowering`.
+    /// Makes the session keep the text of its [program](Session::program) after the rewrite with
+    /// this name, or before all rewrites for the name `lowering`.
     pub(crate) fn print_after(mut self, rewrite: impl Into<String>) -> Self {
         self.choices.options.print_after = Some(rewrite.into());
         self
     }
 
-    /// Adds the implementation of an operator that the model calls by this domain and name. It
-    /// replaces a function of the model, or an operator that ONNX Runtime adds to the standard.
-    /// Making the session fails if the standard has an operator of this name, or if the
-    /// [schema](CustomOperator::schema) contradicts itself.
+    /// Adds the implementation of an operator that nodes of the model call by `domain` and `name`.
+    /// The implementation replaces a function of the model, or an operator that ONNX Runtime adds
+    /// to the standard. Building the session fails if the standard has an operator of this name, or
+    /// if the [schema](CustomOperator::schema) contradicts itself.
     ///
     /// ```
     /// use sardonyx::ops::OperatorCall;
@@ -252,9 +257,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Sets the image decoder for nodes of the operator `ImageDecoder`. It replaces the decoder
-    /// that the feature `images` brings for the formats of the standard. Without either, making a
-    /// session of a model with that operator fails.
+    /// Sets the image decoder for nodes of the operator `ImageDecoder`. It replaces the decoder of
+    /// the feature `images`, which decodes the formats of the standard. Without a decoder, building
+    /// a session of a model with that operator fails.
     ///
     /// ```
     /// use sardonyx::ops::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
@@ -314,9 +319,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Adds a function in the notation, which the model calls by its domain and name. It replaces a
-    /// function of the model with this name. Making the session fails if the text is not a
-    /// function.
+    /// Adds a model-local function, given as ONNX text, which nodes call by its domain and name. It
+    /// replaces a function of the model with the same domain and name. Building the session fails
+    /// if the text is not a function.
     ///
     /// ```
     /// use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -338,8 +343,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default such a model runs,
-    /// and unknown fields are ignored.
+    /// Makes [`build`](SessionBuilder::build) fail for a model of an IR version above
+    /// [`NEWEST_IR_VERSION`]. By default such a model runs, and unknown fields are ignored.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -356,15 +361,15 @@ impl SessionBuilder<'_> {
     }
 
     /// Fixes the size of a symbolic dimension of the inputs for all runs. The compiler can then use
-    /// the size, and a run with another one fails. Making the session fails if no input has a
-    /// dimension of that name.
+    /// the size, and a run with another size fails. Building the session fails if no input has a
+    /// dimension called `name`.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         self.choices.options.dims.push((name.into(), size));
         self
     }
 
-    /// Makes the session: checks the model, reads its external data, compiles and plans the graph,
+    /// Builds the session: checks the model, reads its external data, compiles and plans the graph,
     /// packs weights.
     ///
     /// # Errors
@@ -382,6 +387,7 @@ impl SessionBuilder<'_> {
         made.unwrap_or_else(|panic| Err(report_to_ranks(rank.as_ref(), Error::internal(panic))))
     }
 
+    /// Builds the session without catching panics.
     fn make(self) -> Result<Session, Error> {
         let SessionBuilder { model, mut choices } = self;
         if let Some(refused) = choices.refused.take() {
@@ -418,8 +424,9 @@ impl SessionBuilder<'_> {
     }
 }
 
-/// Cause of the early end of a run.
+/// Cause that ended a run early.
 enum Refused {
+    /// Error of the run itself.
     Run(RunError),
     /// Error of the callback that inspects the outputs.
     ByCallback(Error),
@@ -431,7 +438,8 @@ impl From<RunError> for Refused {
     }
 }
 
-/// Returns the image decoder of sessions for which no other is set.
+/// Returns the image decoder of sessions without [`SessionBuilder::image_decoder`]; `None` without
+/// the feature `images`.
 fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
     #[cfg(feature = "images")]
     return Some(Arc::new(crate::images::Images));
@@ -440,7 +448,7 @@ fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
 }
 
 impl Session {
-    /// Makes a model ready to run, with default options.
+    /// Compiles a model with default options.
     ///
     /// # Errors
     ///
@@ -449,7 +457,7 @@ impl Session {
         Session::builder(model).build()
     }
 
-    /// Starts a session with options.
+    /// Returns a builder that sets the options of a session of `model`.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -473,12 +481,12 @@ impl Session {
         SessionBuilder { model, choices }
     }
 
-    /// Returns the inputs of a run, in the model's order.
+    /// Returns the names and types of the inputs of a run, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.0.compiled.inputs()
     }
 
-    /// Returns the input with a name.
+    /// Returns the type of the input called `name`.
     ///
     /// # Errors
     ///
@@ -487,19 +495,19 @@ impl Session {
         self.0.compiled.input(name).map(|(_, port)| port).map_err(input_error)
     }
 
-    /// Describes the required inputs, one a line, and the sizes that were fixed when the session
-    /// was made; for messages.
+    /// Describes the required inputs, one a line, and the dimensions that [`SessionBuilder::dim`]
+    /// has fixed; for messages.
     pub fn describe_inputs(&self) -> String {
         self.0.compiled.describe_inputs()
     }
 
-    /// Returns the outputs of a run, in the model's order. Inference may have refined their types
-    /// beyond the declared ones.
+    /// Returns the names and types of the outputs of a run, in the model's order. Inference may
+    /// have refined the types beyond the declared ones.
     pub fn outputs(&self) -> &[Port] {
         self.0.compiled.outputs()
     }
 
-    /// Returns the names of the outputs.
+    /// Returns the names of the outputs, in the model's order.
     pub(crate) fn output_names(&self) -> &[Arc<str>] {
         &self.0.output_names
     }
@@ -604,7 +612,7 @@ impl Session {
     }
 
     /// Runs the model on borrowed inputs, and asks for the memory of outputs once their sizes are
-    /// known. `lend` is called before the first node runs, with the number, the element type and
+    /// known. `lend` is called before the first node runs, with the index, the element type and
     /// the dims of an output; the run writes the output into the returned memory, which must be
     /// dense and aligned. `lend` is not called for outputs whose size is not known by then, for
     /// empty ones, and for those that alias an input, a constant or another output. These, and
@@ -645,9 +653,9 @@ impl Session {
         run.map(|()| outputs).map_err(|error| self.run_error(error))
     }
 
-    /// Runs the model on inputs of which some are borrowed. `outputs` receives all outputs in the
-    /// order of the model, except those that overwrite inputs in place: that happens only after
-    /// `accept` has accepted the others.
+    /// Runs the model on owned, borrowed and updated inputs. Puts all outputs into `outputs` in the
+    /// model's order, with `None` for outputs that overwrite inputs in place. Inputs are
+    /// overwritten only after `accept` has accepted the other outputs.
     pub(crate) fn run_updating<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
@@ -665,31 +673,31 @@ impl Session {
         })
     }
 
-    /// Returns pairs of an input and the output that can overwrite it in place, by number.
+    /// Returns pairs of indices: an input, and the output that can overwrite the input in place.
     pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
         self.0.compiled.updates()
     }
 
-    /// Returns the steps of a run, in order.
+    /// Returns the compiled steps in the order in which a run executes them.
     pub(crate) fn steps(&self) -> Vec<StepInfo> {
         self.0.compiled.steps()
     }
 
     /// Returns the instruction set of the kernels in lower case: `portable`, `avx2`, … The
-    /// environment variable `SARDONYX_ISA` selects a lower one; making a session fails if it is not
-    /// the name of one.
+    /// environment variable `SARDONYX_ISA` selects a lower instruction set; building a session
+    /// fails if its value names none.
     pub fn instruction_set(&self) -> String {
         self.0.compiled.instruction_set()
     }
 
-    /// Returns counts and times of the compilation.
+    /// Returns the counts and times that the compiler reports.
     pub(crate) fn report(&self) -> &CompileReport {
         self.0.compiled.report()
     }
 
-    /// Computes sizes, work and memory of each step of a run, without running it. `inputs` has
-    /// types by name; omitted inputs have their declared type. Quantities that depend on unknown
-    /// sizes are unknown.
+    /// Computes sizes, operations and memory of each step of a run, without running the model.
+    /// `inputs` pairs names of inputs with types; omitted inputs have their declared type.
+    /// Quantities that depend on unknown sizes are unknown.
     ///
     /// ```
     /// # use sardonyx::{DataType, Model, Session, Type, tool::SessionExt};
@@ -720,18 +728,20 @@ impl Session {
         catch_panic(|| self.0.compiled.details(&types).map_err(run_error))
     }
 
-    /// Returns the program as text, if [`SessionBuilder::print_after`] asked for it: a line for
-    /// each input, constant, step and output, and for each rewrite that nearly applied.
+    /// Returns the compiled program as text; `None` without [`SessionBuilder::print_after`]. The
+    /// text has a line for each input, constant, step and output, and for each rewrite that nearly
+    /// applied.
     pub(crate) fn program(&self) -> Option<&str> {
         self.0.compiled.program()
     }
 
-    /// Returns the patterns that were fused into one operator, and near misses with the reason.
+    /// Returns the groups of nodes that were fused into one operator, and near misses with the
+    /// reason.
     pub(crate) fn fusions(&self) -> &[Fusion] {
         self.0.compiled.fusions()
     }
 
-    /// Returns pairs of a step and a node that is fused into it, by name.
+    /// Returns pairs of names: a compiled step, and a node that is fused into the step.
     pub(crate) fn fused_steps(&self) -> Vec<(String, String)> {
         self.0.compiled.fused_steps()
     }
@@ -742,14 +752,15 @@ impl Session {
         same.map_err(|error| report_to_ranks(self.0.rank.as_ref(), error))
     }
 
-    /// Converts the error of a run and sends it to the other ranks, so that they do not wait.
+    /// Converts the error of a run and sends it to the other ranks, so that they do not wait for
+    /// this rank.
     fn run_error(&self, error: RunError) -> Error {
         report_to_ranks(self.0.rank.as_ref(), run_error(error))
     }
 }
 
-/// Sends an error to the other ranks, if there are any. Returns the error to report here, which may
-/// be that of another rank.
+/// Sends an error to the other ranks, if there are any. Returns the error to report in this
+/// process, which may be that of another rank.
 fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
         Some(rank) => rank.fail(error),
@@ -769,13 +780,14 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Maximum number of operators in the message about unsupported ones.
+/// Maximum number of operators that the error message about unsupported operators lists.
 const SHOWN_OPERATORS: usize = 5;
 
-/// Maximum number of findings in an error message.
+/// Maximum number of findings that the error message about an invalid model lists.
 const SHOWN_FINDINGS: usize = 8;
 
-/// Adds functions in the notation to a model. Each replaces a function of the same identity.
+/// Returns the model with functions parsed from ONNX text. Each replaces the function of the model
+/// with the same domain, name and overload.
 fn with_functions(
     model: &graph::Model,
     texts: Vec<String>,
@@ -795,11 +807,13 @@ fn with_functions(
     Ok(model)
 }
 
+/// Makes the error about a text that does not parse as a function.
 fn function_error(error: ParseError) -> Error {
     let message = format!("the text is not a function: {error}");
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
+/// Converts an error of the compiler into an [`Error`] with kind, place and help.
 pub(crate) fn compile_error(
     error: CompileError,
     external: &WatchedFiles<'_>,
@@ -869,6 +883,7 @@ pub(crate) fn compile_error(
     }
 }
 
+/// Converts the runtime's error about an input or output of a run.
 fn input_error(InputError { what, help }: InputError) -> Error {
     let error = Error::new(ErrorKind::Input, what);
     match help {
@@ -877,6 +892,7 @@ fn input_error(InputError { what, help }: InputError) -> Error {
     }
 }
 
+/// Converts the runtime's error of a failed or stopped run.
 fn run_error(error: RunError) -> Error {
     match error {
         RunError::Input(error) => input_error(error),
@@ -890,6 +906,7 @@ fn run_error(error: RunError) -> Error {
     }
 }
 
+/// Converts the error of a failed node, whose name becomes the place.
 fn node_error(error: &NodeError) -> Error {
     let made = Error::new(ErrorKind::Run, error.failure()).with_place(error.place());
     made.with_source(error.clone())

@@ -1,8 +1,8 @@
 //! Recognises other file formats by their first bytes, for error messages about files that are not
 //! models.
 
-/// Identifies a file by its first bytes. Returns a noun phrase for it and an advice to the user;
-/// `None` if the format is unknown.
+/// Identifies the format of a file by its first bytes. Returns a noun phrase for the file and
+/// advice to the user; `None` if the format is unknown.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = SIGNATURES.iter().find(|signature| {
         bytes.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.magic))
@@ -43,6 +43,7 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// First bytes of a file format, a noun phrase for such files, and advice to the user.
 struct Signature {
     offset: usize,
     magic: &'static [u8],
@@ -50,6 +51,7 @@ struct Signature {
     advice: &'static str,
 }
 
+/// Makes a signature; `magic` is at `offset` bytes from the start of the file.
 const fn row(
     offset: usize,
     magic: &'static [u8],

@@ -46,7 +46,7 @@ use crate::whole::WholeFile;
 #[doc(inline)]
 pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
-/// Reformats a text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
+/// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
 /// idempotent.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
 }
 
 impl Model {
-    /// Parses a model in the notation.
+    /// Parses a model in the ONNX text notation.
     ///
     /// # Errors
     ///
@@ -67,13 +67,13 @@ impl Model {
         OpenOptions::new().form(ModelFormat::Notation).from_bytes(text)
     }
 
-    /// Returns the files with values that the model's text refers to. A file may be listed under
-    /// several paths.
+    /// Lists the files from which the ONNX text of the model takes tensor values; empty for a model
+    /// that was not parsed from a text. A file may be listed under several paths.
     pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
         self.data.text_sources()
     }
 
-    /// Prints the model in the full form of the notation, with all values.
+    /// Prints the model in the full form of the ONNX text notation, with all values.
     pub fn to_text(&self) -> String {
         let mut text = Vec::new();
         // Writing to a vector cannot fail.
@@ -82,6 +82,7 @@ impl Model {
     }
 }
 
+/// Parses a model in ONNX text; the error lists all syntax errors.
 pub(crate) fn parse(
     text: Buffer,
     limits: ReadLimits,
@@ -98,7 +99,7 @@ pub(crate) fn parse(
     )
 }
 
-/// Options for printing a model in the notation.
+/// Options for printing a model in the ONNX text notation.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     form: TextForm,
@@ -111,10 +112,12 @@ pub struct PrintOptions {
 /// Storage of the values of large tensors in a printed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Values {
+    /// Values are in the text.
     Inline,
+    /// Values are omitted; the text has their digest.
     Elided,
-    /// Values stay in the file that the model was read from; the string is its path relative to
-    /// the text.
+    /// Values stay in the file that the model was read from; the string is the path of that file
+    /// relative to the text.
     InModelFile(String),
 }
 
@@ -136,22 +139,22 @@ impl PrintOptions {
         PrintOptions::default()
     }
 
-    /// Sets the form of the notation. The default is the full one.
+    /// Sets the form of the ONNX text notation. The default is [`TextForm::Full`].
     #[doc(hidden)]
     pub fn form(mut self, form: TextForm) -> PrintOptions {
         self.form = form;
         self
     }
 
-    /// Sets the size in bytes up to which values are always printed in the text. The default is
-    /// 128.
+    /// Sets the size in bytes up to which the values of a tensor are always printed in the text.
+    /// The default is 128.
     pub fn inline_bytes(mut self, bytes: u64) -> PrintOptions {
         self.inline_bytes = bytes;
         self
     }
 
     /// Sets whether the text has the SHA-256 hash of values in other files, which is checked when
-    /// the text is parsed. Printing and parsing then read all values.
+    /// the text is parsed. With hashes, printing and parsing read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
         self
@@ -164,21 +167,23 @@ impl PrintOptions {
         self
     }
 
-    /// Replaces larger values by a digest. Such a text cannot be parsed back.
+    /// Replaces values of more than [`inline_bytes`](PrintOptions::inline_bytes) bytes by a digest.
+    /// Such a text cannot be parsed back.
     pub fn without_values(mut self) -> PrintOptions {
         self.values = Values::Elided;
         self
     }
 
-    /// Makes the text refer to larger values in the binary file that the model was read from.
-    /// `location` is the path of that file relative to the text. Values that are not in the file
-    /// are printed in the text.
+    /// Makes the text refer to values of more than [`inline_bytes`](PrintOptions::inline_bytes)
+    /// bytes in the binary file that the model was read from. `location` is the path of that file
+    /// relative to the text. Values that are not in the file are printed in the text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
     }
 
-    /// Prints a model. Returns a summary of the content that the notation leaves out.
+    /// Prints a model to `sink` as ONNX text. Returns a summary of the content that the notation
+    /// leaves out.
     ///
     /// # Errors
     ///
@@ -188,7 +193,7 @@ impl PrintOptions {
         sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
     }
 
-    /// Prints all nodes with a name, in all graphs and functions.
+    /// Prints all nodes called `name`, in all graphs and functions.
     ///
     /// # Errors
     ///
@@ -200,7 +205,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints nodes of the main graph by their positions.
+    /// Prints the nodes of the main graph at the positions in `range`; ignores positions after the
+    /// last node.
     ///
     /// # Errors
     ///
@@ -216,7 +222,7 @@ impl PrintOptions {
         self.print_parts(model, nodes.iter().map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints all functions with a name, of any domain and overload.
+    /// Prints all functions called `name`, of any domain and overload.
     ///
     /// # Errors
     ///
@@ -227,8 +233,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|(index, _)| PrintPart::Function(index)))
     }
 
-    /// Prints a message that was [read alone](message::read) if it is a graph, a function or a
-    /// node. Prints nothing for other messages.
+    /// Prints a protobuf message that was [read alone](message::read) if it is a graph, a function
+    /// or a node. Prints nothing for other messages.
     ///
     /// # Errors
     ///
@@ -252,6 +258,7 @@ impl PrintOptions {
         self.print_parts(model, part.into_iter())
     }
 
+    /// Prints parts of a model one after the other.
     fn print_parts(
         &self,
         model: &Model,
@@ -269,6 +276,7 @@ impl PrintOptions {
         Ok((text, left_out))
     }
 
+    /// Returns the reference to the file that the model was read from.
     fn model_file(&self, model: &Model) -> InModelFile {
         let location = match &self.values {
             Values::InModelFile(location) => location.clone(),
@@ -277,6 +285,7 @@ impl PrintOptions {
         InModelFile { file: model.file, location, digests: self.digests, paths: HashMap::new() }
     }
 
+    /// Converts the options to those of the printer.
     fn options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
         sardonyx_text::PrintOptions {
             form: self.form,
@@ -290,11 +299,11 @@ impl PrintOptions {
         }
     }
 
-    /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
-    /// that file are written to a file beside the text, named like the text with `.data` appended;
-    /// without it, `sidecar` does so with all larger values. Both files are created atomically. If
-    /// another file has that name, the new one gets a number in its name, because other texts may
-    /// refer to the existing file.
+    /// Prints a model to a file as ONNX text. With [`refer_to`](PrintOptions::refer_to), values
+    /// that are not in the file of the model are written to a sidecar file beside the text, named
+    /// like the text with `.data` appended; without it, `sidecar` does so with all larger values.
+    /// Both files are created atomically. If another file has the name of the sidecar file, the new
+    /// sidecar file gets a number in its name, because other texts may refer to the existing file.
     ///
     /// # Errors
     ///
@@ -345,11 +354,12 @@ impl PrintOptions {
     }
 }
 
+/// Formats the SHA-256 hash of values for a text without them.
 fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", stored::sha256(bytes))
 }
 
-/// Places values in the file that the model was read from.
+/// Values of a text that stay in the file that the model was read from.
 struct InModelFile {
     file: Option<SourceId>,
     location: String,
@@ -359,13 +369,14 @@ struct InModelFile {
     paths: HashMap<u64, Option<Vec<u8>>>,
 }
 
-/// Returns the spans of a tensor's values: raw data and typed lists.
+/// Returns the byte ranges of a tensor's values in the model: raw data and typed lists.
 fn values_of(tensor: &TensorProto) -> impl Iterator<Item = Span> {
     let typed = tensor.typed.iter().map(|run| run.records);
     tensor.raw_data.into_iter().chain(typed)
 }
 
 impl InModelFile {
+    /// Whether a byte range is in the file of the model and too large to be printed inline.
     fn holds(&self, span: Span, inline_bytes: u64) -> bool {
         span.len > inline_bytes && self.file == Some(span.source)
     }
@@ -418,17 +429,20 @@ impl Payloads for InModelFile {
     }
 }
 
-/// Places values in the model's own file or in a new file beside the text.
+/// Values of a text that stay in the file of the model, or are written to a sidecar file beside the
+/// text.
 struct SidecarFile {
     own: InModelFile,
     name: String,
     path: PathBuf,
-    /// New file and its final path.
+    /// Unfinished sidecar file and its final path; `None` if no value needs one.
     file: Option<(WholeFile, PathBuf)>,
+    /// Offset in the sidecar file of values, by source, offset and length of the values in the
+    /// model.
     known: HashMap<(SourceId, u64, u64), u64>,
 }
 
-/// Alignment of values in bytes, so that they can be used in place.
+/// Alignment in bytes of values in a sidecar file, so that they can be used in place.
 const ALIGNMENT: u64 = 64;
 
 impl Payloads for SidecarFile {
@@ -491,8 +505,8 @@ impl Payloads for SidecarFile {
 }
 
 impl SidecarFile {
-    /// Chooses a free name for the new file, because another text may refer to an existing one.
-    /// Reuses an existing file with equal content.
+    /// Chooses a free name for the sidecar file, because another text may refer to an existing one.
+    /// Reuses an existing sidecar file with equal content.
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
         let base = self.name.clone();
         for attempt in 1.. {

@@ -96,19 +96,19 @@ impl Trainer {
         Trainer::builder(model).build()
     }
 
-    /// Starts a trainer with options.
+    /// Returns a builder that sets the options of a trainer of `model`.
     pub fn builder(model: &Model) -> TrainerBuilder<'_> {
         TrainerBuilder::new(model)
     }
 
-    /// Returns the number of entries of the training information. Each has a training step, and may
-    /// have an initialization.
+    /// Returns the number of entries in the field `training_info`. Each entry has a training step,
+    /// and may have an initialization.
     pub fn entries(&self) -> usize {
         self.programs.entries.len()
     }
 
-    /// Returns non-fatal problems in the training information. An example is a variable that two
-    /// entries assign, so that its value depends on the order of the calls.
+    /// Returns messages about non-fatal problems in the training information. An example is a
+    /// variable that two entries assign, so that its value depends on the order of the calls.
     pub fn warnings(&self) -> &[String] {
         &self.programs.warnings
     }
@@ -168,7 +168,7 @@ impl Trainer {
         self.state.types()
     }
 
-    /// Returns the current value of a state variable.
+    /// Returns the current value of the state variable called `name`.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Trainer {
         self.state.value(index)
     }
 
-    /// Replaces the value of a state variable.
+    /// Replaces the value of the state variable called `name`.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ impl Trainer {
         self.programs.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
     }
 
-    /// Plans the training step of an entry on devices for inputs of these types. Inputs that are
-    /// not listed have their declared type.
+    /// Plans the training step of an entry on devices for inputs of the given types. Inputs that
+    /// are not listed have their declared type.
     ///
     /// # Errors
     ///
@@ -219,7 +219,8 @@ impl Trainer {
         }
     }
 
-    /// Returns the plan of the last training step of an entry on devices, if there was one.
+    /// Returns the plan of the last training step of an entry on devices; `None` before the first
+    /// step and without devices.
     ///
     /// # Errors
     ///

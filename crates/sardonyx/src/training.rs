@@ -31,7 +31,8 @@ pub struct TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// Minimizes a loss by stochastic gradient descent with the learning rate 0.01.
+    /// Creates options that minimize `loss` by stochastic gradient descent with the learning rate
+    /// 0.01.
     pub fn new(loss: Loss) -> TrainingOptions {
         let optimizer = OptimizerName::Sgd.usual_optimizer();
         TrainingOptions {
@@ -48,7 +49,7 @@ impl TrainingOptions {
     }
 
     /// Sets the optimizer and its default learning rate. The learning rate is an input of each
-    /// step.
+    /// training step.
     #[must_use]
     pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> TrainingOptions {
         self.optimizer.kind = kind;
@@ -64,7 +65,7 @@ impl TrainingOptions {
         self
     }
 
-    /// Sets gradient clipping, which comes before weight decay and the optimizer.
+    /// Sets gradient clipping, which is applied before weight decay and the optimizer.
     #[must_use]
     pub fn clipping(mut self, clipping: Clipping) -> TrainingOptions {
         self.clipping = Some(clipping);
@@ -79,8 +80,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Sets whether the step is written as an operator of `ai.onnx.preview.training`, which exists
-    /// for Adagrad, Adam and Momentum. By default it is written as nodes of `ai.onnx`.
+    /// Sets whether the optimizer is written as an operator of `ai.onnx.preview.training`, which
+    /// exists for Adagrad, Adam and Momentum. By default it is written as nodes of `ai.onnx`.
     #[must_use]
     pub fn optimizer_operator(mut self, is_wanted: bool) -> TrainingOptions {
         self.optimizer.as_operator = is_wanted;
@@ -111,7 +112,7 @@ impl TrainingOptions {
     }
 
     /// Sets how [`Trainer::initialize`](crate::Trainer::initialize) initializes weights. By default
-    /// they get the values in the model.
+    /// it keeps the weights that the model stores.
     #[must_use]
     pub fn initialization(mut self, initialization: Initialization) -> TrainingOptions {
         self.initialization = initialization;
@@ -176,16 +177,16 @@ impl GradientOptions {
         GradientOptions::default()
     }
 
-    /// Sets the value to differentiate. Gradients of a value that is not a scalar are those of the
-    /// sum of its elements.
+    /// Sets the name of the value to differentiate; the default is the only graph output. Gradients
+    /// of a value that is not a scalar are those of the sum of its elements.
     #[must_use]
     pub fn differentiate(mut self, name: &str) -> GradientOptions {
         self.of = Some(name.to_string());
         self
     }
 
-    /// Sets the values with respect to which to differentiate: inputs and initializers that match
-    /// one of these [patterns](Glob), and intermediate values by their whole names.
+    /// Sets the values with respect to which to differentiate: graph inputs and initializers that
+    /// match one of these [patterns](Glob), and intermediate values by their whole names.
     #[must_use]
     pub fn with_respect_to<P: Into<String>>(
         mut self,
@@ -195,8 +196,8 @@ impl GradientOptions {
         self
     }
 
-    /// Sets whether one `Gradient` node is added, which few runtimes support. By default nodes of
-    /// `ai.onnx` are added.
+    /// Sets whether gradients are added as one `Gradient` node, which few runtimes support. By
+    /// default nodes of `ai.onnx` are added.
     #[must_use]
     pub fn gradient_node(mut self, is_wanted: bool) -> GradientOptions {
         self.gradient_node = is_wanted;
@@ -204,7 +205,7 @@ impl GradientOptions {
     }
 }
 
-/// Parses patterns and keeps their texts.
+/// Parses glob patterns and pairs each with its text; drops invalid patterns.
 fn parse_globs(patterns: &[String]) -> Vec<(Glob, &str)> {
     let parsed = patterns.iter().filter_map(|text| Some((Glob::parse(text).ok()?, text.as_str())));
     parsed.collect()
@@ -212,9 +213,9 @@ fn parse_globs(patterns: &[String]) -> Vec<(Glob, &str)> {
 
 impl Model {
     /// Returns the model with an entry of training information: a loss, its gradients with respect
-    /// to the weights, and an optimizer step. [`Trainer`](crate::Trainer) runs it. The main graph
-    /// still computes its outputs; it is converted to a newer version of `ai.onnx` only if the step
-    /// cannot be expressed in the model's version.
+    /// to the weights, and an optimizer step. [`Trainer`](crate::Trainer) runs such a model. The
+    /// main graph still computes its outputs; it is converted to a newer version of `ai.onnx` only
+    /// if the training step cannot be expressed in the model's version.
     ///
     /// # Errors
     ///
@@ -251,7 +252,8 @@ impl Model {
         Ok((self.with_graph(graph), report))
     }
 
-    /// Finds a pattern that matches no initializer, and returns the message about it.
+    /// Finds a pattern in the options that matches no initializer, and returns the message about
+    /// it; `None` if every pattern matches.
     fn find_unmatched_pattern(&self, options: &TrainingOptions) -> Option<String> {
         let graph = self.graph.graph(self.graph.main?);
         let names: Vec<String> = graph
@@ -267,8 +269,8 @@ impl Model {
         Some(format!("no initializer '{text}' exists{near}"))
     }
 
-    /// Returns the model with gradients as additional outputs, whose names are those of the inputs
-    /// and initializers with `_grad` appended. Existing nodes are kept; the model is converted to a
+    /// Returns the model with gradients as additional outputs, named like the inputs and
+    /// initializers with `_grad` appended. Existing nodes are kept; the model is converted to a
     /// newer version of `ai.onnx` only if the gradients cannot be expressed in its version.
     ///
     /// ```

@@ -24,11 +24,12 @@ fn model(seed: u8) -> Model {
     model
 }
 
+/// Returns options that move all tensors to data files and replace old data files.
 fn external_options() -> SaveOptions {
     SaveOptions::new().weights(Weights::Outside).replace(true)
 }
 
-/// Reads all files of a directory.
+/// Reads all files of a directory, by name.
 fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries
@@ -39,7 +40,7 @@ fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Reads the values of all tensors.
+/// Reads the bytes of all tensors of a model file.
 fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
     let model = Model::open(path)?;
     let tensors = model.tensors();
@@ -50,8 +51,8 @@ fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
     values.collect()
 }
 
-/// Makes the step with number `end` and all later ones fail, as if the process had been killed.
-/// Clean-up is a step too.
+/// Returns options with a hook that fails at the step with index `end` and all later ones, as if
+/// the process had been killed, and the counter of steps. Clean-up is a step too.
 fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&steps);
@@ -89,7 +90,8 @@ fn a_crash_leaves_the_old_model_or_the_new_one() {
     }
 }
 
-/// Saves `old`, then saves `new` over it up to step `end`. Returns whether the second save failed.
+/// Saves `old`, then saves `new` over it and fails from step `end` on. Returns whether the second
+/// save failed.
 fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, end: usize) -> bool {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("model.onnx");
@@ -124,6 +126,7 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     ended
 }
 
+/// Returns the bytes of the tensors of the model with `seed`.
 fn initial_values(seed: u8) -> Vec<Vec<u8>> {
     let lens = [5000usize, 100, 70_000].into_iter().enumerate();
     lens.map(|(index, len)| vec![seed.wrapping_add(index as u8); len]).collect()

@@ -15,13 +15,15 @@ use crate::external::DataFiles;
 /// systems.
 const SMALL_ALIGNMENT: u64 = 4096;
 
-/// A data file to be written.
+/// Tensors and size of a data file that a save writes.
 #[derive(Debug, Default)]
 pub(super) struct PlannedFile {
     /// Suffix that makes the file's name unique among the data files of the model; empty for a
     /// single file.
     pub(super) label: String,
+    /// Tensors in the file, by ascending offset.
     pub(super) parts: Vec<PlannedTensor>,
+    /// Size of the file in bytes.
     pub(super) size: u64,
 }
 
@@ -29,7 +31,9 @@ pub(super) struct PlannedFile {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedTensor {
     pub(super) id: TensorId,
+    /// Offset in bytes of the first byte in the file.
     pub(super) offset: u64,
+    /// Number of bytes.
     pub(super) len: u64,
 }
 
@@ -78,7 +82,8 @@ pub(super) fn plan(
     Ok(files)
 }
 
-/// Returns the size of a tensor in a new data file; `None` if the tensor keeps its storage.
+/// Returns the size in bytes of a tensor in a new data file; `None` if the tensor keeps its
+/// storage.
 fn external_len(
     model: &graph::Model,
     data: &DataFiles,
@@ -110,6 +115,8 @@ fn external_len(
     Ok(len.filter(|len| *len > 0 && *len >= options.threshold))
 }
 
+/// Returns the size in bytes of an external tensor: its `length`, else the size that type and shape
+/// imply, else the bytes of its data file from the offset on.
 fn stored_external_len(
     model: &graph::Model,
     data: &DataFiles,
@@ -136,8 +143,8 @@ fn align(end: u64, len: u64, options: &SaveOptions) -> u64 {
     end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
 }
 
-/// Makes a part of a file name from the name of a tensor: replaces special characters, and appends
-/// a number if the result is taken.
+/// Makes the label of a data file from the name of a tensor: replaces special characters, and
+/// appends a number if another file has the label.
 fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     let safe: String = name
         .chars()
@@ -158,7 +165,8 @@ fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     label
 }
 
-/// Returns the bytes of a tensor for a data file.
+/// Returns the bytes of a tensor as its data file stores them; fails if their number differs from
+/// the plan.
 pub(super) fn bytes_of(
     model: &graph::Model,
     data: &DataFiles,
@@ -215,7 +223,7 @@ pub(super) fn refer_to_file(
     }
 }
 
-/// Reads all external values into the model.
+/// Reads the values of all external tensors into the model, as `raw_data`.
 pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
     for id in model.tensors() {
         if !model.stored(id).is_external() {

@@ -29,37 +29,44 @@ use crate::open::{display_path, io_error};
 use crate::stored;
 use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
 
-/// Called with the name of each step before the step changes the disk.
+/// Callback that receives the name of each step before the step changes the disk. An error makes
+/// the step fail.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 
-/// Bytes that are written at a time and between two reports of progress. With 8 MiB, saving 1 GB
-/// was slower than `cp`; with 1 MiB it is faster.
+/// Number of bytes per write, and between two reports of progress. With 8 MiB, saving 1 GB was
+/// slower than `cp`; with 1 MiB it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Suffix of a note for crash recovery. The name before it is a dot and the name of the model.
+/// File name suffix of a crash-recovery note, which lists the files that a crash would leave
+/// behind: `.model.onnx.replacing` for the model file `model.onnx`.
 const NOTE_SUFFIX: &str = ".replacing";
 
-/// Largest number in a data file's name that is tried when an old data file may be reused.
+/// Exclusive upper bound of the number in the name of an old data file that may be reused.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// A save in progress.
+/// State of a save in progress.
 struct Saving<'a> {
     options: &'a SaveOptions,
     path: &'a Path,
     directory: Directory,
     /// Name of the model file without directory.
     name: &'a OsStr,
+    /// Number of bytes written so far.
     written: u64,
+    /// Number of bytes to write.
     total: u64,
-    /// Whether this process holds the lock under which files of the directory get names.
+    /// Whether this process holds the lock of the directory, without which no process links or
+    /// renames files in it.
     is_locked: bool,
 }
 
-/// A data file that is being written.
+/// Data file of the new model: unfinished, or identical to an old data file and reused.
 struct NewFile {
+    /// Path relative to the directory of the model; empty until the name is chosen.
     location: String,
-    /// `None` if an identical file exists and is reused.
+    /// Unfinished file; `None` if an identical data file exists and is reused.
     pending: Option<Unfinished>,
+    /// SHA-1 in hexadecimal; `None` unless [`SaveOptions::checksum`] is set.
     checksum: Option<String>,
 }
 
@@ -69,6 +76,7 @@ struct OldFiles {
     locations: BTreeSet<String>,
 }
 
+/// Saves `model` to `path`; see [`SaveOptions::save`].
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
     if path.is_dir() {
         return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
@@ -104,6 +112,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     }
 }
 
+/// Failure of a save: an error of the file system, or an error with a message of its own.
 enum Failure {
     Io(io::Error),
     Other(Error),
@@ -121,9 +130,11 @@ impl From<Error> for Failure {
     }
 }
 
+/// Result of a step of a save.
 type Done<T = ()> = Result<T, Failure>;
 
 impl Saving<'_> {
+    /// Writes the data files and the model, and removes data files that are no longer used.
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
@@ -236,6 +247,7 @@ impl Saving<'_> {
         Ok(model.data.check_successor(replaced, successor)?)
     }
 
+    /// Calls the hook of the options with the name of the next step.
     fn step(&self, what: &str) -> io::Result<()> {
         match &self.options.before_step {
             Some(hook) => hook(what),
@@ -243,14 +255,15 @@ impl Saving<'_> {
         }
     }
 
-    /// Lists the data files of the model that will be replaced. A file that is not a model has
-    /// none.
+    /// Lists the data files of the model that will be replaced; empty if the file at the path is
+    /// not a model.
     fn read_old(&self) -> OldFiles {
         let locations = read_locations(self.path).unwrap_or_default();
         OldFiles { locations }
     }
 
-    /// Writes the data files without giving them names. Reuses an identical file of the old model.
+    /// Writes the planned data files without linking them to names. Reuses identical data files of
+    /// the old model.
     fn write_data(
         &mut self,
         model: &Model,
@@ -286,7 +299,7 @@ impl Saving<'_> {
         Ok(files)
     }
 
-    /// Removes a temporary file if writing it failed.
+    /// Removes an unfinished file if writing it failed.
     fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
         if result.is_err() && self.step("discard").is_ok() {
             pending.discard();
@@ -294,6 +307,8 @@ impl Saving<'_> {
         result
     }
 
+    /// Writes the tensors of a data file at their offsets. Returns the SHA-1 of the file in
+    /// hexadecimal; `None` unless [`SaveOptions::checksum`] is set.
     fn write_parts(
         &mut self,
         model: &Model,
@@ -330,6 +345,7 @@ impl Saving<'_> {
         Ok(hasher.map(|hasher| hex(&hasher.finalize())))
     }
 
+    /// Counts written bytes and reports the progress to the caller.
     fn advance(&mut self, bytes: u64) {
         self.written += bytes;
         if let Some(progress) = &self.options.progress {
@@ -337,7 +353,7 @@ impl Saving<'_> {
         }
     }
 
-    /// Whether a file of the old model is identical to a planned one.
+    /// Whether the data file at `location` has exactly the bytes of a planned data file.
     fn is_identical(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
         let Ok(()) = check_location(location) else {
             return Ok(false);
@@ -366,6 +382,7 @@ impl Saving<'_> {
         Ok(true)
     }
 
+    /// Returns the SHA-1 of a data file in hexadecimal.
     fn digest_of(&self, location: &str) -> Done<String> {
         let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
@@ -377,6 +394,7 @@ impl Saving<'_> {
         Ok(hex(&hasher.finalize()))
     }
 
+    /// Writes the model to an unfinished file, which is removed if writing fails.
     fn write_model(
         &mut self,
         graph: &graph::Model,
@@ -389,6 +407,7 @@ impl Saving<'_> {
         Ok(pending)
     }
 
+    /// Encodes the model into `file`; records its size and the omitted content in `report`.
     fn fill_model(
         &mut self,
         graph: &graph::Model,
@@ -412,7 +431,8 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Creates a file in the directory, without a name if the system allows it.
+    /// Creates an unfinished file in the directory of the model, without a name if the system
+    /// allows it.
     fn create(&self) -> Done<Unfinished> {
         self.step("create")?;
         Ok(Unfinished::create(self.directory.path())?)
@@ -483,7 +503,7 @@ impl Saving<'_> {
         used
     }
 
-    /// Returns the path of the note for crash recovery that belongs to a model in the directory.
+    /// Returns the path of the crash-recovery note of a model file in the directory.
     fn note_path(&self, model: &OsStr) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(model);
@@ -491,7 +511,8 @@ impl Saving<'_> {
         self.directory.path().join(name)
     }
 
-    /// Writes the note with the files that a crash would leave behind. `None` if there are none.
+    /// Writes the crash-recovery note, which lists the files that a crash would leave behind, and
+    /// returns its path. `None` if there are no such files.
     fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
         for file in files {
@@ -515,7 +536,8 @@ impl Saving<'_> {
         Ok(Some(path))
     }
 
-    /// Returns device and inode of a file in the directory, without following a symlink.
+    /// Returns device and inode of a file in the directory, without following a symlink; `None` if
+    /// the location has no file.
     #[cfg(unix)]
     fn identity_of(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
@@ -524,12 +546,14 @@ impl Saving<'_> {
         removable.then(|| (metadata.dev(), metadata.ino()))
     }
 
+    /// Returns `None`: files have no inode on this system.
     #[cfg(not(unix))]
     fn identity_of(&self, _: &str) -> Option<Identity> {
         None
     }
 
-    /// Returns the path of a data file; `None` if a symlink leads out of the directory.
+    /// Returns the path of a data file; `None` if the location is invalid or a symlink leads out of
+    /// the directory.
     fn path_of(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
         let path = self.directory.path().join(normalize(location));
@@ -563,6 +587,7 @@ impl Saving<'_> {
         replaced
     }
 
+    /// Removes a data file; fails if a symlink leads out of the directory.
     fn remove(&self, location: &str) -> io::Result<()> {
         self.step("remove a data file")?;
         match self.path_of(location) {
@@ -571,8 +596,8 @@ impl Saving<'_> {
         }
     }
 
-    /// Removes files that interrupted saves left in the directory. Keeps all that `model`, which is
-    /// being saved, uses.
+    /// Removes files that interrupted saves left in the directory, except the data files of
+    /// `model`.
     fn clean_up_after_crash(&self, model: &Model) {
         if self.step("clean up").is_err() {
             return;
@@ -594,7 +619,8 @@ impl Saving<'_> {
         }
     }
 
-    /// Removes the files in the note about a model that no model uses, and then the note.
+    /// Removes the files that the crash-recovery note of the model file `about` lists and no model
+    /// uses, then the note.
     fn follow_note(&self, about: &OsStr, model: &Model) {
         let path = self.note_path(about);
         let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
@@ -628,19 +654,21 @@ impl Saving<'_> {
         }
     }
 
+    /// Flushes the directory to disk, so that new names survive a power failure.
     #[cfg(unix)]
     fn sync_directory(&self) -> io::Result<()> {
         self.step("sync the directory")?;
         File::open(self.directory.path())?.sync_all()
     }
 
+    /// Does nothing: this system cannot flush a directory.
     #[cfg(not(unix))]
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Writer of the model file. Counts bytes, reports progress, and passes large slices through
+/// Writer of the model file that counts bytes, reports progress, and passes large slices through
 /// without copying.
 struct Sink<'s, 'a> {
     saving: &'s mut Saving<'a>,
@@ -676,14 +704,15 @@ impl Write for Sink<'_, '_> {
     }
 }
 
-/// Normalizes a location for comparison: drops `.` components and doubled separators.
+/// Normalizes the location of a data file for comparison: drops `.` components and doubled
+/// separators.
 fn normalize(location: &str) -> PathBuf {
     let parts = Path::new(location).components();
     parts.filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
 
-/// Makes the name of a data file: `base`, a label if there are several files, and a number from the
-/// second attempt on.
+/// Makes the name of a data file: `base`, `label` if there are several data files, and the number
+/// `attempt` if it is at least 2.
 fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
         (true, label) if !label.is_empty() => number_name(&format!("{base}_{label}"), attempt),
@@ -691,7 +720,8 @@ fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> Strin
     }
 }
 
-/// Formats a line of a note; empty for a file without an inode.
+/// Formats a line of a crash-recovery note: device, inode and location of a file. Empty for a file
+/// without an inode.
 fn note_line(identity: Option<Identity>, location: &str) -> String {
     match identity {
         Some((device, number)) => format!("{device} {number} {location}\n"),
@@ -699,7 +729,8 @@ fn note_line(identity: Option<Identity>, location: &str) -> String {
     }
 }
 
-/// Adds a number to a file name from the second attempt on.
+/// Inserts the number `attempt` before the extensions of a file name; returns the name unchanged
+/// for the first attempt.
 pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     let mut name = base.to_string();
     if attempt > 1 {
@@ -711,7 +742,7 @@ pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     name
 }
 
-/// Lists the data files that a model refers to.
+/// Lists the locations of the data files that a model refers to.
 fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
     let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
     tensors
@@ -721,8 +752,8 @@ fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
         .collect()
 }
 
-/// Lists the data files that a model file refers to; `None` if it is not a model. Files from which
-/// a text takes values are not included.
+/// Lists the data files that a model file refers to; `None` if the file is not a model. Files from
+/// which an ONNX text takes values are not included.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
     match read_referring(path)? {
         ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => Some(data_locations(&graph)),
@@ -730,8 +761,8 @@ fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
     }
 }
 
-/// Lists all files that a model file needs: its data files, and files from which a text takes
-/// values.
+/// Lists all files that a model file needs: its data files, and files from which an ONNX text takes
+/// values. `None` if the file is not a model.
 fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
     Some(match read_referring(path)? {
         ReferringFile::Model(graph) => data_locations(&graph),

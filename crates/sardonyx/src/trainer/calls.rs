@@ -18,9 +18,9 @@ use crate::session::Session;
 
 impl Trainer {
     /// Resets the state: every state variable gets its stored value, and the random generator
-    /// starts again with its seed. Then runs the initialization graph of each entry in their order
-    /// and assigns its outputs by `initialization_binding`. Limits in the options apply to each
-    /// graph separately.
+    /// restarts with its seed. Then runs the initialization graph of each entry in their order and
+    /// assigns its outputs by `initialization_binding`. Limits in the options apply to each graph
+    /// separately.
     ///
     /// # Errors
     ///
@@ -102,7 +102,8 @@ impl Trainer {
         copied
     }
 
-    /// Returns the outputs that [`Trainer::step`] would return, but assigns nothing.
+    /// Runs the training step of an entry and returns the outputs that [`Trainer::step`] would
+    /// return, but assigns nothing.
     ///
     /// # Errors
     ///
@@ -192,11 +193,12 @@ impl Trainer {
     }
 }
 
+/// Whether the training step of an entry has an input called `name`.
 fn has_step_input(entry: &EntryPrograms, name: &str) -> bool {
     entry.step.session.inputs().iter().any(|port| port.name() == name)
 }
 
-/// Adds a seed to the options of a run unless they have one.
+/// Adds a seed to the options of a run, unless the options have one.
 fn with_default_seed<'o>(options: &RunOptions<'o>, seed: u64) -> RunOptions<'o> {
     options.clone().seed(options.seed.unwrap_or(seed))
 }
@@ -240,6 +242,7 @@ fn copy_assigned(
     Ok(())
 }
 
+/// Copies a tensor into memory of the caller; the error completes "the output …:".
 fn copy(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
     match value {
         Value::Tensor(tensor) => memory.copy_from(&tensor.view()).map_err(|e| e.to_string()),
@@ -247,6 +250,7 @@ fn copy(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
     }
 }
 
+/// Makes the error about an output that cannot be written into memory of the caller.
 fn output_error(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::Input, format!("the output '{name}': {what}"))
 }

@@ -17,7 +17,7 @@ use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// An initializer that training changes.
+/// Initializer whose value training changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateVariable {
@@ -25,27 +25,28 @@ pub struct StateVariable {
     pub name: String,
     /// Index of the training entry whose algorithm has the initializer; `None` for the main graph.
     pub entry: Option<usize>,
-    /// Element type; `None` if the number in the file is not one of the standard's.
+    /// Element type; `None` if the file has a type number that the standard does not define.
     pub data_type: Option<DataType>,
-    /// Dimensions in the file, not validated.
+    /// Dimensions as stored in the file, not validated.
     pub dims: Vec<i64>,
 }
 
-/// An entry of the training information as declared in the file.
+/// Entry of the field `training_info` as declared in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrainingEntry {
-    /// Name of the initialization graph; `None` if there is none.
+    /// Name of the initialization graph; `None` if the entry has no initialization graph.
     pub initialization: Option<String>,
-    /// Name of the algorithm; `None` if there is none.
+    /// Name of the algorithm graph; `None` if the entry has no algorithm.
     pub algorithm: Option<String>,
-    /// Inputs of the algorithm.
+    /// Names of the inputs of the algorithm graph.
     pub inputs: Vec<String>,
-    /// Outputs of the algorithm.
+    /// Names of the outputs of the algorithm graph.
     pub outputs: Vec<String>,
-    /// Pairs of a state variable and the output of the initialization that is assigned to it.
+    /// Pairs of names: a state variable, and the output of the initialization that is assigned to
+    /// it.
     pub initialization_binding: Vec<(String, String)>,
-    /// Pairs of a state variable and the output of a training step that is assigned to it.
+    /// Pairs of names: a state variable, and the output of a training step that is assigned to it.
     pub update_binding: Vec<(String, String)>,
 }
 
@@ -56,8 +57,8 @@ pub(super) struct Place {
     slot: Slot,
 }
 
-/// Position of a state variable among the dense or the sparse initializers of its graph. Dense ones
-/// come first.
+/// Index of a state variable among the dense or the sparse initializers of its graph. Dense
+/// initializers are ordered before sparse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Slot {
     Dense(usize),
@@ -65,7 +66,7 @@ enum Slot {
 }
 
 impl Place {
-    /// Returns the graph value that the initializer defines.
+    /// Returns the graph value that the initializer defines; `None` if it has no name.
     pub(super) fn value(self, model: &graph::Model) -> Option<ValueId> {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -74,8 +75,8 @@ impl Place {
         }
     }
 
-    /// Returns the stored tensor. For a sparse initializer, it is the tensor of its non-zero
-    /// values.
+    /// Returns the initializer's tensor; for a sparse initializer, the tensor of its non-zero
+    /// values, or `None` if it has no values.
     fn stored_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -84,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Returns the dimensions in the file.
+    /// Returns the dimensions of the initializer as stored in the file.
     fn dims(self, model: &graph::Model) -> &[i64] {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -94,7 +95,7 @@ impl Place {
     }
 }
 
-/// Initializers that the bindings of the training information name.
+/// State variables of a model: initializers that the bindings of the training information name.
 pub(super) struct Places {
     /// State variables of the main graph, then those of the algorithms with the index of their
     /// entry, in the order of the file.
@@ -104,6 +105,7 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Finds the initializers that the bindings of the training information name.
     pub(super) fn new(model: &graph::Model) -> Places {
         let mut wanted: BTreeSet<(Option<usize>, Slot)> = BTreeSet::new();
         let mut slot_of: HashMap<(GraphId, Symbol), Slot> = HashMap::new();
@@ -145,15 +147,15 @@ impl Places {
         places
     }
 
-    /// Resolves a name in a binding of an entry to the number of its state variable. Names of the
-    /// main graph come before those of the entry's algorithm.
+    /// Resolves a name in a binding of an entry to the index of its state variable; `None` for an
+    /// unknown name. Names of the main graph come before those of the entry's algorithm.
     pub(super) fn find(&self, info: &TrainingInfo, name: Symbol) -> Option<usize> {
         let graphs = [self.main, info.algorithm];
         graphs.into_iter().flatten().find_map(|graph| self.by_name.get(&(graph, name)).copied())
     }
 }
 
-/// Returns the bindings of both lists of an entry.
+/// Returns the initialization bindings, then the update bindings of a training entry.
 fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
     info.initialization_binding.iter().chain(&info.update_binding)
 }
@@ -183,10 +185,13 @@ impl Model {
         entries.collect()
     }
 
+    /// Returns the names of graph inputs or outputs; empty for an unnamed one.
     fn port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
         ports.iter().map(|port| self.display_name(port.name)).collect()
     }
 
+    /// Returns key and value of each binding: a state variable, and the output that is assigned to
+    /// it.
     fn binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
         let names = bindings
             .iter()
@@ -195,7 +200,7 @@ impl Model {
     }
 
     /// Returns the state variables: initializers that a binding of the training information names.
-    /// Those of the main graph come first, then those of the algorithms.
+    /// State variables of the main graph come first, then those of the algorithms.
     pub fn state_variables(&self) -> Vec<StateVariable> {
         let places = Places::new(&self.graph);
         let variables = places.all.iter().map(|(entry, place)| {
@@ -211,20 +216,20 @@ impl Model {
         variables.collect()
     }
 
-    /// Returns a name for messages; empty if the file has none.
+    /// Returns a name for messages; empty if there is no name.
     pub(super) fn display_name(&self, name: Option<Symbol>) -> String {
         self.graph.display(name).into_owned()
     }
 }
 
-/// Position of training in its data. A [`Trainer`](crate::Trainer) only stores it for the caller,
-/// and [`save`](crate::Trainer::save) writes it to the file of the state.
+/// Position of training in the training data. A [`Trainer`](crate::Trainer) only stores it for the
+/// caller, and [`save`](crate::Trainer::save) writes it to the file of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataPosition {
-    /// Number of complete passes over the data.
+    /// Number of complete passes over the training data.
     pub epochs: u64,
-    /// Number of examples that were taken in the current pass.
+    /// Number of examples that training has taken in the current pass over the data.
     pub examples: u64,
 }
 
@@ -234,7 +239,7 @@ pub(super) enum NewValue {
     Whole(Tensor),
     /// Tensor whose shards are on devices.
     OnDevices(Arc<Parts>),
-    /// New value that is already written over the old one.
+    /// Value that is already written over the old one in place.
     InPlace,
 }
 
@@ -248,11 +253,12 @@ pub(super) enum Held {
 }
 
 impl Held {
+    /// Holds a tensor in memory, without shards on devices.
     pub(super) fn whole(value: Tensor) -> Held {
         Held::Whole(value, Arc::default())
     }
 
-    /// Replaces the value.
+    /// Replaces the held value of a state variable, and drops the shards of the old value.
     fn replace(&mut self, value: NewValue) {
         match value {
             NewValue::OnDevices(parts) => *self = Held::OnDevices(parts),
@@ -271,7 +277,7 @@ impl Held {
         }
     }
 
-    /// Returns the value as one tensor; gathers the shards of a value on devices.
+    /// Returns the held value as one tensor; gathers the shards of a value on devices.
     fn tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
@@ -279,8 +285,8 @@ impl Held {
         }
     }
 
-    /// Returns the shards on devices; makes them on first use. A variable always has one sharding,
-    /// so that shards stay valid.
+    /// Returns the shards of the held value on devices; makes the shards on first use. A variable
+    /// always has one sharding, so that shards stay valid.
     pub(super) fn parts(&self, devices: &DeviceSession, form: &Form) -> Result<Arc<Parts>, Error> {
         match self {
             Held::OnDevices(parts) => Ok(Arc::clone(parts)),
@@ -295,8 +301,7 @@ impl Held {
     }
 }
 
-/// Drops the shards of an old value. Reuses the allocation if no other clone of the state shares
-/// it.
+/// Drops the shards of an old value. Reuses their allocation unless a clone of the state shares it.
 fn forget_shards(known: &mut Arc<OnceLock<Arc<Parts>>>) {
     match Arc::get_mut(known) {
         Some(known) => drop(known.take()),
@@ -309,9 +314,9 @@ pub(super) struct Variable {
     /// Name of the initializer, prefixed by the entry if it is not unique.
     name: String,
     place: Place,
-    /// Whether the initializer is also an input of the main graph, of which it is the default.
+    /// Whether the initializer is the default of an input of the main graph.
     is_default: bool,
-    /// Value in the file. Every new value has its type and shape.
+    /// Value in the model file. Every new value has the type and shape of this tensor.
     stored: Tensor,
 }
 
@@ -351,7 +356,7 @@ pub(super) struct Generator {
 }
 
 impl State {
-    /// Reads the stored value of every variable.
+    /// Makes the state before training: reads the stored value of every state variable.
     pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
         demand_density(&model.graph, places)?;
         let stored = places.all.iter().map(|(_, place)| place.stored_tensor(&model.graph));
@@ -388,23 +393,23 @@ impl State {
         })
     }
 
-    /// Returns names and types of the variables.
+    /// Returns names and types of the state variables.
     pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
         variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
     }
 
-    /// Returns names and stored values of the variables.
+    /// Returns names of the state variables and their values in the model file.
     pub(super) fn stored_values(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.variables.iter().map(|variable| (variable.name.as_str(), &variable.stored))
     }
 
-    /// Marks the values as a mix of old and new ones.
+    /// Marks the values of the state variables as a mix of old and new ones.
     pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
-    /// Marks the values as consistent again.
+    /// Marks the values of the state variables as consistent again.
     pub(super) fn mark_whole(&mut self) {
         self.is_torn = false;
     }
@@ -423,7 +428,7 @@ impl State {
         }
     }
 
-    /// Returns names and current values of the variables.
+    /// Returns names and current values of the state variables.
     pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
         self.demand_whole()?;
         let values = self.variables.iter().zip(&self.current);
@@ -436,6 +441,7 @@ impl State {
         self.variables.len()
     }
 
+    /// Returns the index of the state variable called `name`.
     pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
         let found = self.variables.iter().position(|variable| variable.name == name);
         found.ok_or_else(|| {
@@ -449,30 +455,34 @@ impl State {
         })
     }
 
+    /// Returns the unique name of a state variable.
     pub(super) fn name(&self, index: usize) -> &str {
         &self.variables[index].name
     }
 
-    /// Returns the current value of a variable as one tensor.
+    /// Returns the current value of a state variable as one tensor.
     pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
         self.demand_whole()?;
         self.current[index].held.tensor()
     }
 
+    /// Returns the current value of a state variable, in memory or on devices.
     pub(super) fn held_value(&self, index: usize) -> &Held {
         &self.current[index].held
     }
 
-    /// Returns the value of a variable in the file. Every new value has its type and shape.
+    /// Returns the value of a state variable in the model file. Every new value has its type and
+    /// shape.
     pub(super) fn stored_value(&self, index: usize) -> &Tensor {
         &self.variables[index].stored
     }
 
+    /// Whether a state variable is the default of an input of the main graph.
     pub(super) fn is_default(&self, index: usize) -> bool {
         self.variables[index].is_default
     }
 
-    /// Refuses a value that differs from a variable in type or shape.
+    /// Fails if a value differs from a state variable in type or shape.
     pub(super) fn check(&self, index: usize, value: &Tensor, kind: ErrorKind) -> Result<(), Error> {
         self.variables[index].check(&value.view(), kind)
     }
@@ -482,9 +492,9 @@ impl State {
     }
 
     /// Makes the memory of a variable's value exclusive, so that a new value can be written over it
-    /// in place. Returns whether it is. A stored value is copied once. A value that a clone of the
-    /// trainer shares is not copied: the copy would take as much memory as the new value, and for
-    /// longer.
+    /// in place. Returns whether the memory is exclusive. A stored value is copied once. A value
+    /// that a clone of the trainer shares is not copied: the copy would take as much memory as the
+    /// new value, and for longer.
     ///
     /// # Errors
     ///
@@ -500,9 +510,9 @@ impl State {
         Ok(value.is_unique())
     }
 
-    /// Borrows all variables, and the memory of the values of some of them, which must be
-    /// [exclusive](State::make_own). `names` lists these with the names of their inputs, sorted by
-    /// the number of the variable.
+    /// Borrows all state variables, and the memory of the values of the variables in `names`, which
+    /// must be [exclusive](State::make_own). `names` pairs the names of inputs with the indices of
+    /// the variables that they read, sorted by index.
     pub(super) fn borrow_overwritable<'s>(
         &'s mut self,
         names: impl Iterator<Item = &'s (String, usize)>,
@@ -520,7 +530,8 @@ impl State {
         (variables, memory)
     }
 
-    /// Replaces the value of a variable. The value must fit.
+    /// Replaces the value of a state variable. The new value must have the variable's type and
+    /// shape.
     pub(super) fn set(&mut self, index: usize, value: NewValue) {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         if !current.is_assigned {
@@ -530,7 +541,8 @@ impl State {
         current.is_assigned = true;
     }
 
-    /// Assigns the new values of a run. Cannot fail, because every value has been checked.
+    /// Assigns the new values that a run computed for state variables. Cannot fail, because every
+    /// value has been checked.
     pub(super) fn assign(&mut self, values: &mut Vec<(usize, NewValue)>) {
         for (index, value) in values.drain(..) {
             self.set(index, value);
@@ -562,18 +574,19 @@ impl State {
         self.generator = generator;
     }
 
-    /// Returns the seed of the next step or initialization.
+    /// Returns the seed for random operators of the next training step or initialization.
     pub(super) fn seed_of_step(&self) -> u64 {
         mix_seed(self.generator, 0)
     }
 
-    /// Returns the seed of inference between the last step and the next.
+    /// Returns the seed for random operators of inference between the last training step and the
+    /// next.
     pub(super) fn seed_of_inference(&self) -> u64 {
         mix_seed(self.generator, 1)
     }
 
-    /// Writes changed values into the initializers of a model. Unchanged ones keep their encoding
-    /// in the file.
+    /// Writes changed values of state variables into the initializers of a model. Unchanged
+    /// initializers keep their encoding in the file.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
         self.demand_whole()?;
         let assigned = self.variables.iter().zip(&self.current);
@@ -609,6 +622,7 @@ impl State {
 }
 
 impl Variable {
+    /// Reads the stored value of an initializer; fails if it is a string tensor or unreadable.
     fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
         let graph = &model.graph;
         let initializer = place.stored_tensor(graph);
@@ -653,7 +667,7 @@ impl Variable {
         }
     }
 
-    /// Refuses a value that differs in type or shape.
+    /// Fails if a value differs from the state variable in type or shape.
     pub(super) fn check(&self, value: &TensorView<'_>, kind: ErrorKind) -> Result<(), Error> {
         let Variable { name, stored, .. } = self;
         if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
@@ -668,14 +682,15 @@ impl Variable {
 /// Dense replacements of a graph's sparse initializers, by position.
 type SparseStates = BTreeMap<usize, graph::TensorProto>;
 
-/// Number of elements of sparse state that is accepted from any model.
+/// Maximum number of elements of the sparse state variables of any model, whatever its size.
 const SPARSE_ELEMENTS: u64 = 1 << 28;
-/// Number of elements of sparse state that is accepted for each element of dense state. Adam keeps
-/// two for each weight, and a third one for a 16-bit weight.
+/// Maximum number of elements of sparse state variables per element of dense ones, in a larger
+/// model. Adam keeps two for each weight, and a third one for a 16-bit weight.
 const SPARSE_RATIO: u64 = 8;
 
-/// Refuses sparse state that takes much more memory than the dense values in the file: a few bytes
-/// of a sparse tensor stand for any number of elements, and a trainer materializes all of them.
+/// Fails if sparse state variables take much more memory than the dense values in the file: a few
+/// bytes of a sparse tensor stand for any number of elements, and a trainer materializes all of
+/// them.
 fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     let (mut dense, mut sparse) = (0u64, 0u64);
     for (_, place) in &places.all {
