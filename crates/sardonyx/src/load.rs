@@ -316,7 +316,7 @@ impl OpenOptions {
             SkimError::Io(error) => read_error(error),
             SkimError::Wire(error) => Error::new(
                 ErrorKind::Format,
-                format!("this is not an ONNX model, or a damaged one: {}", error.kind()),
+                format!("the model is damaged, or not an ONNX model: {}", error.kind()),
             )
             .with_place(format!("byte {}", error.offset())),
             SkimError::TooLarge(limit) => Error::new(
@@ -402,7 +402,7 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
         Some(step) => file.seek_relative(step),
         None => Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            format!("the file ends inside a value of {bytes} bytes"),
+            format!("the file ends inside a tensor value of {bytes} bytes"),
         )),
     }
 }
@@ -540,7 +540,7 @@ impl Refusal {
                         .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (command: --max-structure; Rust: ReadLimits::memory)")
                         .with_source(error);
                 }
-                let message = format!("this is not an ONNX model, or a damaged one: {reason}");
+                let message = format!("the model is damaged, or not an ONNX model: {reason}");
                 Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
             }
         };

@@ -64,7 +64,9 @@ impl Outputs {
             let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
             return Err(match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("use one of its outputs: {}", names.join(", "))),
+                None => {
+                    error.with_help(format!("use one of the model's outputs: {}", names.join(", ")))
+                }
             });
         };
         value.as_tensor().ok_or_else(|| {
@@ -110,7 +112,7 @@ impl Index<&str> for Outputs {
     fn index(&self, name: &str) -> &Value {
         match self.get(name) {
             Some(value) => value,
-            None => panic!("no output '{name}' exists"),
+            None => panic!("the run has no output '{name}'"),
         }
     }
 }

@@ -34,9 +34,9 @@ const FORMS: &[&str] = &[
 const MOST_NODES: usize = 64;
 
 impl Model {
-    /// Finds the operator that computes the scores in an output of the main graph; `None` if there
-    /// is no such operator. Nodes that only change shape or type are skipped. The axis along which
-    /// probabilities sum to 1 is not determined.
+    /// Finds the operator that computes the scores in an output of the main graph; `None` if that
+    /// operator computes no scores. Nodes that only change shape or type are skipped. The axis
+    /// along which probabilities sum to 1 is not determined.
     pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let mut outputs = main.outputs.iter();

@@ -12,7 +12,10 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     }
     // A safetensors file begins with the length of its header in 8 bytes, then the header in JSON.
     if bytes.len() > 9 && bytes[8] == b'{' && bytes[4..8] == [0; 4] {
-        return Some(("a safetensors file", "it contains weights only; export the model to ONNX"));
+        return Some((
+            "a safetensors file",
+            "a safetensors file contains weights only; export the model to ONNX",
+        ));
     }
     let start = &bytes[..bytes.len().min(4096)];
     let text = match std::str::from_utf8(start) {
@@ -37,9 +40,12 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
             "the download probably returned a web page instead of the file; download the file itself",
         )
     } else if lower.starts_with('{') || lower.starts_with('[') {
-        ("JSON text", "if it is a model in protobuf JSON, use the extension .json")
+        ("JSON text", "if the file is a model in protobuf JSON, use the extension .json")
     } else {
-        ("plain text", "if it is a model in protobuf text format, use the extension .textproto")
+        (
+            "plain text",
+            "if the file is a model in protobuf text format, use the extension .textproto",
+        )
     })
 }
 
@@ -62,7 +68,7 @@ const fn row(
 }
 
 const NOT_A_MODEL: &str = "pass the .onnx file as the model, and this file as an input";
-const UNPACK: &str = "unpack it and use the .onnx file in it";
+const UNPACK: &str = "unpack the file and use the .onnx file in it";
 
 static SIGNATURES: &[Signature] = &[
     row(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
@@ -74,7 +80,7 @@ static SIGNATURES: &[Signature] = &[
         0,
         b"PK\x03\x04",
         "a zip archive (or a PyTorch .pt, Keras .keras or NumPy .npz file)",
-        "unpack it, or export the model to ONNX",
+        "unpack the archive, or export the model to ONNX",
     ),
     row(0, b"\x1f\x8b", "gzip data", UNPACK),
     row(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
@@ -91,15 +97,20 @@ static SIGNATURES: &[Signature] = &[
         0,
         b"GGUF",
         "a GGUF file",
-        "this is a format of llama.cpp; look for an ONNX export of the model",
+        "GGUF is a format of llama.cpp; look for an ONNX export of the model",
     ),
     row(
         4,
         b"TFL3",
         "a TensorFlow Lite model",
-        "convert it to ONNX, for instance with tf2onnx --tflite",
+        "convert the model to ONNX, for instance with tf2onnx --tflite",
     ),
-    row(4, b"ORTM", "an ONNX Runtime .ort file", "use the .onnx file that it was made from"),
+    row(
+        4,
+        b"ORTM",
+        "an ONNX Runtime .ort file",
+        "use the .onnx file that the .ort file was made from",
+    ),
     row(
         0,
         b"\x80\x02",

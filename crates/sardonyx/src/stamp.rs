@@ -85,7 +85,7 @@ impl Stamp {
                 return Err(self.changed_error("is missing"));
             }
             Err(error) => {
-                return Err(self.changed_error(&format!("cannot be looked at: {error}")));
+                return Err(self.changed_error(&format!("cannot be inspected: {error}")));
             }
         };
         if found == self.facts {

@@ -99,7 +99,7 @@ impl Tensors {
     /// Indexes the tensors of a model file; the error is a message for users.
     pub(crate) fn read(bytes: &Buffer) -> Result<Tensors, String> {
         let model = read_graph(bytes.clone(), ReadLimits::default(), true)
-            .map_err(|refusal| format!("it is not a model: {refusal}"))?;
+            .map_err(|refusal| format!("the file is not a model: {refusal}"))?;
         Ok(Tensors::from_graph(&model))
     }
 
@@ -264,11 +264,11 @@ impl TakenFrom {
         let location = &self.location;
         let message = match &wanted.tensor {
             Some(path) => format!(
-                "the text refers to values of '{}' in '{location}', and the new model would not have them there",
+                "cannot replace '{location}': the text takes the values of '{}' from it, and the new model does not have them there",
                 sardonyx_proto::shown(path)
             ),
             None => format!(
-                "the text refers to values in '{location}' without naming the tensors, so they would not be found in the new model"
+                "cannot replace '{location}': the text takes values from it without naming the tensors, so they would not be found in the new model"
             ),
         };
         Err(Error::new(ErrorKind::Io, message).with_help(ADVICE_ON_REPLACING))
@@ -280,7 +280,9 @@ const ADVICE_ON_REPLACING: &str = "write the model to another file, or write the
 
 /// Makes the error about replacing a file that holds values of the saved model.
 pub(crate) fn still_needed_error(location: &str) -> Error {
-    let message = format!("'{location}' contains values of the model, which would be lost");
+    let message = format!(
+        "cannot replace '{location}': it contains values of the model, which would be lost"
+    );
     Error::new(ErrorKind::Io, message).with_help("write to another file")
 }
 
@@ -291,7 +293,9 @@ pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the mod
 pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
     NotStored {
         message: format!("'{location}' {what}"),
-        help: Some("print the model again, or refer to a file that has these values".to_string()),
+        help: Some(
+            "print the model again, or refer to a file with the values of the text".to_string(),
+        ),
         is_of_file: false,
     }
 }

@@ -153,7 +153,7 @@ impl Model {
         let raw = tensor.raw_data.filter(|raw| raw.len > 0 || tensor.typed.is_empty());
         match (raw, tensor.typed.first()) {
             (Some(_), Some(_)) => {
-                let what = "it has both raw_data and a typed field".to_string();
+                let what = "the tensor has both raw_data and a typed field".to_string();
                 (TensorStorage::Broken(what), None)
             }
             (Some(raw), None) => (TensorStorage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
@@ -163,7 +163,9 @@ impl Model {
                 (TensorStorage::Typed(typed_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (TensorStorage::Nothing, Some(0)),
-            (None, None) => (TensorStorage::Broken("it has no values".to_string()), Some(0)),
+            (None, None) => {
+                (TensorStorage::Broken("the tensor has no values".to_string()), Some(0))
+            }
         }
     }
 

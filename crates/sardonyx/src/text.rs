@@ -316,8 +316,9 @@ impl PrintOptions {
     ) -> Result<LeftOut, Error> {
         let path = path.as_ref();
         let cannot_write = |error: io::Error| io_error("cannot write", path, error);
-        let name =
-            path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is not a file name"))?;
+        let name = path.file_name().ok_or_else(|| {
+            Error::new(ErrorKind::Io, "cannot print the model to a file: the path has no file name")
+        })?;
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));

@@ -214,7 +214,7 @@ impl Trainer {
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.programs.entry(entry)?.step.session {
             Runner::Session(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
-                .with_help("make it with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
+                .with_help("make the trainer with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
             Runner::Devices(session) => session.plan(inputs),
         }
     }

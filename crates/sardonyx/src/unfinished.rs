@@ -281,7 +281,7 @@ mod tests {
         let mut written = Unfinished::create_named(scratch.path()).unwrap();
         let temporary = written.temporary.clone().unwrap();
         remove_abandoned(scratch.path());
-        assert!(temporary.exists(), "it is under construction");
+        assert!(temporary.exists(), "the temporary file of a running process was removed");
         let mut kept: Vec<String> = others.map(String::from).to_vec();
         kept.push(".sardonyx-1-7.tmp".to_string());
         kept.push(temporary.file_name().unwrap().to_str().unwrap().to_string());

@@ -59,7 +59,7 @@ fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize
     let mut options = options.clone();
     options.before_step = Some(Arc::new(move |_: &str| {
         if counter.fetch_add(1, Ordering::Relaxed) >= end {
-            Err(io::Error::other("the end"))
+            Err(io::Error::other("simulated crash"))
         } else {
             Ok(())
         }
@@ -85,7 +85,7 @@ fn a_crash_leaves_the_old_model_or_the_new_one() {
                 ended = crash(&old, &new, before, after, end);
                 end += 1;
             }
-            assert!(end > 4, "every step was tried");
+            assert!(end > 4, "only {end} steps were tried");
         }
     }
 }
@@ -103,7 +103,7 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     let found = values(&path).unwrap();
     assert!(
         found == initial_values(1) || found == initial_values(100),
-        "step {end}: neither the old model nor the new one"
+        "step {end}: the file holds neither the old model nor the new one"
     );
     if ended && found == initial_values(1) {
         // All files of the old model must be unchanged.
@@ -121,7 +121,7 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     for name in &names {
         let belongs =
             ["bystander.bin", "model.onnx"].contains(&name.as_str()) || used.contains(name);
-        assert!(belongs, "step {end}: {name} is left; all: {names:?}");
+        assert!(belongs, "step {end}: {name} was not removed; all files: {names:?}");
     }
     ended
 }
@@ -157,7 +157,7 @@ fn a_save_of_another_model_cleans_up_too() {
         }
         end += 1;
     }
-    assert!(end > 4, "every step was tried");
+    assert!(end > 4, "only {end} steps were tried");
 }
 
 #[test]

@@ -79,17 +79,21 @@ struct OldFiles {
 /// Saves `model` to `path`; see [`SaveOptions::save`].
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
     if path.is_dir() {
-        return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
-            .with_place(display_path(path)));
+        return Err(Error::new(
+            ErrorKind::Io,
+            "cannot save the model to a directory: the file name is missing",
+        )
+        .with_place(display_path(path)));
     }
     let name = path.file_name().ok_or_else(|| {
-        Error::new(ErrorKind::Io, "a file name is missing").with_place(display_path(path))
+        Error::new(ErrorKind::Io, "cannot save the model: the path has no file name")
+            .with_place(display_path(path))
     })?;
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
-        let message = "this is a device, pipe or socket, which would be replaced by a file";
+        let message = "cannot save the model to a device, pipe or socket: a file would replace it";
         return Err(Error::new(ErrorKind::Io, message)
             .with_place(display_path(path))
-            .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
+            .with_help("save to a file name (Rust: Model::write_to writes to any open stream)"));
     }
     model.check_complete()?;
     let directory = Directory::open(directory_of(path));
@@ -134,7 +138,7 @@ impl From<Error> for Failure {
 type Done<T = ()> = Result<T, Failure>;
 
 impl Saving<'_> {
-    /// Writes the data files and the model, and removes data files that are no longer used.
+    /// Writes the data files and the model, and removes data files that the new model does not use.
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
@@ -215,7 +219,7 @@ impl Saving<'_> {
             }
         }
         if let Some(note) = note {
-            self.step("remove the note")?;
+            self.step("remove the crash-recovery note")?;
             fs::remove_file(note)?;
         }
         if self.options.sync {
@@ -301,7 +305,7 @@ impl Saving<'_> {
 
     /// Removes an unfinished file if writing it failed.
     fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
-        if result.is_err() && self.step("discard").is_ok() {
+        if result.is_err() && self.step("discard an unfinished file").is_ok() {
             pending.discard();
         }
         result
@@ -319,7 +323,7 @@ impl Saving<'_> {
         let mut end = 0;
         for part in &plan.parts {
             let bytes = layout::bytes_of(&model.graph, &model.data, *part)?;
-            self.step("write")?;
+            self.step("write a chunk of a file")?;
             if part.offset > end {
                 // A skipped range reads as zeros.
                 file.seek(SeekFrom::Start(part.offset))?;
@@ -329,7 +333,7 @@ impl Saving<'_> {
                 }
             }
             for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
-                self.step("write")?;
+                self.step("write a chunk of a file")?;
                 file.write_all(chunk)?;
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk);
@@ -339,7 +343,7 @@ impl Saving<'_> {
             end = part.offset + part.len;
         }
         if self.options.sync {
-            self.step("sync")?;
+            self.step("sync a file")?;
             file.sync_all()?;
         }
         Ok(hasher.map(|hasher| hex(&hasher.finalize())))
@@ -387,7 +391,7 @@ impl Saving<'_> {
         let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
             Refusal::Io(error) => error,
-            _ => io::Error::other("a data file was replaced in the meantime"),
+            _ => io::Error::other("a data file was replaced while the model was saved"),
         })?;
         let mut hasher = Sha1::new();
         io::copy(&mut file, &mut HashWriter(&mut hasher))?;
@@ -425,7 +429,7 @@ impl Saving<'_> {
             let _ = file.set_permissions(old.permissions());
         }
         if self.options.sync {
-            self.step("sync")?;
+            self.step("sync a file")?;
             file.sync_all()?;
         }
         Ok(())
@@ -434,7 +438,7 @@ impl Saving<'_> {
     /// Creates an unfinished file in the directory of the model, without a name if the system
     /// allows it.
     fn create(&self) -> Done<Unfinished> {
-        self.step("create")?;
+        self.step("create an unfinished file")?;
         Ok(Unfinished::create(self.directory.path())?)
     }
 
@@ -512,7 +516,7 @@ impl Saving<'_> {
     }
 
     /// Writes the crash-recovery note, which lists the files that a crash would leave behind, and
-    /// returns its path. `None` if there are no such files.
+    /// returns its path. `None` without such files.
     fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
         for file in files {
@@ -527,7 +531,7 @@ impl Saving<'_> {
             return Ok(None);
         }
         let path = self.note_path(self.name);
-        self.step("write the note")?;
+        self.step("write the crash-recovery note")?;
         let mut note = File::create(&path)?;
         note.write_all(lines.as_bytes())?;
         if self.options.sync {
@@ -571,17 +575,18 @@ impl Saving<'_> {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            self.step("name a data file")?;
+            self.step("rename a data file to its final name")?;
             pending.take_name(&path)?;
         }
         if self.options.sync {
             self.sync_directory()?;
         }
-        self.step("name the model")?;
+        self.step("rename the model to its temporary name")?;
         model.take_temporary_name(self.directory.path())?;
         let target = self.directory.path().join(self.name);
-        let replaced = self.step("replace the model").and_then(|()| model.replace(&target));
-        if replaced.is_err() && self.step("discard").is_ok() {
+        let replaced =
+            self.step("replace the old model file").and_then(|()| model.replace(&target));
+        if replaced.is_err() && self.step("discard an unfinished file").is_ok() {
             model.discard();
         }
         replaced
@@ -599,7 +604,7 @@ impl Saving<'_> {
     /// Removes files that interrupted saves left in the directory, except the data files of
     /// `model`.
     fn clean_up_after_crash(&self, model: &Model) {
-        if self.step("clean up").is_err() {
+        if self.step("clean up after a crash").is_err() {
             return;
         }
         remove_abandoned(self.directory.path());
@@ -682,7 +687,7 @@ impl Write for Sink<'_, '_> {
     }
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.saving.step("write")?;
+        self.saving.step("write a chunk of a file")?;
         // At most one chunk, so that progress is reported often.
         let mut room = CHUNK_BYTES;
         let fitting = slices.iter().take_while(|slice| {

@@ -127,8 +127,8 @@ impl<'m> TrainerBuilder<'m> {
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "add it with `sardonyx add-training` (Python: sardonyx.add_training; Rust: \
-                 Model::add_training)",
+                "add training information with `sardonyx add-training` (Python: \
+                 sardonyx.add_training; Rust: Model::add_training)",
             ));
         }
         model.check_complete()?;
@@ -317,7 +317,7 @@ impl ProgramCompiler<'_> {
             if !fits {
                 let (name, ty) = (self.state.name(*variable), type_of(value));
                 let message = format!(
-                    "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape cannot change"
+                    "{place} assigns '{port}' to the state variable '{name}', which is {ty}: type and shape of a state variable cannot change"
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
@@ -537,8 +537,8 @@ fn find_unsorted(model: &graph::Model) -> Vec<String> {
             let [node, producer] = [node, producer].map(|node| place_of_node(model, node));
             warnings.push(format!(
                 "training_info[{entry}].{field} is not sorted topologically: {node} uses an \
-                 output of {producer}, which comes after it; it runs in sorted order, and other \
-                 runtimes may refuse it"
+                 output of {producer}, which comes after it; Sardonyx sorts the nodes, and other \
+                 runtimes may refuse the model"
             ));
         }
     }

@@ -218,7 +218,7 @@ fn copy_returned(
             (None, Some(variable)) => variables[variable]
                 .check(&memory.as_view(), ErrorKind::Input)
                 .map_err(|error| error.to_string()),
-            (None, None) => Err("it has not been computed".to_string()),
+            (None, None) => Err("its value has not been computed".to_string()),
         };
         copied.map_err(|what| output_error(name, &what))?;
     }

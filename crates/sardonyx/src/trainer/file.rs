@@ -165,7 +165,10 @@ impl Trainer {
             state.set(index, NewValue::Whole(value));
         }
         if let Some(name) = values.into_keys().min() {
-            return Err(unfit_error(path, format!("state variable '{name}' does not exist")));
+            return Err(unfit_error(
+                path,
+                format!("the file has a value for '{name}', which is not a state variable"),
+            ));
         }
         state.mark_whole();
         state.set_generator(facts.generator);
@@ -292,7 +295,7 @@ fn read_npz(
             Ok(data_type) if !npy::names_type(data_type) => npy::read_as(&bytes, data_type),
             _ => npy::read(&bytes),
         };
-        let tensor = tensor.map_err(|error| format!("the array '{name}': {error}"))?;
+        let tensor = tensor.map_err(|error| format!("cannot read the array '{name}': {error}"))?;
         values.insert(name, tensor);
     }
     let mut position = DataPosition::default();

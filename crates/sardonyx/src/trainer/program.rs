@@ -361,5 +361,5 @@ impl TrainingProgram {
 /// Makes the error about a given input that is a state variable.
 fn variable_input_error(name: &str) -> Error {
     let message = format!("'{name}' is a state variable, not an input");
-    Error::new(ErrorKind::Input, message).with_help("change it with set_state")
+    Error::new(ErrorKind::Input, message).with_help("change a state variable with set_state")
 }

@@ -216,7 +216,7 @@ impl Model {
         variables.collect()
     }
 
-    /// Returns a name for messages; empty if there is no name.
+    /// Returns a name for messages; empty if `name` is absent.
     pub(super) fn display_name(&self, name: Option<Symbol>) -> String {
         self.graph.display(name).into_owned()
     }
@@ -706,7 +706,8 @@ fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
         "the sparse state variables have {sparse} elements, more than {SPARSE_RATIO} for each of \
          the {dense} elements of dense ones"
     );
-    Err(Error::new(ErrorKind::Invalid, message).with_help("store them as dense initializers"))
+    Err(Error::new(ErrorKind::Invalid, message)
+        .with_help("store the sparse state variables as dense initializers"))
 }
 
 /// Returns the type of a tensor.
