@@ -1,10 +1,10 @@
 //! Reads a model from a file, a stream or bytes. Every other module comes here for that.
 //!
 //! Reading has three steps. A [`Source`] holds the bytes, their serialisation and the location of
-//! the data files. [`Source::binary`] converts any serialisation to binary protobuf. [`read_graph`]
-//! decodes the protobuf and decides whether it is a model. Commands, scans, texts that refer to
-//! models and stand-alone messages enter at different steps and handle a [`Refusal`] in different
-//! ways.
+//! the data files. [`Source::to_binary`] converts any serialisation to binary protobuf.
+//! [`read_graph`] decodes the protobuf and decides whether it is a model. Commands, scans, texts
+//! that refer to models and stand-alone messages enter at different steps and handle a [`Refusal`]
+//! in different ways.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::open::{
     Access, directory_error, display_path, io_error, open_file, read_file, read_stream,
 };
-use crate::positions::positions;
+use crate::positions::find_positions;
 use crate::sniff::recognise;
 use crate::spans;
 use crate::stamp::Stamp;
@@ -211,7 +211,7 @@ impl OpenOptions {
         let mut loaded = if is_skimmed {
             self.skim_file(path)?
         } else {
-            let source = self.source(path)?;
+            let source = self.open_source(path)?;
             self.load_source(source).map_err(|error| add_path(path, error))?
         };
         loaded.model.path = fs::canonicalize(path).ok();
@@ -227,7 +227,7 @@ impl OpenOptions {
     #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
         let _span = spans::enter_open(|| "bytes".to_string());
-        self.load_source(self.source_of_bytes(bytes.into())?)
+        self.load_source(self.source_from_bytes(bytes.into())?)
     }
 
     /// Reads a model from a stream like [`from_reader`](OpenOptions::from_reader), and also returns
@@ -245,31 +245,32 @@ impl OpenOptions {
             let start = stream.fill_buf().map_err(read_error)?;
             if self.form.unwrap_or_else(|| ModelFormat::from_bytes(start)) == ModelFormat::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, self.data(without_directory)?);
+                return self.with_data(graph, self.find_data_files(refuse_data_files)?);
             }
         }
-        self.load_source(self.source_of_reader(stream)?)
+        self.load_source(self.source_from_reader(stream)?)
     }
 
     /// Reads or maps a model file without decoding it. Data files are expected in the directory of
     /// the file.
-    pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
+    pub(crate) fn open_source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
         let form = self.form.or_else(|| ModelFormat::from_path(path));
-        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
+        let data =
+            self.find_data_files(|| DataFiles::from_model_path(path, self.make_data_options()))?;
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
     /// Makes the source of a model that is in memory as bytes.
-    pub(crate) fn source_of_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
-        Ok(Source::new(bytes, self.form, self.data(without_directory)?))
+    pub(crate) fn source_from_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
+        Ok(Source::new(bytes, self.form, self.find_data_files(refuse_data_files)?))
     }
 
     /// Reads the bytes of a model from a stream to the end of the stream, which must come within
     /// [`max_bytes`](OpenOptions::max_bytes).
-    pub(crate) fn source_of_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
+    pub(crate) fn source_from_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
         let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(read_error)?;
-        self.source_of_bytes(bytes)
+        self.source_from_bytes(bytes)
     }
 
     /// Decodes a binary model file and skips the payloads of large tensors.
@@ -288,12 +289,13 @@ impl OpenOptions {
             }
         });
         let graph = graph.map_err(|error| add_path(path, error))?;
-        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
+        let data =
+            self.find_data_files(|| DataFiles::from_model_path(path, self.make_data_options()))?;
         self.with_data(graph, data).map_err(|error| add_path(path, error))
     }
 
     /// Returns the options with which data files are opened.
-    fn data_options(&self) -> DataOptions {
+    fn make_data_options(&self) -> DataOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
             whole: self.external == ExternalFiles::Now,
@@ -345,7 +347,7 @@ impl OpenOptions {
             let loaded = self.with_data(parsed.model, source.data)?;
             return Ok(Loaded { warnings: parsed.warnings, text: Some(text), ..loaded });
         }
-        let binary = source.binary(self.limits)?;
+        let binary = source.to_binary(self.limits)?;
         let graph = read_graph(binary.clone(), self.limits, self.lenient)
             .map_err(|refusal| refusal.explain(binary.as_slice()))?;
         let mut loaded = self.with_data(graph, source.data)?;
@@ -355,14 +357,16 @@ impl OpenOptions {
 
     /// Returns the access to the data files: none, by the resolver, in the directory of the
     /// options, or the result of `beside`.
-    fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
+    fn find_data_files(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
         Ok(match (&self.resolver, &self.directory) {
             _ if self.external == ExternalFiles::Never => DataFiles::unavailable(NEVER),
             (Some(resolver), _) => {
-                DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
+                DataFiles::from_resolver(Arc::clone(resolver), self.make_data_options())
             }
-            (None, Some(directory)) => DataFiles::from_directory(directory, self.data_options())
-                .map_err(|error| io_error("cannot use the directory", directory, error))?,
+            (None, Some(directory)) => {
+                DataFiles::from_directory(directory, self.make_data_options())
+                    .map_err(|error| io_error("cannot use the directory", directory, error))?
+            }
             (None, None) => beside(),
         })
     }
@@ -414,7 +418,7 @@ const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
 /// Returns data files of which none can be opened, because the model has no directory.
-fn without_directory() -> DataFiles {
+fn refuse_data_files() -> DataFiles {
     DataFiles::unavailable(FROM_BYTES)
 }
 
@@ -450,7 +454,7 @@ impl Loaded {
     /// model was not parsed from ONNX text.
     pub fn positions(&self, findings: &[Finding]) -> Vec<Option<Position>> {
         match &self.text {
-            Some(text) => positions(&self.model, text, findings),
+            Some(text) => find_positions(&self.model, text, findings),
             None => findings.iter().map(|_| None).collect(),
         }
     }
@@ -474,7 +478,7 @@ impl Source {
     }
 
     /// Returns the model as binary protobuf; converts a model in another serialisation.
-    pub(crate) fn binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
+    pub(crate) fn to_binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
         match self.form {
             ModelFormat::Binary => Ok(self.bytes.clone()),
             text => text.read(&self.bytes, limits, &self.data).map(Buffer::from_vec),
@@ -582,7 +586,7 @@ pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Ve
 
 /// Reads up to `count` bytes from the start of a file. Returns `None` for a pipe, which could not
 /// be read a second time, and for a file that cannot be read.
-pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
+pub(crate) fn read_start(path: &Path, count: u64) -> Option<Vec<u8>> {
     if !path.is_file() {
         return None;
     }
@@ -603,14 +607,14 @@ pub(crate) enum ReferringFile {
 
 /// Reads the references of a model file to other files; `None` if the file is not a model or cannot
 /// be read.
-pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
+pub(crate) fn read_references(path: &Path) -> Option<ReferringFile> {
     // Opening a pipe would block.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
     let form = ModelFormat::from_path(path).unwrap_or_default();
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
-    let source = options.source(path).ok()?;
+    let source = options.open_source(path).ok()?;
     if form == ModelFormat::Notation {
         let named = RecordedFiles::default();
         let text = source.bytes;
@@ -622,7 +626,7 @@ pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
             Err(_) => ReferringFile::BrokenText(text),
         });
     }
-    let binary = source.binary(options.limits).ok()?;
+    let binary = source.to_binary(options.limits).ok()?;
     read_graph(binary, options.limits, true).ok().map(ReferringFile::Model)
 }
 

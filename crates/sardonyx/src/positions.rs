@@ -10,7 +10,7 @@ use crate::model::Model;
 /// Returns the line and column of each finding about a model that was parsed from `text` and not
 /// changed since. `None` for findings about the model as a whole, and for all findings if the model
 /// was parsed from another text.
-pub(crate) fn positions(
+pub(crate) fn find_positions(
     model: &Model,
     text: &Buffer,
     findings: &[Finding],
@@ -176,7 +176,7 @@ mod tests {
         let model = Model::from_text(text).unwrap();
         let report = model.check(&check::CheckOptions::new());
         let text = Buffer::from_vec(text.into());
-        let found = positions(&model, &text, &report.findings);
+        let found = find_positions(&model, &text, &report.findings);
         let mut lines: Vec<(&str, Option<(usize, usize)>)> = report
             .findings
             .iter()
@@ -204,6 +204,6 @@ mod tests {
         assert_eq!(second.map(|found| (found.line, found.column)), Some((9, 19)));
         // A text of another model has no positions.
         let other = Buffer::from_vec(b"no model".to_vec());
-        assert!(positions(&model, &other, &report.findings).iter().all(Option::is_none));
+        assert!(find_positions(&model, &other, &report.findings).iter().all(Option::is_none));
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn plan(
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut labels = HashSet::new();
     for id in model.tensors() {
-        let Some(len) = external_len(model, data, id, options, stays_in_directory)? else {
+        let Some(len) = count_moved_bytes(model, data, id, options, stays_in_directory)? else {
             continue;
         };
         let tensor = model.stored(id);
@@ -63,7 +63,7 @@ pub(super) fn plan(
         };
         if new_file {
             let label = match options.layout {
-                Layout::PerTensor => label_of(&model.display(tensor.name), &mut labels),
+                Layout::PerTensor => make_label(&model.display(tensor.name), &mut labels),
                 _ => String::new(),
             };
             files.push(PlannedFile { label, ..PlannedFile::default() });
@@ -84,7 +84,7 @@ pub(super) fn plan(
 
 /// Returns the size in bytes of a tensor in a new data file; `None` if the tensor keeps its
 /// storage.
-fn external_len(
+fn count_moved_bytes(
     model: &graph::Model,
     data: &DataFiles,
     id: TensorId,
@@ -98,7 +98,7 @@ fn external_len(
             Weights::Inside => true,
             Weights::Outside => false,
         };
-        return if stays { Ok(None) } else { stored_external_len(model, data, tensor).map(Some) };
+        return if stays { Ok(None) } else { count_external_bytes(model, data, tensor).map(Some) };
     }
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
@@ -117,7 +117,7 @@ fn external_len(
 
 /// Returns the size in bytes of an external tensor: its `length`, else the size that type and shape
 /// imply, else the bytes of its data file from the offset on.
-fn stored_external_len(
+fn count_external_bytes(
     model: &graph::Model,
     data: &DataFiles,
     tensor: &TensorProto,
@@ -145,7 +145,7 @@ fn align(end: u64, len: u64, options: &SaveOptions) -> u64 {
 
 /// Makes the label of a data file from the name of a tensor: replaces special characters, and
 /// appends a number if another file has the label.
-fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
+fn make_label(name: &str, taken: &mut HashSet<String>) -> String {
     let safe: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
@@ -167,7 +167,7 @@ fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
 
 /// Returns the bytes of a tensor as its data file stores them; fails if their number differs from
 /// the plan.
-pub(super) fn bytes_of(
+pub(super) fn read_tensor_bytes(
     model: &graph::Model,
     data: &DataFiles,
     part: PlannedTensor,

@@ -22,7 +22,7 @@ use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, directory_of, hex};
 use crate::form::ModelFormat;
-use crate::load::{ReferringFile, read_referring};
+use crate::load::{ReferringFile, read_references};
 use crate::mapping;
 use crate::model::Model;
 use crate::open::{display_path, io_error};
@@ -150,7 +150,7 @@ impl Saving<'_> {
             layout::embed(&mut copy, &model.data)?;
             changed = Some(copy);
         }
-        let old = self.read_old();
+        let old = self.list_old_files();
         let mut files = self.write_data(model, &planned, &old)?;
 
         let mut report = SaveReport::default();
@@ -185,7 +185,7 @@ impl Saving<'_> {
             }
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
-        let kept = data_locations(graph);
+        let kept = list_data_locations(graph);
         self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
         let (leaving, shared) = if self.options.replace || self.replaces_its_source(model) {
@@ -206,20 +206,20 @@ impl Saving<'_> {
             })
             .collect();
 
-        let note = self.leave_note(&files, &leaving)?;
-        let placed = self.place(files, ready);
+        let note = self.write_note(&files, &leaving)?;
+        let placed = self.publish_files(files, ready);
         if let Err(failure) = placed {
             // Until the note is removed, the directory is in a state that a crash may leave.
             self.clean_up_after_crash(model);
             return Err(failure.into());
         }
         for location in leaving {
-            if self.remove(&location).is_ok() {
+            if self.remove_data_file(&location).is_ok() {
                 report.removed.push(location);
             }
         }
         if let Some(note) = note {
-            self.step("remove the crash-recovery note")?;
+            self.call_hook("remove the crash-recovery note")?;
             fs::remove_file(note)?;
         }
         if self.options.sync {
@@ -241,7 +241,7 @@ impl Saving<'_> {
         else {
             return Ok(());
         };
-        for location in data_locations(&model.graph) {
+        for location in list_data_locations(&model.graph) {
             let found = model.data.open(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
                 return Err(stored::still_needed_error(&location).into());
@@ -252,7 +252,7 @@ impl Saving<'_> {
     }
 
     /// Calls the hook of the options with the name of the next step.
-    fn step(&self, what: &str) -> io::Result<()> {
+    fn call_hook(&self, what: &str) -> io::Result<()> {
         match &self.options.before_step {
             Some(hook) => hook(what),
             None => Ok(()),
@@ -261,7 +261,7 @@ impl Saving<'_> {
 
     /// Lists the data files of the model that will be replaced; empty if the file at the path is
     /// not a model.
-    fn read_old(&self) -> OldFiles {
+    fn list_old_files(&self) -> OldFiles {
         let locations = read_locations(self.path).unwrap_or_default();
         OldFiles { locations }
     }
@@ -283,19 +283,19 @@ impl Saving<'_> {
                 let fits = self.options.name.as_ref().is_none_or(|base| {
                     let mut attempts = 1..MOST_ATTEMPTS;
                     attempts.any(|attempt| {
-                        **location == data_file_name(base, &plan.label, several, attempt)
+                        **location == make_data_file_name(base, &plan.label, several, attempt)
                     })
                 });
                 free && fits && self.is_identical(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
                 let checksum =
-                    if self.options.checksum { Some(self.digest_of(location)?) } else { None };
+                    if self.options.checksum { Some(self.hash_data_file(location)?) } else { None };
                 self.advance(plan.size);
                 files.push(NewFile { location: location.clone(), pending: None, checksum });
                 continue;
             }
-            let mut pending = self.create()?;
+            let mut pending = self.create_unfinished()?;
             let checksum = self.write_parts(model, plan, pending.file());
             let checksum = self.discard_on_error(checksum, &mut pending)?;
             files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
@@ -305,7 +305,7 @@ impl Saving<'_> {
 
     /// Removes an unfinished file if writing it failed.
     fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
-        if result.is_err() && self.step("discard an unfinished file").is_ok() {
+        if result.is_err() && self.call_hook("discard an unfinished file").is_ok() {
             pending.discard();
         }
         result
@@ -322,8 +322,8 @@ impl Saving<'_> {
         let mut hasher = self.options.checksum.then(Sha1::new);
         let mut end = 0;
         for part in &plan.parts {
-            let bytes = layout::bytes_of(&model.graph, &model.data, *part)?;
-            self.step("write a chunk of a file")?;
+            let bytes = layout::read_tensor_bytes(&model.graph, &model.data, *part)?;
+            self.call_hook("write a chunk of a file")?;
             if part.offset > end {
                 // A skipped range reads as zeros.
                 file.seek(SeekFrom::Start(part.offset))?;
@@ -333,7 +333,7 @@ impl Saving<'_> {
                 }
             }
             for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
-                self.step("write a chunk of a file")?;
+                self.call_hook("write a chunk of a file")?;
                 file.write_all(chunk)?;
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk);
@@ -343,7 +343,7 @@ impl Saving<'_> {
             end = part.offset + part.len;
         }
         if self.options.sync {
-            self.step("sync a file")?;
+            self.call_hook("sync a file")?;
             file.sync_all()?;
         }
         Ok(hasher.map(|hasher| hex(&hasher.finalize())))
@@ -371,7 +371,7 @@ impl Saving<'_> {
         let there = mapping::map(&file)?;
         let mut end = 0;
         for part in &plan.parts {
-            let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
+            let Ok(bytes) = layout::read_tensor_bytes(&model.graph, &model.data, *part) else {
                 return Ok(false);
             };
             let start = part.offset;
@@ -387,7 +387,7 @@ impl Saving<'_> {
     }
 
     /// Returns the SHA-1 of a data file in hexadecimal.
-    fn digest_of(&self, location: &str) -> Done<String> {
+    fn hash_data_file(&self, location: &str) -> Done<String> {
         let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
             Refusal::Io(error) => error,
@@ -405,7 +405,7 @@ impl Saving<'_> {
         form: ModelFormat,
         report: &mut SaveReport,
     ) -> Done<Unfinished> {
-        let mut pending = self.create()?;
+        let mut pending = self.create_unfinished()?;
         let written = self.fill_model(graph, form, report, pending.file());
         self.discard_on_error(written, &mut pending)?;
         Ok(pending)
@@ -429,7 +429,7 @@ impl Saving<'_> {
             let _ = file.set_permissions(old.permissions());
         }
         if self.options.sync {
-            self.step("sync a file")?;
+            self.call_hook("sync a file")?;
             file.sync_all()?;
         }
         Ok(())
@@ -437,8 +437,8 @@ impl Saving<'_> {
 
     /// Creates an unfinished file in the directory of the model, without a name if the system
     /// allows it.
-    fn create(&self) -> Done<Unfinished> {
-        self.step("create an unfinished file")?;
+    fn create_unfinished(&self) -> Done<Unfinished> {
+        self.call_hook("create an unfinished file")?;
         Ok(Unfinished::create(self.directory.path())?)
     }
 
@@ -458,7 +458,7 @@ impl Saving<'_> {
         for attempt in 1.. {
             let names: Vec<String> = planned
                 .iter()
-                .map(|plan| data_file_name(&base, &plan.label, several, attempt))
+                .map(|plan| make_data_file_name(&base, &plan.label, several, attempt))
                 .collect();
             let wanted = files.iter().zip(&names);
             let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
@@ -486,7 +486,7 @@ impl Saving<'_> {
         if leaving.is_empty() {
             return Default::default();
         }
-        let used = self.used_by_others();
+        let used = self.list_used_by_others();
         leaving.into_iter().cloned().partition(|location| {
             let path = normalize(location);
             !used.iter().any(|other| *other == path)
@@ -494,13 +494,13 @@ impl Saving<'_> {
     }
 
     /// Lists the data files that other models in the directory use.
-    fn used_by_others(&self) -> BTreeSet<PathBuf> {
+    fn list_used_by_others(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.directory.path());
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
             if entry.file_name() != self.name && ModelFormat::from_path(&path).is_some() {
-                let locations = files_needed(&path).unwrap_or_default();
+                let locations = list_needed_files(&path).unwrap_or_default();
                 used.extend(locations.iter().map(|location| normalize(location)));
             }
         }
@@ -508,7 +508,7 @@ impl Saving<'_> {
     }
 
     /// Returns the path of the crash-recovery note of a model file in the directory.
-    fn note_path(&self, model: &OsStr) -> PathBuf {
+    fn make_note_path(&self, model: &OsStr) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(model);
         name.push(NOTE_SUFFIX);
@@ -517,21 +517,21 @@ impl Saving<'_> {
 
     /// Writes the crash-recovery note, which lists the files that a crash would leave behind, and
     /// returns its path. `None` without such files.
-    fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
+    fn write_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
         for file in files {
             if let Some(pending) = &file.pending {
-                lines += &note_line(identity(pending.file())?, &file.location);
+                lines += &format_note_line(identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {
-            lines += &note_line(self.identity_of(location), location);
+            lines += &format_note_line(self.read_identity(location), location);
         }
         if files.iter().all(|file| file.pending.is_none()) && leaving.is_empty() {
             return Ok(None);
         }
-        let path = self.note_path(self.name);
-        self.step("write the crash-recovery note")?;
+        let path = self.make_note_path(self.name);
+        self.call_hook("write the crash-recovery note")?;
         let mut note = File::create(&path)?;
         note.write_all(lines.as_bytes())?;
         if self.options.sync {
@@ -543,22 +543,22 @@ impl Saving<'_> {
     /// Returns device and inode of a file in the directory, without following a symlink; `None` if
     /// the location has no file.
     #[cfg(unix)]
-    fn identity_of(&self, location: &str) -> Option<Identity> {
+    fn read_identity(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = fs::symlink_metadata(self.path_of(location)?).ok()?;
+        let metadata = fs::symlink_metadata(self.resolve_data_path(location)?).ok()?;
         let removable = metadata.is_file() || metadata.is_symlink();
         removable.then(|| (metadata.dev(), metadata.ino()))
     }
 
     /// Returns `None`: files have no inode on this system.
     #[cfg(not(unix))]
-    fn identity_of(&self, _: &str) -> Option<Identity> {
+    fn read_identity(&self, _: &str) -> Option<Identity> {
         None
     }
 
     /// Returns the path of a data file; `None` if the location is invalid or a symlink leads out of
     /// the directory.
-    fn path_of(&self, location: &str) -> Option<PathBuf> {
+    fn resolve_data_path(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
         let path = self.directory.path().join(normalize(location));
         let real = fs::canonicalize(path.parent()?).ok()?;
@@ -566,7 +566,7 @@ impl Saving<'_> {
     }
 
     /// Gives the new data files their names, then renames the model over the old one.
-    fn place(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
+    fn publish_files(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
         for file in files {
             let Some(mut pending) = file.pending else {
                 continue;
@@ -575,27 +575,27 @@ impl Saving<'_> {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            self.step("rename a data file to its final name")?;
+            self.call_hook("rename a data file to its final name")?;
             pending.take_name(&path)?;
         }
         if self.options.sync {
             self.sync_directory()?;
         }
-        self.step("rename the model to its temporary name")?;
+        self.call_hook("rename the model to its temporary name")?;
         model.take_temporary_name(self.directory.path())?;
         let target = self.directory.path().join(self.name);
         let replaced =
-            self.step("replace the old model file").and_then(|()| model.replace(&target));
-        if replaced.is_err() && self.step("discard an unfinished file").is_ok() {
+            self.call_hook("replace the old model file").and_then(|()| model.replace(&target));
+        if replaced.is_err() && self.call_hook("discard an unfinished file").is_ok() {
             model.discard();
         }
         replaced
     }
 
     /// Removes a data file; fails if a symlink leads out of the directory.
-    fn remove(&self, location: &str) -> io::Result<()> {
-        self.step("remove a data file")?;
-        match self.path_of(location) {
+    fn remove_data_file(&self, location: &str) -> io::Result<()> {
+        self.call_hook("remove a data file")?;
+        match self.resolve_data_path(location) {
             Some(path) => fs::remove_file(path),
             None => Err(io::ErrorKind::InvalidInput.into()),
         }
@@ -604,12 +604,12 @@ impl Saving<'_> {
     /// Removes files that interrupted saves left in the directory, except the data files of
     /// `model`.
     fn clean_up_after_crash(&self, model: &Model) {
-        if self.step("clean up after a crash").is_err() {
+        if self.call_hook("clean up after a crash").is_err() {
             return;
         }
         remove_abandoned(self.directory.path());
         remove_of_earlier_releases(self.directory.path(), self.name);
-        self.follow_note(self.name, model);
+        self.apply_note(self.name, model);
         if !self.is_locked {
             // Without the lock, another process may be in the middle of replacing another model.
             return;
@@ -619,20 +619,21 @@ impl Saving<'_> {
             let name = name.to_str();
             let of = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(NOTE_SUFFIX));
             if let Some(of) = of {
-                self.follow_note(OsStr::new(of), model);
+                self.apply_note(OsStr::new(of), model);
             }
         }
     }
 
     /// Removes the files that the crash-recovery note of the model file `about` lists and no model
     /// uses, then the note.
-    fn follow_note(&self, about: &OsStr, model: &Model) {
-        let path = self.note_path(about);
+    fn apply_note(&self, about: &OsStr, model: &Model) {
+        let path = self.make_note_path(about);
         let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
         let note = if is_file { fs::read_to_string(&path).ok() } else { None };
         let Some(note) = note else { return };
-        let needed = [about, self.name].map(|name| files_needed(&self.directory.path().join(name)));
-        let mut used = data_locations(&model.graph);
+        let needed =
+            [about, self.name].map(|name| list_needed_files(&self.directory.path().join(name)));
+        let mut used = list_data_locations(&model.graph);
         used.extend(needed.into_iter().flatten().flatten());
         let used: BTreeSet<PathBuf> = used.iter().map(|location| normalize(location)).collect();
         let mut others = None;
@@ -647,10 +648,10 @@ impl Saving<'_> {
                 continue;
             };
             let place = normalize(location);
-            let others = others.get_or_insert_with(|| self.used_by_others());
-            let is_ours = self.identity_of(location) == Some(identity);
+            let others = others.get_or_insert_with(|| self.list_used_by_others());
+            let is_ours = self.read_identity(location) == Some(identity);
             if is_ours && !used.contains(&place) && !others.contains(&place) {
-                let _ = self.remove(location);
+                let _ = self.remove_data_file(location);
             }
         }
         // A file whose lines have another format belongs to another program.
@@ -662,7 +663,7 @@ impl Saving<'_> {
     /// Flushes the directory to disk, so that new names survive a power failure.
     #[cfg(unix)]
     fn sync_directory(&self) -> io::Result<()> {
-        self.step("sync the directory")?;
+        self.call_hook("sync the directory")?;
         File::open(self.directory.path())?.sync_all()
     }
 
@@ -687,7 +688,7 @@ impl Write for Sink<'_, '_> {
     }
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.saving.step("write a chunk of a file")?;
+        self.saving.call_hook("write a chunk of a file")?;
         // At most one chunk, so that progress is reported often.
         let mut room = CHUNK_BYTES;
         let fitting = slices.iter().take_while(|slice| {
@@ -718,7 +719,7 @@ fn normalize(location: &str) -> PathBuf {
 
 /// Makes the name of a data file: `base`, `label` if there are several data files, and the number
 /// `attempt` if it is at least 2.
-fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
+fn make_data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
         (true, label) if !label.is_empty() => number_name(&format!("{base}_{label}"), attempt),
         _ => number_name(base, attempt),
@@ -727,7 +728,7 @@ fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> Strin
 
 /// Formats a line of a crash-recovery note: device, inode and location of a file. Empty for a file
 /// without an inode.
-fn note_line(identity: Option<Identity>, location: &str) -> String {
+fn format_note_line(identity: Option<Identity>, location: &str) -> String {
     match identity {
         Some((device, number)) => format!("{device} {number} {location}\n"),
         None => String::new(),
@@ -748,7 +749,7 @@ pub(crate) fn number_name(base: &str, attempt: u32) -> String {
 }
 
 /// Lists the locations of the data files that a model refers to.
-fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
+fn list_data_locations(graph: &graph::Model) -> BTreeSet<String> {
     let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
     tensors
         .filter(|tensor| tensor.is_external())
@@ -760,19 +761,21 @@ fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
 /// Lists the data files that a model file refers to; `None` if the file is not a model. Files from
 /// which an ONNX text takes values are not included.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    match read_referring(path)? {
-        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => Some(data_locations(&graph)),
+    match read_references(path)? {
+        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => {
+            Some(list_data_locations(&graph))
+        }
         ReferringFile::BrokenText(_) => None,
     }
 }
 
 /// Lists all files that a model file needs: its data files, and files from which an ONNX text takes
 /// values. `None` if the file is not a model.
-fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
-    Some(match read_referring(path)? {
-        ReferringFile::Model(graph) => data_locations(&graph),
+fn list_needed_files(path: &Path) -> Option<BTreeSet<String>> {
+    Some(match read_references(path)? {
+        ReferringFile::Model(graph) => list_data_locations(&graph),
         ReferringFile::Text(graph, mut needed) => {
-            needed.extend(data_locations(&graph));
+            needed.extend(list_data_locations(&graph));
             needed
         }
         // An unfinished text does not parse, so every quoted string in it counts as a location.
