@@ -122,7 +122,7 @@ impl Trainer {
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.programs.entry(entry)?.step;
         let inputs = program.session.inputs().iter();
-        Ok(inputs.filter(move |port| program.variable_of(port.name()).is_none()))
+        Ok(inputs.filter(move |port| program.find_variable(port.name()).is_none()))
     }
 
     /// Returns the outputs of the training step of an entry.
@@ -140,7 +140,7 @@ impl Trainer {
     /// the main graph are optional.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
         let inputs = self.programs.inference.session.inputs().iter();
-        inputs.filter(|port| match self.programs.inference.variable_of(port.name()) {
+        inputs.filter(|port| match self.programs.inference.find_variable(port.name()) {
             Some(variable) => self.state.is_default(variable),
             None => true,
         })

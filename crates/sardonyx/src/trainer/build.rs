@@ -9,7 +9,7 @@ use sardonyx_passes::{CheckOptions, Severity, check, first_too_early, place_of_n
 use sardonyx_runtime::Precision;
 
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
-use super::state::{Places, State, type_of};
+use super::state::{Places, State, to_type};
 use super::{Run, Runner, Trainer};
 use crate::devices::{
     DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
@@ -133,7 +133,7 @@ impl<'m> TrainerBuilder<'m> {
         }
         model.check_complete()?;
         let mut warnings = check_training_info(model)?;
-        warnings.extend(find_unsorted(&model.graph));
+        warnings.extend(warn_of_unsorted_graphs(&model.graph));
         let choices = self.session.choices().clone();
         if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
             let message = "training does not run on devices of several processes";
@@ -199,7 +199,7 @@ impl ProgramCompiler<'_> {
     /// with state variables as inputs.
     fn compile_step(&self, index: usize) -> Result<TrainingProgram, Error> {
         let info = &self.model.graph.training_info[index];
-        let graph = step_graph(self.model, index, &self.places)?;
+        let graph = make_step_graph(self.model, index, &self.places)?;
         let bindings = Bindings { info, assigned: &info.update_binding };
         let program =
             self.compile(graph, bindings, self.devices.as_ref(), |name| match &self.outputs {
@@ -213,8 +213,8 @@ impl ProgramCompiler<'_> {
     /// Compiles the main graph with state variables as inputs.
     fn compile_inference(&self) -> Result<TrainingProgram, Error> {
         let mut graph = copy_without_training(self.model, None);
-        let main = main_of(&graph)?;
-        let variables = values_of(self.model, &self.places);
+        let main = demand_main_graph(&graph)?;
+        let variables = find_state_values(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
         let bindings = Bindings { info: &TrainingInfo::default(), assigned: &[] };
         let program = self.compile(graph, bindings, self.devices.as_ref(), |_| true)?;
@@ -230,7 +230,7 @@ impl ProgramCompiler<'_> {
         devices: Option<&DeviceSession>,
         returned: impl Fn(&str) -> bool,
     ) -> Result<TrainingProgram, Error> {
-        let main = main_of(&graph)?;
+        let main = demand_main_graph(&graph)?;
         let assigned = bindings.assigned.iter();
         let sources: HashSet<Symbol> = assigned.filter_map(|entry| entry.value).collect();
         graph.retain_outputs(main, |graph, output| {
@@ -238,7 +238,7 @@ impl ProgramCompiler<'_> {
             is_assigned || returned(&graph.display(output.name))
         });
         let ports = graph.graph(main);
-        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
+        let (inputs, outputs) = (list_names(&ports.inputs), list_names(&ports.outputs));
         let BoundPorts { variables, assignments } =
             BoundPorts::new(&self.places, bindings, &inputs, &outputs);
         let shown = |name: Option<Symbol>| self.model.display_name(name);
@@ -315,7 +315,7 @@ impl ProgramCompiler<'_> {
                 Some(_) => false,
             };
             if !fits {
-                let (name, ty) = (self.state.name(*variable), type_of(value));
+                let (name, ty) = (self.state.name(*variable), to_type(value));
                 let message = format!(
                     "{place} assigns '{port}' to the state variable '{name}', which is {ty}: type and shape of a state variable cannot change"
                 );
@@ -377,7 +377,7 @@ impl BoundPorts {
 }
 
 /// Returns the names of graph inputs or outputs; `None` for an unnamed one.
-fn names_of(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
+fn list_names(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
     ports.iter().map(|port| port.name).collect()
 }
 
@@ -406,7 +406,7 @@ fn copy_without_training(model: &Model, kept: Option<GraphId>) -> graph::Model {
 fn append_algorithm(model: &Model, entry: usize) -> Result<graph::Model, Error> {
     let algorithm = model.graph.training_info[entry].algorithm;
     let mut graph = copy_without_training(model, algorithm);
-    let main = main_of(&graph)?;
+    let main = demand_main_graph(&graph)?;
     if let Some(algorithm) = algorithm {
         graph.append_graph(main, algorithm);
     }
@@ -415,10 +415,10 @@ fn append_algorithm(model: &Model, entry: usize) -> Result<graph::Model, Error> 
 
 /// Returns a copy of the model in which the algorithm of an entry is appended to the main graph,
 /// and state variables are inputs.
-fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
+fn make_step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
     let mut graph = append_algorithm(model, entry)?;
-    let main = main_of(&graph)?;
-    let variables = values_of(model, places);
+    let main = demand_main_graph(&graph)?;
+    let variables = find_state_values(model, places);
     graph.make_inputs(main, true, |_, value| variables.contains(&value));
     Ok(graph)
 }
@@ -434,9 +434,9 @@ impl Model {
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
         let places = Places::new(&self.graph);
-        let graph = step_graph(self, entry, &places)?;
-        let ports = graph.graph(main_of(&graph)?);
-        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
+        let graph = make_step_graph(self, entry, &places)?;
+        let ports = graph.graph(demand_main_graph(&graph)?);
+        let (inputs, outputs) = (list_names(&ports.inputs), list_names(&ports.outputs));
         let info = &self.graph.training_info[entry];
         let bindings = Bindings { info, assigned: &info.update_binding };
         let bound = BoundPorts::new(&places, bindings, &inputs, &outputs);
@@ -492,14 +492,14 @@ impl Model {
 }
 
 /// Returns the main graph; fails if the model has none.
-fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {
+fn demand_main_graph(graph: &graph::Model) -> Result<GraphId, Error> {
     graph.main.ok_or_else(|| Error::new(ErrorKind::Invalid, "the model has no graph"))
 }
 
 /// Returns the graph values that the initializers of all state variables define.
-fn values_of(model: &Model, places: &Places) -> HashSet<ValueId> {
+fn find_state_values(model: &Model, places: &Places) -> HashSet<ValueId> {
     let initializers = places.all.iter();
-    initializers.filter_map(|(_, place)| place.value(&model.graph)).collect()
+    initializers.filter_map(|(_, place)| place.find_value(&model.graph)).collect()
 }
 
 /// Checks the training information. Fails if the checker finds errors, else returns its warnings.
@@ -526,7 +526,7 @@ fn to_lines(findings: &[&sardonyx_passes::Finding]) -> Vec<String> {
 
 /// Returns warnings about initialization and algorithm graphs whose nodes are not sorted
 /// topologically.
-fn find_unsorted(model: &graph::Model) -> Vec<String> {
+fn warn_of_unsorted_graphs(model: &graph::Model) -> Vec<String> {
     let mut warnings = Vec::new();
     for (entry, info) in model.training_info.iter().enumerate() {
         for (field, graph) in

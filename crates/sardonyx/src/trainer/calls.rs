@@ -26,10 +26,10 @@ impl Trainer {
     ///
     /// Those of [`Session::run`]. An error leaves the state unchanged.
     pub fn initialize(&mut self, options: &RunOptions<'_>) -> Result<(), Error> {
-        let mut state = self.state.at_beginning();
+        let mut state = self.state.to_initial_state();
         for entry in &self.programs.entries {
             if let Some(program) = &entry.initialization {
-                let options = with_default_seed(options, state.seed_of_step());
+                let options = with_default_seed(options, state.make_step_seed());
                 let (access, none) = (StateAccess::Read(&state), StepInputs::Values(&[]));
                 program.run(access, none, &mut self.buffers, &options, |_, _| Ok(()))?;
                 state.assign(&mut self.buffers.assigned);
@@ -61,7 +61,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let Trainer { programs, state, buffers } = self;
-        let options = with_default_seed(options, state.seed_of_step());
+        let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
@@ -87,10 +87,10 @@ impl Trainer {
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
         let Trainer { programs, state, buffers } = self;
-        let options = with_default_seed(options, state.seed_of_step());
+        let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         for (name, _) in outputs.iter() {
-            program.position_of(name)?;
+            program.find_output(name)?;
         }
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Views(inputs));
         program.run(access, inputs, buffers, &options, |variables, returned| {
@@ -120,7 +120,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.entry(entry)?.step;
-        let options = with_default_seed(options, self.state.seed_of_step());
+        let options = with_default_seed(options, self.state.make_step_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
@@ -163,7 +163,7 @@ impl Trainer {
         for entry in entries {
             let own = inputs.iter().filter(|(name, _)| has_step_input(entry, name)).cloned();
             let own: Vec<_> = own.collect();
-            let options = with_default_seed(options, state.seed_of_step());
+            let options = with_default_seed(options, state.make_step_seed());
             let (access, own) = (StateAccess::Read(&state), StepInputs::Values(&own));
             entry.step.run(access, own, &mut self.buffers, &options, |_, _| Ok(()))?;
             state.assign(&mut self.buffers.assigned);
@@ -187,7 +187,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.inference;
-        let options = with_default_seed(options, self.state.seed_of_inference());
+        let options = with_default_seed(options, self.state.make_inference_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
@@ -212,9 +212,9 @@ fn copy_returned(
     outputs: &mut [(&str, TensorViewMut<'_>)],
 ) -> Result<(), Error> {
     for (name, memory) in outputs {
-        let at = program.position_of(name)?;
-        let copied = match (&returned[at], program.variable_at(at)) {
-            (Some(value), _) => copy(memory, value),
+        let at = program.find_output(name)?;
+        let copied = match (&returned[at], program.find_assigned_variable(at)) {
+            (Some(value), _) => copy_tensor(memory, value),
             (None, Some(variable)) => variables[variable]
                 .check(&memory.as_view(), ErrorKind::Input)
                 .map_err(|error| error.to_string()),
@@ -233,17 +233,17 @@ fn copy_assigned(
     outputs: &mut [(&str, TensorViewMut<'_>)],
 ) -> Result<(), Error> {
     for (name, memory) in outputs {
-        let at = program.position_of(name)?;
-        if let (None, Some(variable)) = (&returned[at], program.variable_at(at)) {
+        let at = program.find_output(name)?;
+        if let (None, Some(variable)) = (&returned[at], program.find_assigned_variable(at)) {
             let value = Value::Tensor(state.value(variable)?);
-            copy(memory, &value).map_err(|what| output_error(name, &what))?;
+            copy_tensor(memory, &value).map_err(|what| output_error(name, &what))?;
         }
     }
     Ok(())
 }
 
 /// Copies a tensor into memory of the caller; the error completes "the output …:".
-fn copy(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
+fn copy_tensor(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
     match value {
         Value::Tensor(tensor) => memory.copy_from(&tensor.view()).map_err(|e| e.to_string()),
         other => Err(format!("it is {}, not a tensor", other.value_type())),

@@ -61,11 +61,11 @@ impl Trainer {
         let file = WholeFile::create(path);
         let mut file = file.map_err(|error| io_error("cannot write", path, error))?;
         match format {
-            Format::Safetensors => {
-                safetensors::write(&mut file, values, header.texts()).map(drop).map_err(to_text)
-            }
+            Format::Safetensors => safetensors::write(&mut file, values, header.iter_texts())
+                .map(drop)
+                .map_err(to_text),
             Format::Npz => {
-                let arrays = values.chain(header.arrays());
+                let arrays = values.chain(header.iter_arrays());
                 npz::write(&mut file, arrays, Packing::Stored).map(drop).map_err(to_text)
             }
         }
@@ -86,11 +86,11 @@ impl Trainer {
         let values = self.state.stored_values();
         let (checked, help) = match format {
             Format::Safetensors => {
-                let checked = safetensors::check(values, header.texts());
+                let checked = safetensors::check(values, header.iter_texts());
                 (checked.map_err(to_text), "use a .npz file")
             }
             Format::Npz => {
-                let checked = npz::check(values.chain(header.arrays()));
+                let checked = npz::check(values.chain(header.iter_arrays()));
                 (checked.map_err(to_text), "use a .safetensors file")
             }
         };
@@ -106,13 +106,13 @@ impl Trainer {
     /// data.
     fn make_header(&self) -> Result<Header, Error> {
         let (generator, position) = (self.state.generator(), self.state.position);
-        let facts = StateFacts { model: self.identity()?.to_string(), generator, position };
+        let facts = StateFacts { model: self.find_model_hash()?.to_string(), generator, position };
         facts.into_header().map_err(|error| Error::new(ErrorKind::Run, error.to_string()))
     }
 
     /// Returns the hash of the model without its device annotations; computes the hash on first
     /// use.
-    fn identity(&self) -> Result<&str, Error> {
+    fn find_model_hash(&self) -> Result<&str, Error> {
         if let Some(known) = self.programs.identity.get() {
             return Ok(known);
         }
@@ -122,8 +122,8 @@ impl Trainer {
 
     /// Whether a hash in a saved state is the hash of this model. Earlier releases also hashed
     /// device annotations.
-    fn is_of_this_model(&self, hash: &str) -> Result<bool, Error> {
-        Ok(self.identity()? == hash || self.programs.model.content_hash()? == hash)
+    fn is_model_hash(&self, hash: &str) -> Result<bool, Error> {
+        Ok(self.find_model_hash()? == hash || self.programs.model.content_hash()? == hash)
     }
 
     /// Replaces the state by the content of a file that [`Trainer::save`] wrote for the same model,
@@ -144,7 +144,7 @@ impl Trainer {
             Format::Npz => read_npz(&bytes, &self.state),
         }
         .map_err(|what| unfit_error(path, what))?;
-        if !self.is_of_this_model(&facts.model)? {
+        if !self.is_model_hash(&facts.model)? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
                 "a state fits only the model that it was saved for: continue with that model, or \
@@ -170,7 +170,7 @@ impl Trainer {
                 format!("the file has a value for '{name}', which is not a state variable"),
             ));
         }
-        state.mark_whole();
+        state.mark_consistent();
         state.set_generator(facts.generator);
         state.position = facts.position;
         self.state = state;
@@ -238,13 +238,13 @@ impl StateFacts {
 
 impl Header {
     /// Returns the header as key-value metadata of a safetensors file.
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn iter_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let numbers = self.numbers.iter().map(|NumberPair { key, text, .. }| (*key, text.as_str()));
         [(MODEL, self.model.as_str())].into_iter().chain(numbers)
     }
 
     /// Returns the header as named arrays of an npz file.
-    fn arrays(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+    fn iter_arrays(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         let numbers = self.numbers.iter().map(|NumberPair { key, array, .. }| (*key, array));
         [(MODEL, &self.hash)].into_iter().chain(numbers)
     }

@@ -16,7 +16,7 @@ pub(super) enum StepInputs<'v> {
 
 impl<'v> StepInputs<'v> {
     /// Whether an input called `name` is given.
-    pub(super) fn has(self, name: &str) -> bool {
+    pub(super) fn has_input(self, name: &str) -> bool {
         match self {
             StepInputs::Values(values) => values.iter().any(|(given, _)| given == name),
             StepInputs::Views(views) => views.iter().any(|(given, _)| *given == name),

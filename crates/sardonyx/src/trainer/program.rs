@@ -117,7 +117,7 @@ impl TrainingPrograms {
 
 impl TrainingProgram {
     /// Returns the index of the state variable that an input reads; `None` if the input reads none.
-    pub(super) fn variable_of(&self, input: &str) -> Option<usize> {
+    pub(super) fn find_variable(&self, input: &str) -> Option<usize> {
         let found = self.variables.iter().find(|(name, _)| name == input);
         found.map(|(_, variable)| *variable)
     }
@@ -134,11 +134,11 @@ impl TrainingProgram {
         accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let state = access.state();
-        state.demand_whole()?;
+        state.demand_consistent()?;
         let mut variables = self.variables.iter();
         let refused = variables.find(|(name, variable)| {
             let is_fixed = !(self.takes_defaults && state.is_default(*variable));
-            is_fixed && inputs.has(name)
+            is_fixed && inputs.has_input(name)
         });
         if let Some((name, _)) = refused {
             return Err(variable_input_error(name));
@@ -179,7 +179,7 @@ impl TrainingProgram {
         let returned = self.names.iter().zip(buffers.returned.drain(..));
         let mut outputs = Vec::with_capacity(self.names.len());
         for (at, (name, value)) in returned.enumerate() {
-            let value = match (value, self.variable_at(at)) {
+            let value = match (value, self.find_assigned_variable(at)) {
                 (None, Some(variable)) => Some(Value::Tensor(state.value(variable)?)),
                 (value, _) => value,
             };
@@ -190,7 +190,7 @@ impl TrainingProgram {
 
     /// Returns the index of the state variable to which the returned output at a position is
     /// assigned; `None` if it is not assigned.
-    pub(super) fn variable_at(&self, position: usize) -> Option<usize> {
+    pub(super) fn find_assigned_variable(&self, position: usize) -> Option<usize> {
         let mut returned = self.returned.iter().enumerate().filter(|(_, returned)| **returned);
         let (output, _) = returned.nth(position)?;
         let found = self.assignments.iter().find(|(_, assigned)| *assigned == output);
@@ -203,7 +203,7 @@ impl TrainingProgram {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if no output of that name is returned.
-    pub(super) fn position_of(&self, name: &str) -> Result<usize, Error> {
+    pub(super) fn find_output(&self, name: &str) -> Result<usize, Error> {
         self.names.iter().position(|own| **own == *name).ok_or_else(|| {
             let message = format!("the training step returns no output '{name}'");
             Error::new(ErrorKind::Input, message)
@@ -226,13 +226,13 @@ impl TrainingProgram {
         if let StateAccess::Write(state) = &mut access {
             let numbers = self.updated.iter().map(|(_, number)| *number);
             for number in numbers {
-                written.extend(state.make_own(number)?.then_some(number));
+                written.extend(state.make_exclusive(number)?.then_some(number));
             }
         }
         let is_written = |number: &usize| written.binary_search(number).is_ok();
         let read_only = || {
             let variables = self.variables.iter();
-            variables.filter(|(name, variable)| !inputs.has(name) && !is_written(variable))
+            variables.filter(|(name, variable)| !inputs.has_input(name) && !is_written(variable))
         };
         for (_, variable) in read_only() {
             read.push(access.state().value(*variable)?.into());
@@ -314,7 +314,7 @@ impl TrainingProgram {
         };
         let mut help = format!("{before}the inputs are");
         for port in self.session.inputs() {
-            if self.variable_of(port.name()).is_none() {
+            if self.find_variable(port.name()).is_none() {
                 let default = if port.is_required() { "" } else { " (has a default)" };
                 help += &format!("\n  {port}{default}");
             }
@@ -342,12 +342,12 @@ impl TrainingProgram {
                     Error::new(ErrorKind::Input, message)
                 })?;
                 state.check(*variable, &value, ErrorKind::Input)?;
-                given.push((*variable, Held::whole(value)));
+                given.push((*variable, Held::from_tensor(value)));
             }
         }
         let parts = |variable: usize, form: &Form| {
             let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
-            own.unwrap_or_else(|| state.held_value(variable)).parts(session, form)
+            own.unwrap_or_else(|| state.held_value(variable)).to_parts(session, form)
         };
         let (outputs, values) = session.run_on_state(inputs, &parts, options)?;
         let values = values.into_iter();

@@ -67,7 +67,7 @@ enum Slot {
 
 impl Place {
     /// Returns the graph value that the initializer defines; `None` if it has no name.
-    pub(super) fn value(self, model: &graph::Model) -> Option<ValueId> {
+    pub(super) fn find_value(self, model: &graph::Model) -> Option<ValueId> {
         let graph = model.graph(self.graph);
         match self.slot {
             Slot::Dense(index) => graph.initializers[index].value,
@@ -77,7 +77,7 @@ impl Place {
 
     /// Returns the initializer's tensor; for a sparse initializer, the tensor of its non-zero
     /// values, or `None` if it has no values.
-    fn stored_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
+    fn find_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
         let graph = model.graph(self.graph);
         match self.slot {
             Slot::Dense(index) => Some(&graph.initializers[index].tensor),
@@ -125,7 +125,7 @@ impl Places {
             }
         }
         for (entry, info) in model.training_info.iter().enumerate() {
-            for key in bindings(info).filter_map(|binding| binding.key) {
+            for key in list_bindings(info).filter_map(|binding| binding.key) {
                 let slot_in = |graph: Option<GraphId>| slot_of.get(&(graph?, key)).copied();
                 let found = slot_in(model.main).map(|slot| (None, slot));
                 wanted.extend(found.or_else(|| Some((Some(entry), slot_in(info.algorithm)?))));
@@ -139,7 +139,7 @@ impl Places {
             };
             let Some(graph) = graph else { continue };
             let place = Place { graph, slot };
-            if let Some(name) = place.stored_tensor(model).and_then(|stored| stored.name) {
+            if let Some(name) = place.find_tensor(model).and_then(|stored| stored.name) {
                 places.by_name.insert((graph, name), places.all.len());
             }
             places.all.push((entry, place));
@@ -156,7 +156,7 @@ impl Places {
 }
 
 /// Returns the initialization bindings, then the update bindings of a training entry.
-fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
+fn list_bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
     info.initialization_binding.iter().chain(&info.update_binding)
 }
 
@@ -168,7 +168,9 @@ impl Model {
         let entries = model.training_info.iter().map(|info| {
             let algorithm = info.algorithm.map(|algorithm| model.graph(algorithm));
             let (inputs, outputs) = match algorithm {
-                Some(graph) => (self.port_names(&graph.inputs), self.port_names(&graph.outputs)),
+                Some(graph) => {
+                    (self.list_port_names(&graph.inputs), self.list_port_names(&graph.outputs))
+                }
                 None => (Vec::new(), Vec::new()),
             };
             TrainingEntry {
@@ -178,21 +180,21 @@ impl Model {
                 algorithm: algorithm.map(|algorithm| self.display_name(algorithm.name)),
                 inputs,
                 outputs,
-                initialization_binding: self.binding_names(&info.initialization_binding),
-                update_binding: self.binding_names(&info.update_binding),
+                initialization_binding: self.list_binding_names(&info.initialization_binding),
+                update_binding: self.list_binding_names(&info.update_binding),
             }
         });
         entries.collect()
     }
 
     /// Returns the names of graph inputs or outputs; empty for an unnamed one.
-    fn port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
+    fn list_port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
         ports.iter().map(|port| self.display_name(port.name)).collect()
     }
 
     /// Returns key and value of each binding: a state variable, and the output that is assigned to
     /// it.
-    fn binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
+    fn list_binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
         let names = bindings
             .iter()
             .map(|entry| (self.display_name(entry.key), self.display_name(entry.value)));
@@ -204,7 +206,7 @@ impl Model {
     pub fn state_variables(&self) -> Vec<StateVariable> {
         let places = Places::new(&self.graph);
         let variables = places.all.iter().map(|(entry, place)| {
-            let stored = place.stored_tensor(&self.graph);
+            let stored = place.find_tensor(&self.graph);
             let number = stored.and_then(|stored| stored.data_type);
             StateVariable {
                 name: self.display_name(stored.and_then(|stored| stored.name)),
@@ -254,7 +256,7 @@ pub(super) enum Held {
 
 impl Held {
     /// Holds a tensor in memory, without shards on devices.
-    pub(super) fn whole(value: Tensor) -> Held {
+    pub(super) fn from_tensor(value: Tensor) -> Held {
         Held::Whole(value, Arc::default())
     }
 
@@ -267,7 +269,7 @@ impl Held {
                     forget_shards(known);
                     *old = value;
                 }
-                Held::OnDevices(_) => *self = Held::whole(value),
+                Held::OnDevices(_) => *self = Held::from_tensor(value),
             },
             NewValue::InPlace => {
                 if let Held::Whole(_, known) = self {
@@ -278,7 +280,7 @@ impl Held {
     }
 
     /// Returns the held value as one tensor; gathers the shards of a value on devices.
-    fn tensor(&self) -> Result<Tensor, Error> {
+    fn to_tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
             Held::OnDevices(parts) => parts.whole(),
@@ -287,7 +289,11 @@ impl Held {
 
     /// Returns the shards of the held value on devices; makes the shards on first use. A variable
     /// always has one sharding, so that shards stay valid.
-    pub(super) fn parts(&self, devices: &DeviceSession, form: &Form) -> Result<Arc<Parts>, Error> {
+    pub(super) fn to_parts(
+        &self,
+        devices: &DeviceSession,
+        form: &Form,
+    ) -> Result<Arc<Parts>, Error> {
         match self {
             Held::OnDevices(parts) => Ok(Arc::clone(parts)),
             Held::Whole(value, known) => {
@@ -330,7 +336,7 @@ struct Current {
 
 impl Current {
     fn from_stored(value: &Tensor) -> Current {
-        Current { held: Held::whole(value.clone()), is_assigned: false }
+        Current { held: Held::from_tensor(value.clone()), is_assigned: false }
     }
 }
 
@@ -359,7 +365,7 @@ impl State {
     /// Makes the state before training: reads the stored value of every state variable.
     pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
         demand_density(&model.graph, places)?;
-        let stored = places.all.iter().map(|(_, place)| place.stored_tensor(&model.graph));
+        let stored = places.all.iter().map(|(_, place)| place.find_tensor(&model.graph));
         let names: Vec<String> = stored
             .map(|stored| model.display_name(stored.and_then(|stored| stored.name)))
             .collect();
@@ -396,7 +402,7 @@ impl State {
     /// Returns names and types of the state variables.
     pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
-        variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
+        variables.map(|variable| (variable.name.as_str(), to_type(&variable.stored)))
     }
 
     /// Returns names of the state variables and their values in the model file.
@@ -410,12 +416,12 @@ impl State {
     }
 
     /// Marks the values of the state variables as consistent again.
-    pub(super) fn mark_whole(&mut self) {
+    pub(super) fn mark_consistent(&mut self) {
         self.is_torn = false;
     }
 
     /// Refuses a state in which old and new values are mixed.
-    pub(super) fn demand_whole(&self) -> Result<(), Error> {
+    pub(super) fn demand_consistent(&self) -> Result<(), Error> {
         if self.is_torn {
             Err(Error::new(
                 ErrorKind::Internal,
@@ -430,10 +436,10 @@ impl State {
 
     /// Returns names and current values of the state variables.
     pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
-        self.demand_whole()?;
+        self.demand_consistent()?;
         let values = self.variables.iter().zip(&self.current);
         values
-            .map(|(variable, current)| Ok((variable.name.as_str(), current.held.tensor()?)))
+            .map(|(variable, current)| Ok((variable.name.as_str(), current.held.to_tensor()?)))
             .collect()
     }
 
@@ -462,8 +468,8 @@ impl State {
 
     /// Returns the current value of a state variable as one tensor.
     pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
-        self.demand_whole()?;
-        self.current[index].held.tensor()
+        self.demand_consistent()?;
+        self.current[index].held.to_tensor()
     }
 
     /// Returns the current value of a state variable, in memory or on devices.
@@ -499,7 +505,7 @@ impl State {
     /// # Errors
     ///
     /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
-    pub(super) fn make_own(&mut self, index: usize) -> Result<bool, Error> {
+    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<bool, Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
         if !current.is_assigned && !value.is_unique() {
@@ -511,8 +517,8 @@ impl State {
     }
 
     /// Borrows all state variables, and the memory of the values of the variables in `names`, which
-    /// must be [exclusive](State::make_own). `names` pairs the names of inputs with the indices of
-    /// the variables that they read, sorted by index.
+    /// must be [exclusive](State::make_exclusive). `names` pairs the names of inputs with the
+    /// indices of the variables that they read, sorted by index.
     pub(super) fn borrow_overwritable<'s>(
         &'s mut self,
         names: impl Iterator<Item = &'s (String, usize)>,
@@ -551,14 +557,14 @@ impl State {
     }
 
     /// Returns the state before training: stored values, no random number drawn, start of the data.
-    pub(super) fn at_beginning(&self) -> State {
+    pub(super) fn to_initial_state(&self) -> State {
         let mut state = self.clone();
         for (variable, current) in self.variables.iter().zip(&mut state.current) {
             *current = Current::from_stored(&variable.stored);
         }
         state.generator.draws = 0;
         state.position = DataPosition::default();
-        state.mark_whole();
+        state.mark_consistent();
         state
     }
 
@@ -575,26 +581,26 @@ impl State {
     }
 
     /// Returns the seed for random operators of the next training step or initialization.
-    pub(super) fn seed_of_step(&self) -> u64 {
+    pub(super) fn make_step_seed(&self) -> u64 {
         mix_seed(self.generator, 0)
     }
 
     /// Returns the seed for random operators of inference between the last training step and the
     /// next.
-    pub(super) fn seed_of_inference(&self) -> u64 {
+    pub(super) fn make_inference_seed(&self) -> u64 {
         mix_seed(self.generator, 1)
     }
 
     /// Writes changed values of state variables into the initializers of a model. Unchanged
     /// initializers keep their encoding in the file.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
-        self.demand_whole()?;
+        self.demand_consistent()?;
         let assigned = self.variables.iter().zip(&self.current);
         let mut sparse: HashMap<GraphId, SparseStates> = HashMap::new();
         for (Variable { place, stored, .. }, Current { held, .. }) in
             assigned.filter(|(_, current)| current.is_assigned)
         {
-            let value = held.tensor()?;
+            let value = held.to_tensor()?;
             // Loading a state assigns every variable, changed or not.
             if value.bytes() == stored.bytes() {
                 continue;
@@ -625,7 +631,7 @@ impl Variable {
     /// Reads the stored value of an initializer; fails if it is a string tensor or unreadable.
     fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
         let graph = &model.graph;
-        let initializer = place.stored_tensor(graph);
+        let initializer = place.find_tensor(graph);
         let number = initializer.and_then(|initializer| initializer.data_type);
         if number == Some(NumberedType::STRING.0) {
             let message = format!(
@@ -650,7 +656,7 @@ impl Variable {
         };
         let stored = stored.map_err(|error| unreadable(&error))?;
         let is_default = place
-            .value(graph)
+            .find_value(graph)
             .is_some_and(|value| matches!(graph.value(value).producer, Producer::Input(_)));
         Ok(Variable { is_default, name, place, stored })
     }
@@ -674,7 +680,7 @@ impl Variable {
             return Ok(());
         }
         let given = Type::tensor(value.data_type(), value.dims().iter().copied());
-        let message = format!("the state variable '{name}' is {}, not {given}", type_of(stored));
+        let message = format!("the state variable '{name}' is {}, not {given}", to_type(stored));
         Err(Error::new(kind, message))
     }
 }
@@ -711,7 +717,7 @@ fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
 }
 
 /// Returns the type of a tensor.
-pub(super) fn type_of(tensor: &Tensor) -> Type {
+pub(super) fn to_type(tensor: &Tensor) -> Type {
     Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
 }
 
