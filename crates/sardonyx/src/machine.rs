@@ -41,7 +41,7 @@ impl Machine {
         let Caches { near, own, shared } = Caches::from_environment()
             .map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
         Ok(Machine {
-            processor: processor_name(),
+            processor: find_processor_name(),
             processors: available_parallelism().map_or(1, |count| count.get()),
             instruction_set: isa.name(),
             caches: [near, own, shared],
@@ -82,7 +82,7 @@ fn measure_bandwidth(isa: Isa) -> f64 {
 }
 
 /// Reads the model name of the processor from CPUID, or else from Linux; `None` if neither has one.
-fn processor_name() -> Option<String> {
+fn find_processor_name() -> Option<String> {
     let name = brand_string().or_else(|| {
         let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
         let line = facts.lines().find(|line| line.starts_with("model name"))?;

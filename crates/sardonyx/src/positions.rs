@@ -25,7 +25,7 @@ pub(crate) fn find_positions(
     if is_other || severities.any(|severity| severity == DiagnosticSeverity::Error) {
         return findings.iter().map(|_| None).collect();
     }
-    let starts = findings.iter().map(|found| places.start(found.place.spot));
+    let starts = findings.iter().map(|found| places.find_start(found.place.spot));
     starts.map(|start| Some(Position::of(text.as_slice(), start?))).collect()
 }
 
@@ -45,35 +45,35 @@ struct Places<'t> {
 impl Places<'_> {
     /// Indexes the syntax nodes of a text.
     fn new<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
-        let functions = parts_of_kinds(tree, &[SyntaxKind::Function]);
+        let functions = find_parts_of_kinds(tree, &[SyntaxKind::Function]);
         Places {
             model,
             tree,
-            nodes: parts_of_kinds(tree, &[SyntaxKind::Node]),
-            graphs: parts_of_kinds(tree, &[SyntaxKind::Graph, SyntaxKind::Function]),
+            nodes: find_parts_of_kinds(tree, &[SyntaxKind::Node]),
+            graphs: find_parts_of_kinds(tree, &[SyntaxKind::Graph, SyntaxKind::Function]),
             functions,
         }
     }
 
     /// Returns the offset in bytes at which the syntax node of a finding's spot begins; `None` for
     /// the model as a whole.
-    fn start(&self, spot: Spot) -> Option<usize> {
+    fn find_start(&self, spot: Spot) -> Option<usize> {
         let index = spot.index.map_or(0, |index| index as usize);
         let part = match spot.part {
             SpotPart::Node(id) => {
                 let node = *self.nodes.get(id.index())?;
-                self.in_node(id, node, spot.field, index).unwrap_or(node)
+                self.find_in_node(id, node, spot.field, index).unwrap_or(node)
             }
             SpotPart::Graph(id) => {
                 let graph = *self.graphs.get(id.index())?;
-                self.in_graph(id, graph, spot.field, index).unwrap_or(graph)
+                self.find_in_graph(id, graph, spot.field, index).unwrap_or(graph)
             }
             SpotPart::Function(position) => {
                 let id = self.model.functions.get(position)?.body;
                 let function = *self.functions.get(position)?;
-                self.in_graph(id, function, spot.field, index).unwrap_or(function)
+                self.find_in_graph(id, function, spot.field, index).unwrap_or(function)
             }
-            SpotPart::Model => self.in_model(spot.field, index)?,
+            SpotPart::Model => self.find_in_model(spot.field, index)?,
             SpotPart::Document | SpotPart::Training(_) => return None,
         };
         Some(self.tree.parts()[part].span.start)
@@ -86,7 +86,7 @@ impl Places<'_> {
     }
 
     /// Returns the syntax node of a field of a model node; `None` if it cannot be determined.
-    fn in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
+    fn find_in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
         let count = |kind| self.children(node, kind).count();
         match field {
             "attribute" => self.children(node, SyntaxKind::Attribute).nth(index),
@@ -112,7 +112,7 @@ impl Places<'_> {
 
     /// Returns the syntax node of a field of a graph or function; `None` if it cannot be
     /// determined.
-    fn in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
+    fn find_in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
         let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
         let found = self.model.graph(id);
         let (inputs, outputs) = (found.inputs.len(), found.outputs.len());
@@ -137,7 +137,7 @@ impl Places<'_> {
     }
 
     /// Returns the syntax node of a field of the model; `None` if it cannot be determined.
-    fn in_model(&self, field: &str, index: usize) -> Option<usize> {
+    fn find_in_model(&self, field: &str, index: usize) -> Option<usize> {
         let header = self.children(0, SyntaxKind::Header).next()?;
         match field {
             "" => None,
@@ -151,7 +151,7 @@ impl Places<'_> {
 }
 
 /// Returns the indices of the syntax nodes of some kinds, in the order of the text.
-fn parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
+fn find_parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
     let parts = tree.parts().iter().enumerate();
     parts.filter(|(_, part)| kinds.contains(&part.kind)).map(|(index, _)| index).collect()
 }

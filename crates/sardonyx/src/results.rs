@@ -105,7 +105,11 @@ impl Model {
 
     /// Fails if `result`, a transformation of this model, has errors that this model does not have.
     /// Nodes of `result` need not be traceable to nodes of this model.
-    pub(crate) fn check_parts(&self, job: JobKind, result: Model) -> Result<Model, Error> {
+    pub(crate) fn check_untraced_result(
+        &self,
+        job: JobKind,
+        result: Model,
+    ) -> Result<Model, Error> {
         let registry = Registry::with_microsoft();
         let input = JobInput { job, model: &self.graph, registry: &registry };
         match input.check(&result.graph, &Origins::unknown()) {

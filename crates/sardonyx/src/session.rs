@@ -87,7 +87,7 @@ pub(crate) struct Choices {
 
 impl Choices {
     /// Returns the builder of a session of `model` with these options.
-    pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
+    pub(crate) fn to_builder<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
         SessionBuilder { model, choices: self.clone() }
     }
 
@@ -608,7 +608,7 @@ impl Session {
     ) -> Result<(), Error> {
         self.demand_unchanged_files()?;
         let run = self.0.compiled.run_into_with(inputs, outputs, options);
-        run.map_err(|error| self.run_error(error))
+        run.map_err(|error| self.report_run_error(error))
     }
 
     /// Runs the model on borrowed inputs, and asks for the memory of outputs once their sizes are
@@ -650,7 +650,7 @@ impl Session {
     ) -> Result<Vec<Option<Value>>, Error> {
         let mut outputs = Vec::with_capacity(self.outputs().len());
         let run = self.0.compiled.run_lending(inputs, &mut outputs, options, &mut lend);
-        run.map(|()| outputs).map_err(|error| self.run_error(error))
+        run.map(|()| outputs).map_err(|error| self.report_run_error(error))
     }
 
     /// Runs the model on owned, borrowed and updated inputs. Puts all outputs into `outputs` in the
@@ -668,7 +668,7 @@ impl Session {
             accept(outputs).map_err(Refused::ByCallback)
         });
         run.map_err(|refused| match refused {
-            Refused::Run(error) => self.run_error(error),
+            Refused::Run(error) => self.report_run_error(error),
             Refused::ByCallback(error) => error,
         })
     }
@@ -754,7 +754,7 @@ impl Session {
 
     /// Converts the error of a run and sends it to the other ranks, so that they do not wait for
     /// this rank.
-    fn run_error(&self, error: RunError) -> Error {
+    fn report_run_error(&self, error: RunError) -> Error {
         report_to_ranks(self.0.rank.as_ref(), run_error(error))
     }
 }

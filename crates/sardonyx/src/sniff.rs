@@ -58,7 +58,7 @@ struct Signature {
 }
 
 /// Makes a signature; `magic` is at `offset` bytes from the start of the file.
-const fn row(
+const fn make_signature(
     offset: usize,
     magic: &'static [u8],
     what: &'static str,
@@ -71,54 +71,54 @@ const NOT_A_MODEL: &str = "pass the .onnx file as the model, and this file as an
 const UNPACK: &str = "unpack the file and use the .onnx file in it";
 
 static SIGNATURES: &[Signature] = &[
-    row(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
-    row(0, b"\xff\xd8\xff", "a JPEG image", NOT_A_MODEL),
-    row(0, b"GIF8", "a GIF image", NOT_A_MODEL),
-    row(0, b"BM", "a BMP image", NOT_A_MODEL),
-    row(0, b"\x93NUMPY", "a NumPy array", NOT_A_MODEL),
-    row(
+    make_signature(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
+    make_signature(0, b"\xff\xd8\xff", "a JPEG image", NOT_A_MODEL),
+    make_signature(0, b"GIF8", "a GIF image", NOT_A_MODEL),
+    make_signature(0, b"BM", "a BMP image", NOT_A_MODEL),
+    make_signature(0, b"\x93NUMPY", "a NumPy array", NOT_A_MODEL),
+    make_signature(
         0,
         b"PK\x03\x04",
         "a zip archive (or a PyTorch .pt, Keras .keras or NumPy .npz file)",
         "unpack the archive, or export the model to ONNX",
     ),
-    row(0, b"\x1f\x8b", "gzip data", UNPACK),
-    row(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
-    row(0, b"BZh", "bzip2 data", UNPACK),
-    row(0, b"\xfd7zXZ", "xz data", UNPACK),
-    row(0, b"7z\xbc\xaf", "a 7-Zip archive", UNPACK),
-    row(
+    make_signature(0, b"\x1f\x8b", "gzip data", UNPACK),
+    make_signature(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
+    make_signature(0, b"BZh", "bzip2 data", UNPACK),
+    make_signature(0, b"\xfd7zXZ", "xz data", UNPACK),
+    make_signature(0, b"7z\xbc\xaf", "a 7-Zip archive", UNPACK),
+    make_signature(
         0,
         b"\x89HDF",
         "an HDF5 file (Keras .h5)",
         "export the model to ONNX, for instance with tf2onnx",
     ),
-    row(
+    make_signature(
         0,
         b"GGUF",
         "a GGUF file",
         "GGUF is a format of llama.cpp; look for an ONNX export of the model",
     ),
-    row(
+    make_signature(
         4,
         b"TFL3",
         "a TensorFlow Lite model",
         "convert the model to ONNX, for instance with tf2onnx --tflite",
     ),
-    row(
+    make_signature(
         4,
         b"ORTM",
         "an ONNX Runtime .ort file",
         "use the .onnx file that the .ort file was made from",
     ),
-    row(
+    make_signature(
         0,
         b"\x80\x02",
         "a Python pickle (an old PyTorch .pt file)",
         "export the model to ONNX with torch.onnx.export",
     ),
-    row(0, b"%PDF", "a PDF document", NOT_A_MODEL),
-    row(0, b"\x7fELF", "a program", NOT_A_MODEL),
+    make_signature(0, b"%PDF", "a PDF document", NOT_A_MODEL),
+    make_signature(0, b"\x7fELF", "a program", NOT_A_MODEL),
 ];
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
 /// Returns the digest by which an ONNX text recognises a file with its values: the digest in the
 /// head of a sidecar file, or the hash of all bytes of a model that are not tensor values. Does not
 /// read the values of a model. `None` for other files.
-pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
+pub(crate) fn compute_file_digest(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(HEAD) {
         let digest = bytes.get(HEAD.len()..HEAD.len() + 2 * DIGEST_BYTES)?;
         return String::from_utf8(digest.to_vec()).ok();
@@ -220,7 +220,7 @@ impl Wanted {
     }
 
     /// Adds the values that were loaded for the reference.
-    pub(crate) fn with(self, bytes: &Buffer) -> Wanted {
+    pub(crate) fn with_bytes(self, bytes: &Buffer) -> Wanted {
         Wanted { bytes: Some(bytes.clone()), ..self }
     }
 
@@ -318,15 +318,15 @@ mod tests {
     fn digest_covers_all_but_the_values() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
         let bytes = std::fs::read(path).unwrap();
-        let digest = file_digest(&bytes).unwrap();
+        let digest = compute_file_digest(&bytes).unwrap();
         let values = value_ranges(&bytes).unwrap();
         assert!(!values.is_empty());
         for (index, expected) in [(values[0].start, true), (values[0].start - 1, false)] {
             let mut changed = bytes.clone();
             changed[index] ^= 1;
-            assert_eq!(file_digest(&changed).as_ref() == Some(&digest), expected);
+            assert_eq!(compute_file_digest(&changed).as_ref() == Some(&digest), expected);
         }
         let (head, digest) = make_head(Sha256::new_with_prefix(b"values"));
-        assert_eq!(file_digest(&head), Some(digest));
+        assert_eq!(compute_file_digest(&head), Some(digest));
     }
 }

@@ -106,7 +106,7 @@ impl Model {
     /// Describes a stored tensor; `place` is its location in the model.
     fn describe_stored(&self, id: TensorId, place: String) -> StoredTensor {
         let tensor = self.graph.stored(id);
-        let (storage, bytes) = self.storage_of(tensor);
+        let (storage, bytes) = self.find_storage(tensor);
         let type_number = tensor.data_type.unwrap_or(0);
         StoredTensor {
             name: self.graph.display(tensor.name).into_owned(),
@@ -127,7 +127,7 @@ impl Model {
     }
 
     /// Returns the storage of a tensor, and the size of its stored values in bytes.
-    fn storage_of(&self, tensor: &TensorProto) -> (TensorStorage, Option<u64>) {
+    fn find_storage(&self, tensor: &TensorProto) -> (TensorStorage, Option<u64>) {
         if tensor.is_external() {
             return match self.graph.external_reference(tensor) {
                 Ok(reference) => {
@@ -160,7 +160,7 @@ impl Model {
             (None, Some(run)) => {
                 let stored: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
                 let bytes = stored + tensor.skipped.unwrap_or(0);
-                (TensorStorage::Typed(typed_name(run.number)), Some(bytes))
+                (TensorStorage::Typed(find_field_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (TensorStorage::Nothing, Some(0)),
             (None, None) => {
@@ -214,7 +214,7 @@ impl Model {
 }
 
 /// Returns the name of the field of `TensorProto` with a number; empty if there is none.
-fn typed_name(number: u32) -> &'static str {
+fn find_field_name(number: u32) -> &'static str {
     use sardonyx_proto::MessageType;
     let field = sardonyx_proto::TensorProto::DEF.field(number);
     field.map_or("", |field| field.name)

@@ -189,8 +189,8 @@ impl PrintOptions {
     ///
     /// Those of `sink`.
     pub fn print(&self, model: &Model, sink: &mut dyn Write) -> io::Result<LeftOut> {
-        let mut place = self.model_file(model);
-        sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
+        let mut place = self.refer_to_model_file(model);
+        sardonyx_text::print_model(&model.graph, self.make_options(&mut place), sink)
     }
 
     /// Prints all nodes called `name`, in all graphs and functions.
@@ -267,8 +267,9 @@ impl PrintOptions {
         let mut text = Vec::new();
         let mut left_out = LeftOut::default();
         for part in parts {
-            let mut place = self.model_file(model);
-            let printed = sardonyx_text::part_to_text(&model.graph, part, self.options(&mut place));
+            let mut place = self.refer_to_model_file(model);
+            let printed =
+                sardonyx_text::part_to_text(&model.graph, part, self.make_options(&mut place));
             let (part, missing) = printed?;
             text.extend_from_slice(&part);
             left_out.join(missing);
@@ -277,7 +278,7 @@ impl PrintOptions {
     }
 
     /// Returns the reference to the file that the model was read from.
-    fn model_file(&self, model: &Model) -> InModelFile {
+    fn refer_to_model_file(&self, model: &Model) -> InModelFile {
         let location = match &self.values {
             Values::InModelFile(location) => location.clone(),
             _ => String::new(),
@@ -286,12 +287,12 @@ impl PrintOptions {
     }
 
     /// Converts the options to those of the printer.
-    fn options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
+    fn make_options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
         sardonyx_text::PrintOptions {
             form: self.form,
             weights: match self.values {
                 Values::Inline => sardonyx_text::Weights::Inline,
-                Values::Elided => sardonyx_text::Weights::Elided(&digest),
+                Values::Elided => sardonyx_text::Weights::Elided(&format_digest),
                 Values::InModelFile(_) => sardonyx_text::Weights::Placed(place),
             },
             inline_bytes: self.inline_bytes,
@@ -323,7 +324,7 @@ impl PrintOptions {
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));
         let mut place = SidecarFile {
-            own: self.model_file(model),
+            own: self.refer_to_model_file(model),
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
@@ -341,7 +342,7 @@ impl PrintOptions {
                 like_onnx: self.like_onnx,
             }
         } else {
-            self.options(&mut place.own)
+            self.make_options(&mut place.own)
         };
         let mut file = WholeFile::create(path).map_err(cannot_write)?;
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
@@ -356,7 +357,7 @@ impl PrintOptions {
 }
 
 /// Formats the SHA-256 hash of values for a text without them.
-fn digest(bytes: &[u8]) -> String {
+fn format_digest(bytes: &[u8]) -> String {
     format!("sha256:{}", stored::sha256(bytes))
 }
 
@@ -371,7 +372,7 @@ struct InModelFile {
 }
 
 /// Returns the byte ranges of a tensor's values in the model: raw data and typed lists.
-fn values_of(tensor: &TensorProto) -> impl Iterator<Item = Span> {
+fn list_value_spans(tensor: &TensorProto) -> impl Iterator<Item = Span> {
     let typed = tensor.typed.iter().map(|run| run.records);
     tensor.raw_data.into_iter().chain(typed)
 }
@@ -393,7 +394,7 @@ impl Payloads for InModelFile {
             return Ok(Vec::new());
         };
         let holds_some = |tensor: &TensorProto| {
-            let mut values = values_of(tensor);
+            let mut values = list_value_spans(tensor);
             !tensor.is_external() && values.any(|span| self.holds(span, inline_bytes))
         };
         let ids = model.tensors();
@@ -411,12 +412,12 @@ impl Payloads for InModelFile {
         for (id, path) in paths {
             // Two tensors with one path cannot be distinguished.
             let path = (times.get(&path) == Some(&1)).then_some(path);
-            for span in values_of(model.stored(id)) {
+            for span in list_value_spans(model.stored(id)) {
                 known.insert(span.offset, path.clone());
             }
         }
         self.paths = known;
-        let digest = stored::file_digest(model.source(file));
+        let digest = stored::compute_file_digest(model.source(file));
         Ok(digest.map(|digest| (self.location.clone(), digest)).into_iter().collect())
     }
 
@@ -456,7 +457,7 @@ impl Payloads for SidecarFile {
         let mut writing: Option<(WholeFile, Sha256)> = None;
         let mut length = stored::HEAD_BYTES as u64;
         for id in model.tensors() {
-            for span in values_of(model.stored(id)) {
+            for span in list_value_spans(model.stored(id)) {
                 let key = (span.source, span.offset, span.len);
                 let stays = span.len <= inline_bytes || self.own.file == Some(span.source);
                 if stays || self.known.contains_key(&key) {

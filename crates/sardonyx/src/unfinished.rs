@@ -44,7 +44,7 @@ impl Unfinished {
     /// Creates an empty file with a temporary name.
     fn create_named(directory: &Path) -> io::Result<Unfinished> {
         loop {
-            let path = directory.join(next_name());
+            let path = directory.join(make_temporary_name());
             let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path)
             {
                 Ok(file) => file,
@@ -82,7 +82,7 @@ impl Unfinished {
     /// Gives the file a temporary name unless it has one.
     pub(crate) fn take_temporary_name(&mut self, directory: &Path) -> io::Result<()> {
         while self.temporary.is_none() {
-            let path = directory.join(next_name());
+            let path = directory.join(make_temporary_name());
             match link(&self.file, &path) {
                 Ok(()) => self.temporary = Some(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -128,13 +128,13 @@ impl Unfinished {
 }
 
 /// Makes a temporary name that is unique in this process.
-fn next_name() -> String {
+fn make_temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("{START}{}-{number}{END}", std::process::id())
 }
 
-/// Whether a file name is one that [`next_name`] makes in some process.
+/// Whether a file name is one that [`make_temporary_name`] makes in some process.
 fn is_temporary_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
@@ -162,7 +162,7 @@ pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.as_deref() != Some(directory) {
         remove_abandoned(directory);
-        remove_of_earlier_releases(directory, name);
+        remove_earlier_release_files(directory, name);
         *last = Some(directory.to_path_buf());
     }
 }
@@ -170,7 +170,7 @@ pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
 /// Removes the temporary files that earlier releases left beside a file: `.NAME.PROCESS.tmp` and
 /// `.NAME.PROCESS.LABEL.tmp`. Not all of them were locked, so a temporary file is kept while a
 /// process with its number may be running.
-pub(crate) fn remove_of_earlier_releases(directory: &Path, name: &OsStr) {
+pub(crate) fn remove_earlier_release_files(directory: &Path, name: &OsStr) {
     let mut start = OsString::from(".");
     start.push(name);
     start.push(".");
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     /// Lists the names of the files in a directory, sorted.
-    fn names(directory: &Path) -> Vec<String> {
+    fn list_names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
         names.sort();
@@ -286,7 +286,7 @@ mod tests {
         kept.push(".sardonyx-1-7.tmp".to_string());
         kept.push(temporary.file_name().unwrap().to_str().unwrap().to_string());
         kept.sort();
-        assert_eq!(names(scratch.path()), kept);
+        assert_eq!(list_names(scratch.path()), kept);
         written.replace(&at("done")).unwrap();
         assert!(at("done").exists() && !temporary.exists());
 
@@ -317,9 +317,9 @@ mod tests {
             .iter()
             .chain(&kept)
             .for_each(|name| fs::write(scratch.path().join(name), b"x").unwrap());
-        remove_of_earlier_releases(scratch.path(), OsStr::new("a"));
+        remove_earlier_release_files(scratch.path(), OsStr::new("a"));
         let mut expected = kept.to_vec();
         expected.sort();
-        assert_eq!(names(scratch.path()), expected);
+        assert_eq!(list_names(scratch.path()), expected);
     }
 }

@@ -27,7 +27,7 @@ use crate::mapping;
 use crate::model::Model;
 use crate::open::{display_path, io_error};
 use crate::stored;
-use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
+use crate::unfinished::{Unfinished, remove_abandoned, remove_earlier_release_files};
 
 /// Callback that receives the name of each step before the step changes the disk. An error makes
 /// the step fail.
@@ -608,7 +608,7 @@ impl Saving<'_> {
             return;
         }
         remove_abandoned(self.directory.path());
-        remove_of_earlier_releases(self.directory.path(), self.name);
+        remove_earlier_release_files(self.directory.path(), self.name);
         self.apply_note(self.name, model);
         if !self.is_locked {
             // Without the lock, another process may be in the middle of replacing another model.

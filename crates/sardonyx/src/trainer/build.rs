@@ -140,7 +140,7 @@ impl<'m> TrainerBuilder<'m> {
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_help("remove the transport; the devices are then threads of this process"));
         }
-        let session = choices.of_model(model);
+        let session = choices.to_builder(model);
         let devices = self.devices.map(|options| session.devices(options)).transpose()?;
         devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
@@ -248,7 +248,7 @@ impl ProgramCompiler<'_> {
         let session: Runner = match devices {
             None => {
                 model.updates = pair_updates(&variables, &assignments);
-                let session = self.choices.of_model(&model).build()?;
+                let session = self.choices.to_builder(&model).build()?;
                 let numbers = session.updates().into_iter();
                 updated.extend(numbers.filter_map(|(input, _)| {
                     let read = variables.iter().find(|(read, _)| *read == input)?;

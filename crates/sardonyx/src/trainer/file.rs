@@ -13,7 +13,7 @@ use super::state::{DataPosition, Generator, NewValue, State};
 use crate::error::{Error, ErrorKind};
 use crate::external::directory_of;
 use crate::open::{Access, display_path, io_error, read_file};
-use crate::unfinished::remove_of_earlier_releases;
+use crate::unfinished::remove_earlier_release_files;
 use crate::whole::WholeFile;
 
 /// Key of the model's hash in a saved state.
@@ -96,7 +96,7 @@ impl Trainer {
         };
         checked.map_err(|what| unfit_error(path, what).with_help(help))?;
         if let Some(name) = path.file_name() {
-            remove_of_earlier_releases(directory_of(path), name);
+            remove_earlier_release_files(directory_of(path), name);
         }
         let file = WholeFile::create(path);
         file.map(drop).map_err(|error| io_error("cannot write", path, error))
