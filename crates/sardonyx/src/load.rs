@@ -245,7 +245,7 @@ impl OpenOptions {
             let start = stream.fill_buf().map_err(read_error)?;
             if self.form.unwrap_or_else(|| ModelFormat::from_bytes(start)) == ModelFormat::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, self.find_data_files(refuse_data_files)?);
+                return self.attach_data_files(graph, self.find_data_files(refuse_data_files)?);
             }
         }
         self.load_source(self.source_from_reader(stream)?)
@@ -291,7 +291,7 @@ impl OpenOptions {
         let graph = graph.map_err(|error| add_path(path, error))?;
         let data =
             self.find_data_files(|| DataFiles::from_model_path(path, self.make_data_options()))?;
-        self.with_data(graph, data).map_err(|error| add_path(path, error))
+        self.attach_data_files(graph, data).map_err(|error| add_path(path, error))
     }
 
     /// Returns the options with which data files are opened.
@@ -344,13 +344,13 @@ impl OpenOptions {
         if source.form == ModelFormat::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
-            let loaded = self.with_data(parsed.model, source.data)?;
+            let loaded = self.attach_data_files(parsed.model, source.data)?;
             return Ok(Loaded { warnings: parsed.warnings, text: Some(text), ..loaded });
         }
         let binary = source.to_binary(self.limits)?;
         let graph = read_graph(binary.clone(), self.limits, self.lenient)
             .map_err(|refusal| refusal.explain(binary.as_slice()))?;
-        let mut loaded = self.with_data(graph, source.data)?;
+        let mut loaded = self.attach_data_files(graph, source.data)?;
         loaded.model.file = (source.form == ModelFormat::Binary).then(graph::SourceId::first);
         Ok(loaded)
     }
@@ -372,7 +372,7 @@ impl OpenOptions {
     }
 
     /// Combines a graph with its data files; checks all external data for [`ExternalFiles::Now`].
-    fn with_data(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
+    fn attach_data_files(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
         let model = Model { shares: self.access == Access::Share, ..Model::with_data(graph, data) };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;

@@ -83,7 +83,7 @@ impl Model {
     /// Fails if a mapped file was overwritten in place since it was mapped: tensors would mix old
     /// and new values.
     pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
-        self.stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
+        self.stamps().iter().try_for_each(|stamp| stamp.demand_unchanged_content())
     }
 
     /// Copies names, texts and small tensors out of the mapped file, so that the structure stays

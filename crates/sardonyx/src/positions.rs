@@ -80,32 +80,34 @@ impl Places<'_> {
     }
 
     /// Returns the direct children of a syntax node that have a kind.
-    fn children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
+    fn list_children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
         let children = self.tree.children(part);
         children.filter(move |child| self.tree.parts()[*child].kind == kind)
     }
 
     /// Returns the syntax node of a field of a model node; `None` if it cannot be determined.
     fn find_in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
-        let count = |kind| self.children(node, kind).count();
+        let count = |kind| self.list_children(node, kind).count();
         match field {
-            "attribute" => self.children(node, SyntaxKind::Attribute).nth(index),
+            "attribute" => self.list_children(node, SyntaxKind::Attribute).nth(index),
             // An omitted input between two commas has no syntax node, which would shift the
             // indices.
             "input" if count(SyntaxKind::Reference) == self.model.inputs(id).len() => {
-                self.children(node, SyntaxKind::Reference).nth(index)
+                self.list_children(node, SyntaxKind::Reference).nth(index)
             }
             // The label before the outputs is a definition too.
-            "name" => self.children(node, SyntaxKind::Definition).next(),
+            "name" => self.list_children(node, SyntaxKind::Definition).next(),
             "output" => {
                 let name = self.model.display(self.model.node(id).name);
                 let labels = usize::from(!name.is_empty());
                 let outputs = self.model.outputs(id).len();
                 let is_whole = count(SyntaxKind::Definition) == labels + outputs;
-                let mut definitions = self.children(node, SyntaxKind::Definition);
+                let mut definitions = self.list_children(node, SyntaxKind::Definition);
                 is_whole.then(|| definitions.nth(labels + index)).flatten()
             }
-            "op_type" | "domain" | "overload" => self.children(node, SyntaxKind::Callee).next(),
+            "op_type" | "domain" | "overload" => {
+                self.list_children(node, SyntaxKind::Callee).next()
+            }
             _ => None,
         }
     }
@@ -113,13 +115,14 @@ impl Places<'_> {
     /// Returns the syntax node of a field of a graph or function; `None` if it cannot be
     /// determined.
     fn find_in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
-        let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
+        let has_values =
+            |part: &usize| self.list_children(*part, SyntaxKind::Values).next().is_some();
         let found = self.model.graph(id);
         let (inputs, outputs) = (found.inputs.len(), found.outputs.len());
         // One list holds the inputs, then the outputs, then types and constants.
-        let mut values = self.children(graph, SyntaxKind::ValueInfo);
+        let mut values = self.list_children(graph, SyntaxKind::ValueInfo);
         match field {
-            "name" => self.children(graph, SyntaxKind::Definition).next(),
+            "name" => self.list_children(graph, SyntaxKind::Definition).next(),
             "input" => values.nth(index),
             "output" => values.nth(inputs + index),
             "value_info" if self.tree.parts()[graph].kind == SyntaxKind::Graph => {
@@ -127,10 +130,10 @@ impl Places<'_> {
                 after.filter(|part| !has_values(part)).nth(index)
             }
             "initializer" => values.filter(has_values).nth(index),
-            "sparse_initializer" => self.children(graph, SyntaxKind::SparseTensor).nth(index),
+            "sparse_initializer" => self.list_children(graph, SyntaxKind::SparseTensor).nth(index),
             "opset_import" => {
-                let header = self.children(graph, SyntaxKind::Header).next()?;
-                self.children(header, SyntaxKind::OperatorSet).nth(index)
+                let header = self.list_children(graph, SyntaxKind::Header).next()?;
+                self.list_children(header, SyntaxKind::OperatorSet).nth(index)
             }
             _ => None,
         }
@@ -138,11 +141,11 @@ impl Places<'_> {
 
     /// Returns the syntax node of a field of the model; `None` if it cannot be determined.
     fn find_in_model(&self, field: &str, index: usize) -> Option<usize> {
-        let header = self.children(0, SyntaxKind::Header).next()?;
+        let header = self.list_children(0, SyntaxKind::Header).next()?;
         match field {
             "" => None,
             "opset_import" => {
-                self.children(header, SyntaxKind::OperatorSet).nth(index).or(Some(header))
+                self.list_children(header, SyntaxKind::OperatorSet).nth(index).or(Some(header))
             }
             "functions" => self.functions.get(index).copied(),
             _ => Some(header),

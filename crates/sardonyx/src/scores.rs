@@ -37,7 +37,7 @@ impl Model {
     /// Finds the operator that computes the scores in an output of the main graph; `None` if that
     /// operator computes no scores. Nodes that only change shape or type are skipped. The axis
     /// along which probabilities sum to 1 is not determined.
-    pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
+    pub(crate) fn find_score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let mut outputs = main.outputs.iter();
         let output = outputs.find(|info| self.graph.display(info.name) == output)?;
@@ -46,7 +46,7 @@ impl Model {
             let Producer::Node(node, 0) = self.graph.value(value).producer else {
                 return None;
             };
-            let name = self.standard_operator(node)?;
+            let name = self.find_standard_operator(node)?;
             match name.as_str() {
                 "Softmax" => return Some(ScoreOperator::Softmax),
                 "LogSoftmax" => return Some(ScoreOperator::LogSoftmax),
@@ -60,7 +60,7 @@ impl Model {
 
     /// Returns the name of the standard operator that a node calls; `None` if the node calls an
     /// operator of another domain or a function.
-    pub(crate) fn standard_operator(&self, node: NodeId) -> Option<String> {
+    pub(crate) fn find_standard_operator(&self, node: NodeId) -> Option<String> {
         let graph = &self.graph;
         let node = graph.node(node);
         let name = graph.display(node.op_type);
@@ -96,7 +96,7 @@ mod tests {
                 "<ir_version: 10, opset_import: [\"\": 21]> g (float[2, 3] x) => (y) {{ {nodes} }}"
             );
             let model = Model::from_text(&text).unwrap();
-            assert_eq!(model.score_operator("y"), expected, "{nodes}");
+            assert_eq!(model.find_score_operator("y"), expected, "{nodes}");
         }
     }
 }

@@ -175,7 +175,7 @@ impl SessionBuilder<'_> {
 
     /// Makes a session for inspection by [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. No large value is computed, copied or packed, and runs fail.
-    pub(crate) fn only_look(mut self) -> Self {
+    pub(crate) fn inspect_only(mut self) -> Self {
         self.choices.options.only_looks = true;
         self
     }
@@ -674,7 +674,7 @@ impl Session {
     }
 
     /// Returns pairs of indices: an input, and the output that can overwrite the input in place.
-    pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
+    pub(crate) fn list_updates(&self) -> Vec<(usize, usize)> {
         self.0.compiled.updates()
     }
 
@@ -748,7 +748,7 @@ impl Session {
 
     /// Fails if a mapped file that holds weights has been changed since it was mapped.
     fn demand_unchanged_files(&self) -> Result<(), Error> {
-        let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_same());
+        let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_unchanged());
         same.map_err(|error| report_to_ranks(self.0.rank.as_ref(), error))
     }
 

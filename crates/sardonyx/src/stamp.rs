@@ -78,7 +78,7 @@ impl Stamp {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
-    pub(crate) fn demand_same(&self) -> Result<(), Error> {
+    pub(crate) fn demand_unchanged(&self) -> Result<(), Error> {
         let found = match fs::metadata(&self.path) {
             Ok(metadata) => Facts::from_metadata(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -107,7 +107,7 @@ impl Stamp {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
-    pub(crate) fn demand_same_content(&self) -> Result<(), Error> {
+    pub(crate) fn demand_unchanged_content(&self) -> Result<(), Error> {
         let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
         let found = Facts::from_metadata(&metadata);
         if found.identity == self.facts.identity && self.has_other_content(found) {

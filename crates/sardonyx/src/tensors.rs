@@ -171,7 +171,7 @@ impl Model {
 
     /// Describes the first tensor whose `raw_data` does not have the size that type and shape
     /// imply; `None` if there is none. Such a tensor is printed without values.
-    pub(crate) fn raw_data_of_wrong_size(&self) -> Option<String> {
+    pub(crate) fn find_wrong_raw_data(&self) -> Option<String> {
         let model = &self.graph;
         let mut ids = model.tensors().into_iter().enumerate();
         ids.find_map(|(index, id)| {

@@ -69,7 +69,7 @@ impl Model {
 
     /// Lists the files from which the ONNX text of the model takes tensor values; empty for a model
     /// that was not parsed from a text. A file may be listed under several paths.
-    pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
+    pub(crate) fn list_text_sources(&self) -> Vec<PathBuf> {
         self.data.text_sources()
     }
 

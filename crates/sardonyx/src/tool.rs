@@ -167,7 +167,7 @@ pub trait ModelExt {
     /// by cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
     /// Finds the operator that computes the class scores in a graph output. Used by cli, classes.
-    fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
+    fn find_score_operator(&self, output: &str) -> Option<ScoreOperator>;
     /// Lists the dimensions of a graph input or output that a name such as `?` marks as unknown:
     /// index and name. Used by python.
     fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
@@ -182,14 +182,14 @@ pub trait ModelExt {
     fn declare_dictionary_rows(&mut self) -> usize;
     /// Describes the first tensor whose `raw_data` does not have the size that type and shape
     /// imply; `None` if there is none. Used by python.
-    fn raw_data_of_wrong_size(&self) -> Option<String>;
+    fn find_wrong_raw_data(&self) -> Option<String>;
     /// Returns the training step of an entry as a model, with state variables as initializers. Used
     /// by cli, `cost`.
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
     /// Returns the entries of the training information as declared. Used by cli.
     fn training_entries(&self) -> Vec<TrainingEntry>;
     /// Lists the files from which the ONNX text of the model takes tensor values. Used by cli.
-    fn files_of_text(&self) -> Vec<PathBuf>;
+    fn list_text_sources(&self) -> Vec<PathBuf>;
 }
 
 impl ModelExt for Model {
@@ -259,8 +259,8 @@ impl ModelExt for Model {
         Model::index_limit(self, input, types)
     }
 
-    fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
-        Model::score_operator(self, output)
+    fn find_score_operator(&self, output: &str) -> Option<ScoreOperator> {
+        Model::find_score_operator(self, output)
     }
 
     fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
@@ -279,8 +279,8 @@ impl ModelExt for Model {
         Model::declare_dictionary_rows(self)
     }
 
-    fn raw_data_of_wrong_size(&self) -> Option<String> {
-        Model::raw_data_of_wrong_size(self)
+    fn find_wrong_raw_data(&self) -> Option<String> {
+        Model::find_wrong_raw_data(self)
     }
 
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
@@ -291,8 +291,8 @@ impl ModelExt for Model {
         Model::training_entries(self)
     }
 
-    fn files_of_text(&self) -> Vec<PathBuf> {
-        Model::files_of_text(self)
+    fn list_text_sources(&self) -> Vec<PathBuf> {
+        Model::list_text_sources(self)
     }
 }
 
@@ -300,7 +300,7 @@ impl ModelExt for Model {
 pub trait SessionBuilderExt {
     /// Makes a session for inspection, which cannot run. Used by cli, `explain`; tests.
     #[must_use]
-    fn only_look(self) -> Self;
+    fn inspect_only(self) -> Self;
     /// Disables a rewrite of the compiler by its name. Used by cli, `--without-rewrite`.
     #[must_use]
     fn without_rewrite(self, name: impl Into<String>) -> Self;
@@ -311,8 +311,8 @@ pub trait SessionBuilderExt {
 }
 
 impl SessionBuilderExt for SessionBuilder<'_> {
-    fn only_look(self) -> Self {
-        SessionBuilder::only_look(self)
+    fn inspect_only(self) -> Self {
+        SessionBuilder::inspect_only(self)
     }
 
     fn without_rewrite(self, name: impl Into<String>) -> Self {

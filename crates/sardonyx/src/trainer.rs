@@ -160,12 +160,12 @@ impl Trainer {
     ///
     /// [`ErrorKind::Run`] if memory to gather values from devices cannot be allocated.
     pub fn state(&self) -> Result<Vec<(&str, Tensor)>, Error> {
-        self.state.values()
+        self.state.gather_values()
     }
 
     /// Returns names and types of the state variables, in the order of [`Trainer::state`].
     pub fn state_types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
-        self.state.types()
+        self.state.list_types()
     }
 
     /// Returns the current value of the state variable called `name`.
@@ -175,7 +175,7 @@ impl Trainer {
     /// [`ErrorKind::Input`] if no state variable has this name; errors of [`Trainer::state`].
     pub fn variable(&self, name: &str) -> Result<Tensor, Error> {
         let index = self.state.find(name)?;
-        self.state.value(index)
+        self.state.gather_value(index)
     }
 
     /// Replaces the value of the state variable called `name`.

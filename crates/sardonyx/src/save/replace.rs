@@ -291,7 +291,7 @@ impl Saving<'_> {
             if let Some(location) = same {
                 let checksum =
                     if self.options.checksum { Some(self.hash_data_file(location)?) } else { None };
-                self.advance(plan.size);
+                self.count_written_bytes(plan.size);
                 files.push(NewFile { location: location.clone(), pending: None, checksum });
                 continue;
             }
@@ -338,7 +338,7 @@ impl Saving<'_> {
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk);
                 }
-                self.advance(chunk.len() as u64);
+                self.count_written_bytes(chunk.len() as u64);
             }
             end = part.offset + part.len;
         }
@@ -350,7 +350,7 @@ impl Saving<'_> {
     }
 
     /// Counts written bytes and reports the progress to the caller.
-    fn advance(&mut self, bytes: u64) {
+    fn count_written_bytes(&mut self, bytes: u64) {
         self.written += bytes;
         if let Some(progress) = &self.options.progress {
             progress(self.written.min(self.total), self.total);
@@ -701,7 +701,7 @@ impl Write for Sink<'_, '_> {
             (count, _) => (&mut &*self.file).write_vectored(&slices[..count])?,
         };
         self.bytes += written as u64;
-        self.saving.advance(written as u64);
+        self.saving.count_written_bytes(written as u64);
         Ok(written)
     }
 

@@ -249,7 +249,7 @@ impl ProgramCompiler<'_> {
             None => {
                 model.updates = pair_updates(&variables, &assignments);
                 let session = self.choices.to_builder(&model).build()?;
-                let numbers = session.updates().into_iter();
+                let numbers = session.list_updates().into_iter();
                 updated.extend(numbers.filter_map(|(input, _)| {
                     let read = variables.iter().find(|(read, _)| *read == input)?;
                     Some((shown(inputs[input]), read.1))

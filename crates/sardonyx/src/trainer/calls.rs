@@ -235,7 +235,7 @@ fn copy_assigned(
     for (name, memory) in outputs {
         let at = program.find_output(name)?;
         if let (None, Some(variable)) = (&returned[at], program.find_assigned_variable(at)) {
-            let value = Value::Tensor(state.value(variable)?);
+            let value = Value::Tensor(state.gather_value(variable)?);
             copy_tensor(memory, &value).map_err(|what| output_error(name, &what))?;
         }
     }

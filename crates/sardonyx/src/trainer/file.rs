@@ -56,7 +56,7 @@ impl Trainer {
         let path = path.as_ref();
         let format = Format::from_path(path)?;
         let header = self.make_header()?;
-        let values = self.state.values()?;
+        let values = self.state.gather_values()?;
         let values = values.iter().map(|(name, value)| (*name, value));
         let file = WholeFile::create(path);
         let mut file = file.map_err(|error| io_error("cannot write", path, error))?;

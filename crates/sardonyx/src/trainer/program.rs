@@ -180,7 +180,7 @@ impl TrainingProgram {
         let mut outputs = Vec::with_capacity(self.names.len());
         for (at, (name, value)) in returned.enumerate() {
             let value = match (value, self.find_assigned_variable(at)) {
-                (None, Some(variable)) => Some(Value::Tensor(state.value(variable)?)),
+                (None, Some(variable)) => Some(Value::Tensor(state.gather_value(variable)?)),
                 (value, _) => value,
             };
             outputs.extend(value.map(|value| (Arc::clone(name), value)));
@@ -235,7 +235,7 @@ impl TrainingProgram {
             variables.filter(|(name, variable)| !inputs.has_input(name) && !is_written(variable))
         };
         for (_, variable) in read_only() {
-            read.push(access.state().value(*variable)?.into());
+            read.push(access.state().gather_value(*variable)?.into());
         }
         let values = read_only().zip(&*read);
         let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));

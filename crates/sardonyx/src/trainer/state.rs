@@ -400,7 +400,7 @@ impl State {
     }
 
     /// Returns names and types of the state variables.
-    pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
+    pub(super) fn list_types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
         variables.map(|variable| (variable.name.as_str(), to_type(&variable.stored)))
     }
@@ -435,7 +435,7 @@ impl State {
     }
 
     /// Returns names and current values of the state variables.
-    pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+    pub(super) fn gather_values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
         self.demand_consistent()?;
         let values = self.variables.iter().zip(&self.current);
         values
@@ -453,7 +453,7 @@ impl State {
         found.ok_or_else(|| {
             let message = format!("state variable '{name}' does not exist");
             let error = Error::new(ErrorKind::Input, message);
-            let names: Vec<&str> = self.types().map(|(name, _)| name).collect();
+            let names: Vec<&str> = self.list_types().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
                 None => error.with_help(format!("use one of: {}", names.join(", "))),
@@ -467,7 +467,7 @@ impl State {
     }
 
     /// Returns the current value of a state variable as one tensor.
-    pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
+    pub(super) fn gather_value(&self, index: usize) -> Result<Tensor, Error> {
         self.demand_consistent()?;
         self.current[index].held.to_tensor()
     }

@@ -104,9 +104,9 @@ impl OptimizerName {
     /// use sardonyx::tool::{OptimizerName, OptimizerNumbers};
     ///
     /// let numbers = OptimizerNumbers { momentum: Some(0.5), ..OptimizerNumbers::default() };
-    /// assert!(OptimizerName::Nesterov.with(&numbers).is_ok());
+    /// assert!(OptimizerName::Nesterov.to_optimizer(&numbers).is_ok());
     /// assert_eq!(
-    ///     OptimizerName::Adam.with(&numbers).unwrap_err().to_string(),
+    ///     OptimizerName::Adam.to_optimizer(&numbers).unwrap_err().to_string(),
     ///     "the optimizer adam has no momentum; momentum and nesterov have it",
     /// );
     /// ```
@@ -114,7 +114,7 @@ impl OptimizerName {
     /// # Errors
     ///
     /// [`ForeignNumber`] for a hyperparameter that the optimizer does not have.
-    pub fn with(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
+    pub fn to_optimizer(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
         use OptimizerName::{Adagrad, Adam, AdamW, Momentum, Nesterov};
         let given: [(_, Option<f64>, &'static [OptimizerName]); 5] = [
             ("momentum", numbers.momentum, &[Momentum, Nesterov]),
