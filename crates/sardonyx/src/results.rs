@@ -32,7 +32,7 @@ impl InvalidResult {
         &self.errors
     }
 
-    /// Returns the invalid model.
+    /// Returns the invalid model that the transformation has made.
     pub fn model(&self) -> &Model {
         &self.model
     }

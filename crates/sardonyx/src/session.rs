@@ -148,7 +148,7 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Sets the precision of matrix products and convolutions. They are exact by default.
+    /// Sets the precision of matrix products and convolutions. The default is exact.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.choices.options.precision = precision;
         self
@@ -182,7 +182,8 @@ impl SessionBuilder<'_> {
 
     /// Runs the session on the threads of a pool, which other sessions may share. By default all
     /// sessions of the process share one pool, with as many threads as the largest
-    /// [`threads`](SessionBuilder::threads) of them; sessions with fewer threads use a part of it.
+    /// [`threads`](SessionBuilder::threads) of these sessions; sessions with fewer threads use a
+    /// part of the pool.
     ///
     /// ```
     /// # use sardonyx::run::ThreadPool;
@@ -209,8 +210,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Disables a rewrite of the compiler; [`rewrites`](crate::rewrites) lists their names.
-    /// Building the session fails for an unknown name.
+    /// Disables a rewrite of the compiler by its name; [`rewrites`](crate::rewrites) lists the
+    /// names. Building the session fails for an unknown name.
     pub(crate) fn without_rewrite(mut self, name: impl Into<String>) -> Self {
         self.choices.options.without.push(name.into());
         self
@@ -517,8 +518,8 @@ impl Session {
         self.0.compiled.threads()
     }
 
-    /// Runs the model on inputs, given by name in any order, and returns its outputs. The options
-    /// can end the run early: by a flag, at a deadline, after a number of iterations.
+    /// Runs the model on inputs, given by name in any order, and returns the outputs of the model.
+    /// The options can end the run early: by a flag, at a deadline, after a number of iterations.
     ///
     /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
     /// converted. Two dims with one name must be equal, except for the items of sequences and maps,
@@ -561,8 +562,8 @@ impl Session {
         self.run_values(collect_inputs(inputs, self.inputs().iter()), options)
     }
 
-    /// Runs the model on boxed inputs. [`Session::run`] is generic and only boxes them, so that
-    /// this body is compiled once.
+    /// Runs the model on boxed inputs. [`Session::run`] is generic and only boxes its inputs, so
+    /// that this function is compiled once.
     fn run_values(
         &self,
         inputs: NamedValues<'_>,

@@ -1,6 +1,7 @@
 //! Spans of the front for the crate `tracing`. Without the feature of that name a span is nothing.
 
-/// Does nothing: the feature `tracing` is off.
+/// Enters the tracing span of opening a model. Calls `source` for the name of the model's source
+/// only if a subscriber is enabled.
 #[cfg(feature = "tracing")]
 pub(crate) fn enter_open(source: impl FnOnce() -> String) -> tracing::span::EnteredSpan {
     tracing::debug_span!(target: "sardonyx", "open", source = source()).entered()
@@ -10,8 +11,7 @@ pub(crate) fn enter_open(source: impl FnOnce() -> String) -> tracing::span::Ente
 #[cfg(not(feature = "tracing"))]
 pub(crate) struct Absent;
 
-/// Enters the tracing span of opening a model. Calls `source` for the name of the model's source
-/// only if a subscriber is enabled.
+/// Does nothing: the feature `tracing` is off.
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn enter_open(_: impl FnOnce() -> String) -> Absent {
     Absent

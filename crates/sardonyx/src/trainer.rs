@@ -113,8 +113,8 @@ impl Trainer {
         &self.programs.warnings
     }
 
-    /// Returns the inputs of the training step of an entry, without state variables: inputs of the
-    /// main graph, then inputs of the entry's algorithm.
+    /// Returns the names and types of the inputs of the training step of an entry, without state
+    /// variables: inputs of the main graph, then inputs of the entry's algorithm.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Trainer {
         Ok(inputs.filter(move |port| program.find_variable(port.name()).is_none()))
     }
 
-    /// Returns the outputs of the training step of an entry.
+    /// Returns the names and types of the outputs of the training step of an entry.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ impl Trainer {
         Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
     }
 
-    /// Returns the inputs of inference, in the model's order. State variables that are inputs of
-    /// the main graph are optional.
+    /// Returns the names and types of the inputs of inference, in the model's order. State
+    /// variables that are inputs of the main graph are optional.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
         let inputs = self.programs.inference.session.inputs().iter();
         inputs.filter(|port| match self.programs.inference.find_variable(port.name()) {
@@ -146,15 +146,15 @@ impl Trainer {
         })
     }
 
-    /// Returns the outputs of inference, in the model's order.
+    /// Returns the names and types of the outputs of inference, in the model's order.
     pub fn inference_outputs(&self) -> &[Port] {
         self.programs.inference.session.outputs()
     }
 
-    /// Returns the state variables with their current values: those of the main graph in the order
-    /// of its initializers, then those of the algorithms. If several variables have one name, those
-    /// of algorithms are prefixed by their entry: `training_info[1].rate`. Values that are sharded
-    /// over devices are gathered.
+    /// Returns the state variables with their current values: state variables of the main graph in
+    /// the order of its initializers, then those of the algorithms. If several variables have one
+    /// name, those of algorithms are prefixed by their entry: `training_info[1].rate`. Values that
+    /// are sharded over devices are gathered.
     ///
     /// # Errors
     ///

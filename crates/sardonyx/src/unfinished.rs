@@ -79,7 +79,7 @@ impl Unfinished {
         self.replace(path)
     }
 
-    /// Gives the file a temporary name unless it has one.
+    /// Gives the file a temporary name, unless the file has one.
     pub(crate) fn take_temporary_name(&mut self, directory: &Path) -> io::Result<()> {
         while self.temporary.is_none() {
             let path = directory.join(make_temporary_name());

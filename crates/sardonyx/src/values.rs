@@ -30,8 +30,8 @@ pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
     })
 }
 
-/// Encodes a value under a name, which may be empty, as the protobuf message of its type, such as
-/// `TensorProto`.
+/// Encodes a value under a name, which may be empty, as bytes of the protobuf message of its type,
+/// such as `TensorProto`.
 ///
 /// ```
 /// use sardonyx::Tensor;

@@ -55,7 +55,8 @@ impl WholeFile {
         self.finish_as(&path)
     }
 
-    /// Completes the file under another path in the same directory.
+    /// Completes the file: renames it to another path in the same directory, and replaces an
+    /// existing file.
     pub(crate) fn finish_as(mut self, path: &Path) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_mut().0.replace(path)

@@ -173,9 +173,9 @@ impl Trainer {
         Ok(returned)
     }
 
-    /// Runs the main graph on the current state and changes nothing: equal calls return equal
-    /// outputs, random numbers included. A state variable that is an input of the main graph may be
-    /// overridden for this call.
+    /// Runs the main graph on the current values of the state variables and changes nothing: equal
+    /// calls return equal outputs, random numbers included. A state variable that is an input of
+    /// the main graph may be overridden for this call.
     ///
     /// # Errors
     ///

@@ -126,8 +126,8 @@ impl Trainer {
         Ok(self.find_model_hash()? == hash || self.programs.model.content_hash()? == hash)
     }
 
-    /// Replaces the state by the content of a file that [`Trainer::save`] wrote for the same model,
-    /// on any number of devices.
+    /// Replaces the state variables, the random generator and the data position by those in a file
+    /// that [`Trainer::save`] wrote for the same model, on any number of devices.
     ///
     /// # Errors
     ///
