@@ -541,7 +541,7 @@ impl Refusal {
                     let message = format!("the model is rejected: {reason}");
                     return Error::new(ErrorKind::Format, message)
                         .with_place(place)
-                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (command: --max-structure; Rust: ReadLimits::memory)")
+                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit on the structure of models (command: --max-structure; Rust: ReadLimits::memory)")
                         .with_source(error);
                 }
                 let message = format!("the model is damaged, or not an ONNX model: {reason}");
@@ -550,7 +550,7 @@ impl Refusal {
         };
         match recognise(source) {
             Some((what, advice)) => {
-                Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model"))
+                Error::new(ErrorKind::Format, format!("the file is {what}, not an ONNX model"))
                     .with_help(advice)
             }
             None => {

@@ -60,7 +60,10 @@ impl From<Box<InvalidResult>> for Error {
 impl From<InvalidResult> for Error {
     fn from(result: InvalidResult) -> Error {
         Error::new(ErrorKind::Invalid, result.to_string())
-            .with_help(format!("this is a bug of {}: please report it", result.errors.job))
+            .with_help(format!(
+                "the invalid result is a bug of {}: please report it",
+                result.errors.job
+            ))
             .with_source(result)
     }
 }

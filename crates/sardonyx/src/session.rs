@@ -844,7 +844,10 @@ pub(crate) fn compile_error(
             let mut lines: Vec<String> =
                 findings.iter().take(SHOWN_FINDINGS).map(ToString::to_string).collect();
             if findings.len() > SHOWN_FINDINGS {
-                lines.push(format!("… and at least {} more", findings.len() - SHOWN_FINDINGS));
+                lines.push(format!(
+                    "… and at least {} more findings",
+                    findings.len() - SHOWN_FINDINGS
+                ));
             }
             let [only] = &findings[..] else {
                 let message = format!("the model is not valid:\n  {}", lines.join("\n  "));

@@ -283,7 +283,7 @@ pub(crate) fn still_needed_error(location: &str) -> Error {
     let message = format!(
         "cannot replace '{location}': it contains values of the model, which would be lost"
     );
-    Error::new(ErrorKind::Io, message).with_help("write to another file")
+    Error::new(ErrorKind::Io, message).with_help("write the model to another file")
 }
 
 /// Help for a missing file to which an ONNX text refers.

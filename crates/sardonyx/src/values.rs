@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 /// itself.
 pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
     sardonyx_model::read_value(bytes.into(), ty).map_err(|what| {
-        Error::new(ErrorKind::Format, format!("these bytes are not a value of type {ty}: {what}"))
+        Error::new(ErrorKind::Format, format!("the bytes are not a value of type {ty}: {what}"))
     })
 }
 

@@ -185,7 +185,7 @@ pub(super) fn read_tensor_bytes(
         Ok(bytes)
     } else {
         Err(external_error(format!(
-            "tensor '{}' has {} bytes where {} were expected",
+            "the values of the tensor '{}' have {} bytes, expected {}",
             model.display(tensor.name),
             bytes.len(),
             part.len

@@ -218,7 +218,7 @@ fn copy_returned(
             (None, Some(variable)) => variables[variable]
                 .check(&memory.as_view(), ErrorKind::Input)
                 .map_err(|error| error.to_string()),
-            (None, None) => Err("its value has not been computed".to_string()),
+            (None, None) => Err("no value has been computed".to_string()),
         };
         copied.map_err(|what| output_error(name, &what))?;
     }
@@ -246,7 +246,7 @@ fn copy_assigned(
 fn copy_tensor(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
     match value {
         Value::Tensor(tensor) => memory.copy_from(&tensor.view()).map_err(|e| e.to_string()),
-        other => Err(format!("it is {}, not a tensor", other.value_type())),
+        other => Err(format!("expected a tensor, found {}", other.value_type())),
     }
 }
 

@@ -110,7 +110,7 @@ impl TrainingPrograms {
             let message = format!("training step {entry} does not exist");
             let last = self.entries.len() - 1;
             Error::new(ErrorKind::Argument, message)
-                .with_help(format!("use an entry from 0 to {last}"))
+                .with_help(format!("use a training entry from 0 to {last}"))
         })
     }
 }
@@ -288,7 +288,8 @@ impl TrainingProgram {
                 None if self.is_updated(*number) => NewValue::InPlace,
                 None => {
                     let name = variable.name();
-                    let message = format!("the state variable '{name}' has no new value");
+                    let message =
+                        format!("no new value was computed for the state variable '{name}'");
                     return Err(Error::new(ErrorKind::Run, message));
                 }
                 Some(Value::Tensor(value)) => {

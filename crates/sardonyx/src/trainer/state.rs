@@ -456,7 +456,9 @@ impl State {
             let names: Vec<&str> = self.list_types().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("use one of: {}", names.join(", "))),
+                None => {
+                    error.with_help(format!("use one of the state variables: {}", names.join(", ")))
+                }
             }
         })
     }
@@ -710,7 +712,7 @@ fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     }
     let message = format!(
         "the sparse state variables have {sparse} elements, more than {SPARSE_RATIO} for each of \
-         the {dense} elements of dense ones"
+         the {dense} elements of dense state variables"
     );
     Err(Error::new(ErrorKind::Invalid, message)
         .with_help("store the sparse state variables as dense initializers"))

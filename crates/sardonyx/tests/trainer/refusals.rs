@@ -73,7 +73,7 @@ fn training_information_that_contradicts_itself_is_refused() {
         (
             ", sparse(float[100000, 10000], float[0] z {}, int64[0] {})",
             "algorithm: s () => (w1) { w1 = Neg (z) }, update_binding: [\"z\": \"w1\"]".to_string(),
-            "have 1000000000 elements, more than 8 for each of the 0 elements of dense ones",
+            "have 1000000000 elements, more than 8 for each of the 0 elements of dense state variables",
         ),
         (
             ", string[1] s = {\"a\"}",
