@@ -227,7 +227,7 @@ impl OptimizerArgs {
             OptimizerName::Adam => tool::OptimizerName::Adam,
             OptimizerName::Adamw => tool::OptimizerName::AdamW,
         };
-        let optimizer = name.with(&OptimizerNumbers {
+        let optimizer = name.to_optimizer(&OptimizerNumbers {
             learning_rate: self.learning_rate,
             momentum: self.momentum,
             beta1: self.beta1,

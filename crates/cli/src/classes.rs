@@ -167,7 +167,7 @@ impl<'m> Classes<'m> {
             return Ok(None);
         }
         let values = cast(tensor, DataType::Float, CastOptions::default())?.to_vec::<f32>()?;
-        let scores = classify_scores(self.model.score_operator(name), &values, classes);
+        let scores = classify_scores(self.model.find_score_operator(name), &values, classes);
         let mut rankings = Vec::new();
         for values in values.chunks(classes) {
             let mut order: Vec<usize> = (0..classes).collect();
@@ -463,7 +463,7 @@ mod tests {
         ];
         for (nodes, values, expected) in rows {
             let model = model(nodes);
-            let found = classify_scores(model.score_operator("y"), &values, 3);
+            let found = classify_scores(model.find_score_operator("y"), &values, 3);
             assert_eq!(found, expected, "{nodes} {values:?}");
         }
         let third = Logarithms.to_probability(third).unwrap();

@@ -94,7 +94,7 @@ fn run_one(
         arg,
         &|builder| match rank {
             Some(rank) => rank.connect(builder),
-            None if only_looks => builder.only_look(),
+            None if only_looks => builder.inspect_only(),
             None => builder,
         },
         terminal,

@@ -205,7 +205,7 @@ impl Args {
 pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
     let mut protected = protect_data(arg, model);
     protected.add(&arg.path);
-    let referred = model.files_of_text();
+    let referred = model.list_text_sources();
     files.iter().chain(&referred).for_each(|file| protected.add(file));
     protected
 }

@@ -137,7 +137,7 @@ impl SessionArgs {
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
         self.open_with(model, None, terminal, &|builder| {
-            if only_looks { builder.only_look() } else { builder }
+            if only_looks { builder.inspect_only() } else { builder }
         })
     }
 
@@ -178,8 +178,8 @@ impl SessionArgs {
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
         self.open_with(model, step, terminal, &|builder| match after {
-            Some(after) => builder.only_look().print_after(after),
-            None => builder.only_look(),
+            Some(after) => builder.inspect_only().print_after(after),
+            None => builder.inspect_only(),
         })
     }
 

@@ -254,7 +254,7 @@ g () => (float y) <float w = {3}> { y = Neg (w) }
         assert_eq!(number(&out, "w"), expected);
     }
     let answer = files.run("train", "two.onnxtxt", &["--entry", "2", "-o", &out]);
-    answer.fails_with(&["training step 2 does not exist", "an entry from 0 to 1"]);
+    answer.fails_with(&["training step 2 does not exist", "a training entry from 0 to 1"]);
 }
 
 /// Checks TRAIN-23-: models without training information and data that do not match are refused.

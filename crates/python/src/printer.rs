@@ -65,7 +65,7 @@ fn text_of(
     py.detach(|| {
         let model = read()?;
         // Would be printed without values, and so read back as a different tensor.
-        if let Some(wrong) = model.raw_data_of_wrong_size() {
+        if let Some(wrong) = model.find_wrong_raw_data() {
             return Err(InferenceError::new_err(format!("Data size mismatch: {wrong}")));
         }
         let options =

@@ -701,11 +701,11 @@ impl ExternalData for DataFiles {
         let mut taken = lock(&self.taken);
         let known = taken.iter_mut().find(|known| known.location == wanted.location);
         match known {
-            Some(known) => known.values.push(Wanted::from_values(wanted).with(&bytes)),
+            Some(known) => known.values.push(Wanted::from_values(wanted).with_bytes(&bytes)),
             None => taken.push(TakenFrom {
                 location: wanted.location.to_string(),
                 identity: file.identity,
-                values: vec![Wanted::from_values(wanted).with(&bytes)],
+                values: vec![Wanted::from_values(wanted).with_bytes(&bytes)],
             }),
         }
         Ok(bytes)
@@ -731,7 +731,7 @@ impl DataFiles {
         let whole = self
             .read_whole(file)
             .map_err(|error| NotStored::new(describe_read_failure(location, &error)))?;
-        let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
+        let digest = file.file_digest.get_or_init(|| stored::compute_file_digest(whole.as_slice()));
         if digest.as_deref() == Some(expected) {
             return load_at_offset();
         }

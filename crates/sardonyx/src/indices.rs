@@ -51,7 +51,7 @@ impl Model {
         let mut limit: Option<usize> = None;
         while let Some(value) = left.pop() {
             for (node, position) in graph.uses(value) {
-                let Some(name) = self.standard_operator(node) else { continue };
+                let Some(name) = self.find_standard_operator(node) else { continue };
                 match (name.as_str(), position) {
                     ("Gather" | "GatherElements", 1) => {
                         let rows = self.find_table_size(node, types);

@@ -1,10 +1,10 @@
 //! Reads a model from a file, a stream or bytes. Every other module comes here for that.
 //!
 //! Reading has three steps. A [`Source`] holds the bytes, their serialisation and the location of
-//! the data files. [`Source::binary`] converts any serialisation to binary protobuf. [`read_graph`]
-//! decodes the protobuf and decides whether it is a model. Commands, scans, texts that refer to
-//! models and stand-alone messages enter at different steps and handle a [`Refusal`] in different
-//! ways.
+//! the data files. [`Source::to_binary`] converts any serialisation to binary protobuf.
+//! [`read_graph`] decodes the protobuf and decides whether it is a model. Commands, scans, texts
+//! that refer to models and stand-alone messages enter at different steps and handle a [`Refusal`]
+//! in different ways.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::open::{
     Access, directory_error, display_path, io_error, open_file, read_file, read_stream,
 };
-use crate::positions::positions;
+use crate::positions::find_positions;
 use crate::sniff::recognise;
 use crate::spans;
 use crate::stamp::Stamp;
@@ -92,9 +92,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets whether symlinks to data files are followed. By default they are, if their target lies
-    /// in the model's directory or, if the model file is a symlink too, in the directory of its
-    /// target. The Hugging Face cache consists of such links.
+    /// Sets whether symlinks to data files are followed. By default a symlink is followed if its
+    /// target lies in the model's directory or, if the model file is a symlink too, in the
+    /// directory of the model file's target. The Hugging Face cache consists of such links.
     pub fn follow_links(mut self, follow: bool) -> OpenOptions {
         self.refuse_links = !follow;
         self
@@ -143,26 +143,26 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the directory that holds the data files. By default it is the directory of the model
+    /// Sets the directory that holds the data files. The default is the directory of the model
     /// file.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> OpenOptions {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Sets a resolver that finds the data files, in place of a directory.
+    /// Sets a callback that finds the data files, in place of a directory.
     pub fn resolver(mut self, resolver: Arc<dyn DataResolver>) -> OpenOptions {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Sets the access to data files, if it differs from the access to the model.
+    /// Sets whether data files are mapped or read. The default is the access to the model file.
     pub(crate) fn data_access(mut self, access: Access) -> OpenOptions {
         self.data_access = Some(access);
         self
     }
 
-    /// Opens a model file. Data files are expected in its directory.
+    /// Opens a model file. Data files are expected in the directory of the model file.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl OpenOptions {
         self.load(path).map(|loaded| loaded.model)
     }
 
-    /// Reads a model from bytes, which it keeps. External data needs a
+    /// Reads a model from bytes, which the model keeps. External data needs a
     /// [`directory`](OpenOptions::directory) or a [`resolver`](OpenOptions::resolver).
     ///
     /// # Errors
@@ -183,7 +183,8 @@ impl OpenOptions {
         self.load_bytes(bytes).map(|loaded| loaded.model)
     }
 
-    /// Reads a model from a stream, to its end, or to [`max_bytes`](OpenOptions::max_bytes).
+    /// Reads a model from a stream to the end of the stream, which must come within
+    /// [`max_bytes`](OpenOptions::max_bytes).
     ///
     /// # Errors
     ///
@@ -192,8 +193,8 @@ impl OpenOptions {
         self.load_reader(reader).map(|loaded| loaded.model)
     }
 
-    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings and the
-    /// text of a model in the notation.
+    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings about and
+    /// the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -209,7 +210,7 @@ impl OpenOptions {
         let mut loaded = if is_skimmed {
             self.skim_file(path)?
         } else {
-            let source = self.source(path)?;
+            let source = self.open_source(path)?;
             self.load_source(source).map_err(|error| add_path(path, error))?
         };
         loaded.model.path = fs::canonicalize(path).ok();
@@ -217,7 +218,7 @@ impl OpenOptions {
     }
 
     /// Reads a model from bytes like [`from_bytes`](OpenOptions::from_bytes), and also returns the
-    /// warnings and the text of a model in the notation.
+    /// warnings about and the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -225,11 +226,11 @@ impl OpenOptions {
     #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
         let _span = spans::enter_open(|| "bytes".to_string());
-        self.load_source(self.source_of_bytes(bytes.into())?)
+        self.load_source(self.source_from_bytes(bytes.into())?)
     }
 
-    /// Reads a stream like [`from_reader`](OpenOptions::from_reader), and also returns the warnings
-    /// and the text of a model in the notation.
+    /// Reads a model from a stream like [`from_reader`](OpenOptions::from_reader), and also returns
+    /// the warnings about and the text of a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -243,31 +244,35 @@ impl OpenOptions {
             let start = stream.fill_buf().map_err(read_error)?;
             if self.form.unwrap_or_else(|| ModelFormat::from_bytes(start)) == ModelFormat::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, self.data(without_directory)?);
+                return self.attach_data_files(graph, self.find_data_files(refuse_data_files)?);
             }
         }
-        self.load_source(self.source_of_reader(stream)?)
+        self.load_source(self.source_from_reader(stream)?)
     }
 
-    /// Reads or maps a file, and expects the data files in its directory.
-    pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
+    /// Reads or maps a model file without decoding it. Data files are expected in the directory of
+    /// the file.
+    pub(crate) fn open_source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
         let form = self.form.or_else(|| ModelFormat::from_path(path));
-        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
+        let data =
+            self.find_data_files(|| DataFiles::from_model_path(path, self.make_data_options()))?;
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
-    /// Makes a source from bytes in memory.
-    pub(crate) fn source_of_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
-        Ok(Source::new(bytes, self.form, self.data(without_directory)?))
+    /// Makes the source of a model that is in memory as bytes.
+    pub(crate) fn source_from_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
+        Ok(Source::new(bytes, self.form, self.find_data_files(refuse_data_files)?))
     }
 
-    /// Reads a stream to its end or to the limit in bytes.
-    pub(crate) fn source_of_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
+    /// Reads the bytes of a model from a stream to the end of the stream, which must come within
+    /// [`max_bytes`](OpenOptions::max_bytes).
+    pub(crate) fn source_from_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
         let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(read_error)?;
-        self.source_of_bytes(bytes)
+        self.source_from_bytes(bytes)
     }
 
+    /// Decodes a binary model file and skips the payloads of large tensors.
     fn skim_file(&self, path: &Path) -> Result<Loaded, Error> {
         let file = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = file.map_err(|error| io_error("cannot read", path, error))?;
@@ -283,11 +288,13 @@ impl OpenOptions {
             }
         });
         let graph = graph.map_err(|error| add_path(path, error))?;
-        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
-        self.with_data(graph, data).map_err(|error| add_path(path, error))
+        let data =
+            self.find_data_files(|| DataFiles::from_model_path(path, self.make_data_options()))?;
+        self.attach_data_files(graph, data).map_err(|error| add_path(path, error))
     }
 
-    fn data_options(&self) -> DataOptions {
+    /// Returns the options with which data files are opened.
+    fn make_data_options(&self) -> DataOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
             whole: self.external == ExternalFiles::Now,
@@ -296,6 +303,8 @@ impl OpenOptions {
         }
     }
 
+    /// Decodes a binary model from a stream; `skip` passes over each payload of at least
+    /// [`SKIPPED_BYTES`] bytes.
     fn skim<R: Read>(
         &self,
         stream: &mut R,
@@ -308,7 +317,7 @@ impl OpenOptions {
             SkimError::Io(error) => read_error(error),
             SkimError::Wire(error) => Error::new(
                 ErrorKind::Format,
-                format!("this is not an ONNX model, or a damaged one: {}", error.kind()),
+                format!("the model is damaged, or not an ONNX model: {}", error.kind()),
             )
             .with_place(format!("byte {}", error.offset())),
             SkimError::TooLarge(limit) => Error::new(
@@ -320,7 +329,8 @@ impl OpenOptions {
             .map_err(|refusal| refusal.explain(&[]))
     }
 
-    /// Reads the model and notes the state of the mapped file, so that later changes are detected.
+    /// Decodes the model of a source, and keeps the stamp of its mapped file to detect later
+    /// changes.
     fn load_source(&self, source: Source) -> Result<Loaded, Error> {
         let mapped = source.stamp.clone().map(Arc::new);
         let mut loaded = self.read_source(source)?;
@@ -328,35 +338,40 @@ impl OpenOptions {
         Ok(loaded)
     }
 
+    /// Decodes the model of a source in any serialisation.
     fn read_source(&self, source: Source) -> Result<Loaded, Error> {
         if source.form == ModelFormat::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
-            let loaded = self.with_data(parsed.model, source.data)?;
+            let loaded = self.attach_data_files(parsed.model, source.data)?;
             return Ok(Loaded { warnings: parsed.warnings, text: Some(text), ..loaded });
         }
-        let binary = source.binary(self.limits)?;
+        let binary = source.to_binary(self.limits)?;
         let graph = read_graph(binary.clone(), self.limits, self.lenient)
             .map_err(|refusal| refusal.explain(binary.as_slice()))?;
-        let mut loaded = self.with_data(graph, source.data)?;
+        let mut loaded = self.attach_data_files(graph, source.data)?;
         loaded.model.file = (source.form == ModelFormat::Binary).then(graph::SourceId::first);
         Ok(loaded)
     }
 
-    /// Returns the data files: none, those of the resolver, those of the directory, or `beside`.
-    fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
+    /// Returns the access to the data files: none, by the resolver, in the directory of the
+    /// options, or the result of `beside`.
+    fn find_data_files(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
         Ok(match (&self.resolver, &self.directory) {
             _ if self.external == ExternalFiles::Never => DataFiles::unavailable(NEVER),
             (Some(resolver), _) => {
-                DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
+                DataFiles::from_resolver(Arc::clone(resolver), self.make_data_options())
             }
-            (None, Some(directory)) => DataFiles::from_directory(directory, self.data_options())
-                .map_err(|error| io_error("cannot use the directory", directory, error))?,
+            (None, Some(directory)) => {
+                DataFiles::from_directory(directory, self.make_data_options())
+                    .map_err(|error| io_error("cannot use the directory", directory, error))?
+            }
             (None, None) => beside(),
         })
     }
 
-    fn with_data(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
+    /// Combines a graph with its data files; checks all external data for [`ExternalFiles::Now`].
+    fn attach_data_files(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
         let model = Model { shares: self.access == Access::Share, ..Model::with_data(graph, data) };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;
@@ -378,11 +393,11 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// Bytes from which on a payload is skipped on request. Smaller payloads may be shapes that
-/// inference reads.
+/// Minimum size in bytes of a tensor payload that [`OpenOptions::skip_payloads`] skips. Smaller
+/// payloads may be shapes that inference reads.
 const SKIPPED_BYTES: u64 = 1024;
 
-/// Skips `bytes` bytes of a file that has `len` bytes; fails if the file ends before that.
+/// Skips `bytes` bytes of a file that has `len` bytes; fails if the file has fewer bytes left.
 fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()> {
     let end = file.stream_position()?.checked_add(bytes);
     let step = end.filter(|end| *end <= len).and_then(|_| i64::try_from(bytes).ok());
@@ -390,24 +405,28 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
         Some(step) => file.seek_relative(step),
         None => Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            format!("the file ends inside a value of {bytes} bytes"),
+            format!("the file ends inside a tensor value of {bytes} bytes"),
         )),
     }
 }
 
 /// Reason for missing data files; completes "values are in the file …, and".
 const FROM_BYTES: &str = "the model was read from bytes without a directory";
+/// Reason for missing data files under [`ExternalFiles::Never`]; completes "values are in the file
+/// …, and".
 const NEVER: &str = "the model was opened without its data files";
 
-fn without_directory() -> DataFiles {
+/// Returns data files of which none can be opened, because the model has no directory.
+fn refuse_data_files() -> DataFiles {
     DataFiles::unavailable(FROM_BYTES)
 }
 
+/// Makes the error about a stream from which a model cannot be read.
 fn read_error(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
 }
 
-/// Puts the path of the file before the place of an error in it.
+/// Prepends the path of a model file to the place of an error.
 fn add_path(path: &Path, error: Error) -> Error {
     let place = match error.place() {
         Some(place) => format!("{}, {place}", display_path(path)),
@@ -424,30 +443,30 @@ pub struct Loaded {
     pub model: Model,
     /// Warnings of the parser about probable mistakes in a text in the notation.
     pub warnings: Vec<Diagnostic>,
-    /// Text from which the model was parsed, if it was in the notation.
+    /// ONNX text from which the model was parsed; `None` for other serialisations.
     pub text: Option<Buffer>,
 }
 
 impl Loaded {
-    /// Returns the line and column of each finding about the model, which must not have changed
-    /// since it was read. `None` for findings about the model as a whole, and for all findings if
-    /// the model was not read from a text.
+    /// Returns the line and column of each finding about the model, which must be unchanged since
+    /// it was parsed. `None` for findings about the model as a whole, and for all findings if the
+    /// model was not parsed from ONNX text.
     pub fn positions(&self, findings: &[Finding]) -> Vec<Option<Position>> {
         match &self.text {
-            Some(text) => positions(&self.model, text, findings),
+            Some(text) => find_positions(&self.model, text, findings),
             None => findings.iter().map(|_| None).collect(),
         }
     }
 }
 
-/// Bytes of a model, not decoded yet.
+/// Undecoded bytes of a model, with their serialisation and the access to data files.
 pub(crate) struct Source {
     pub(crate) bytes: Buffer,
     /// Serialisation of `bytes`: by request, else by the suffix, else by the first bytes.
     pub(crate) form: ModelFormat,
     /// Data files of the model.
     pub(crate) data: DataFiles,
-    /// State of the file at the time of mapping, to detect later changes.
+    /// Stamp of the mapped file, to detect later changes; `None` if the bytes are not mapped.
     pub(crate) stamp: Option<Stamp>,
 }
 
@@ -457,8 +476,8 @@ impl Source {
         Source { bytes, form, data, stamp: None }
     }
 
-    /// Returns the model as binary protobuf; decodes a text serialisation.
-    pub(crate) fn binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
+    /// Returns the model as binary protobuf; converts a model in another serialisation.
+    pub(crate) fn to_binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
         match self.form {
             ModelFormat::Binary => Ok(self.bytes.clone()),
             text => text.read(&self.bytes, limits, &self.data).map(Buffer::from_vec),
@@ -471,13 +490,13 @@ impl Source {
 pub(crate) enum Refusal {
     /// The input has no bytes.
     Empty,
-    /// The message has no graph, no functions and no training information.
+    /// The protobuf message has no graph, no functions and no training information.
     NoGraph,
     /// The bytes are not a protobuf message of the type `ModelProto`.
     Damaged(graph::Error),
 }
 
-/// Decodes the graph of a model. Unless `lenient`, a message without a graph, functions and
+/// Decodes a binary `ModelProto`. Unless `lenient`, a message without a graph, functions and
 /// training information is refused.
 pub(crate) fn read_graph(
     binary: Buffer,
@@ -503,8 +522,8 @@ fn check_content(
 }
 
 impl Refusal {
-    /// Makes an error for users. If `source` has the signature of another format, the error names
-    /// it.
+    /// Converts the refusal into an error for users. If `source` begins with the signature of
+    /// another file format, the error names that format.
     fn explain(self, source: &[u8]) -> Error {
         let wrong = match self {
             Refusal::Empty => {
@@ -521,16 +540,16 @@ impl Refusal {
                     let message = format!("the model is rejected: {reason}");
                     return Error::new(ErrorKind::Format, message)
                         .with_place(place)
-                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (command: --max-structure; Rust: ReadLimits::memory)")
+                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit on the structure of models (command: --max-structure; Rust: ReadLimits::memory)")
                         .with_source(error);
                 }
-                let message = format!("this is not an ONNX model, or a damaged one: {reason}");
+                let message = format!("the model is damaged, or not an ONNX model: {reason}");
                 Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
             }
         };
         match recognise(source) {
             Some((what, advice)) => {
-                Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model"))
+                Error::new(ErrorKind::Format, format!("the file is {what}, not an ONNX model"))
                     .with_help(advice)
             }
             None => {
@@ -540,6 +559,7 @@ impl Refusal {
     }
 }
 
+/// Help for an empty or damaged model file.
 const INTERRUPTED: &str = "check whether the download or export was interrupted";
 /// Message for a [`Refusal::NoGraph`].
 const NO_GRAPH: &str = "the file has no graph: it is truncated or not an ONNX model";
@@ -554,8 +574,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Reads the message in a file, in the serialisation of its suffix, and returns it as binary
-/// protobuf. `what` names the message in errors.
+/// Reads a protobuf message from a file, in the serialisation of the file name's suffix, and
+/// returns the message as binary protobuf. `what` names the message in errors.
 pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let file = read_file(path, Access::Read, None)?;
     let form = ModelFormat::from_path(path).unwrap_or_default();
@@ -565,7 +585,7 @@ pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Ve
 
 /// Reads up to `count` bytes from the start of a file. Returns `None` for a pipe, which could not
 /// be read a second time, and for a file that cannot be read.
-pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
+pub(crate) fn read_start(path: &Path, count: u64) -> Option<Vec<u8>> {
     if !path.is_file() {
         return None;
     }
@@ -574,24 +594,26 @@ pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// A possible model file, read for its references to other files. Values in those are not loaded.
+/// Model file that is read only for its references to other files, without their content.
 pub(crate) enum ReferringFile {
+    /// A model in a serialisation of protobuf.
     Model(graph::Model),
-    /// A model in the notation, and the files that hold its values.
+    /// A model in ONNX text, and the locations of the files that hold its values.
     Text(graph::Model, BTreeSet<String>),
-    /// A text in the notation with syntax errors.
+    /// ONNX text with syntax errors.
     BrokenText(Buffer),
 }
 
-/// Reads the references of a file to other files; `None` if it is not a model or cannot be read.
-pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
+/// Reads the references of a model file to other files; `None` if the file is not a model or cannot
+/// be read.
+pub(crate) fn read_references(path: &Path) -> Option<ReferringFile> {
     // Opening a pipe would block.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
     let form = ModelFormat::from_path(path).unwrap_or_default();
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
-    let source = options.source(path).ok()?;
+    let source = options.open_source(path).ok()?;
     if form == ModelFormat::Notation {
         let named = RecordedFiles::default();
         let text = source.bytes;
@@ -603,11 +625,12 @@ pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
             Err(_) => ReferringFile::BrokenText(text),
         });
     }
-    let binary = source.binary(options.limits).ok()?;
+    let binary = source.to_binary(options.limits).ok()?;
     read_graph(binary, options.limits, true).ok().map(ReferringFile::Model)
 }
 
-/// Records the files that a text refers to, and returns empty values for all of them.
+/// Source of external data that records the files to which an ONNX text refers, and returns empty
+/// values.
 #[derive(Default)]
 struct RecordedFiles(Mutex<BTreeSet<String>>);
 

@@ -9,10 +9,11 @@ use sardonyx_kernels::{Caches, Isa, peak};
 
 use crate::error::{Error, ErrorKind};
 
-/// Processor, caches and measured peaks, which the speed of every model depends on.
+/// Processor, caches and measured peak rates of a machine, which the speed of every model depends
+/// on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Model name of the processor, if it reports one.
+    /// Model name of the processor; `None` if it is unknown.
     pub processor: Option<String>,
     /// Number of processors that this process may run on.
     pub processors: usize,
@@ -21,14 +22,15 @@ pub struct Machine {
     /// Cache sizes in bytes that kernels block for, from the nearest level on: first level, second
     /// level, and a core's share of the last level.
     pub caches: [usize; 3],
-    /// Operations per second of 32-bit multiply-adds on one thread, two each.
+    /// Floating-point operations per second of 32-bit multiply-adds on one thread; a multiply-add
+    /// counts as two.
     pub flops: f64,
     /// Bytes per second that one thread reads from memory.
     pub bandwidth: f64,
 }
 
 impl Machine {
-    /// Measures the peaks on the calling thread, in about a quarter of a second.
+    /// Measures the peak rates on the calling thread, in about a quarter of a second.
     ///
     /// # Errors
     ///
@@ -39,7 +41,7 @@ impl Machine {
         let Caches { near, own, shared } = Caches::from_environment()
             .map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
         Ok(Machine {
-            processor: processor_name(),
+            processor: find_processor_name(),
             processors: available_parallelism().map_or(1, |count| count.get()),
             instruction_set: isa.name(),
             caches: [near, own, shared],
@@ -49,7 +51,8 @@ impl Machine {
     }
 }
 
-/// Returns the best rate of several rounds of a few milliseconds.
+/// Measures the 32-bit floating-point operations per second of one thread: the best of several
+/// rounds of a few milliseconds.
 fn measure_flops(isa: Isa) -> f64 {
     const ROUNDS: usize = 12;
     const STEPS: u32 = 500_000;
@@ -62,7 +65,8 @@ fn measure_flops(isa: Isa) -> f64 {
     best
 }
 
-/// Returns the best rate of reading more data than caches hold.
+/// Measures the bytes per second that one thread reads from memory: the best of several rounds over
+/// more data than the caches hold.
 fn measure_bandwidth(isa: Isa) -> f64 {
     const ROUNDS: usize = 3;
     const WORDS: u64 = (256 << 20) / 8;
@@ -77,8 +81,8 @@ fn measure_bandwidth(isa: Isa) -> f64 {
     best
 }
 
-/// Reads the model name from the processor, or else from Linux.
-fn processor_name() -> Option<String> {
+/// Reads the model name of the processor from CPUID, or else from Linux; `None` if neither has one.
+fn find_processor_name() -> Option<String> {
     let name = brand_string().or_else(|| {
         let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
         let line = facts.lines().find(|line| line.starts_with("model name"))?;
@@ -88,7 +92,8 @@ fn processor_name() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Reads the text of leaves 0x80000002 to 0x80000004 of CPUID.
+/// Reads the brand string of the processor from the CPUID leaves 0x80000002 to 0x80000004; `None`
+/// if the processor has none.
 #[cfg(target_arch = "x86_64")]
 fn brand_string() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -111,7 +116,8 @@ fn brand_string() -> Option<String> {
     None
 }
 
-/// The keys are the names of the fields; `caches` is an object with `near`, `own` and `shared`.
+/// Serializes the fields of the description under their names; `caches` is an object with `near`,
+/// `own` and `shared`.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Machine {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

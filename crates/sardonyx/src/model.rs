@@ -87,7 +87,7 @@ impl Model {
     /// Fails if a mapped file of the model was overwritten in place since it was mapped: tensors
     /// would mix old and new elements.
     pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
-        self.list_stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
+        self.list_stamps().iter().try_for_each(|stamp| stamp.demand_unchanged_content())
     }
 
     /// Copies names, texts and small tensors out of the mapped model file, so that the structure of

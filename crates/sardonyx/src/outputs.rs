@@ -30,7 +30,7 @@ use sardonyx_proto::closest;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs(Vec<Named>);
 
-/// Output and its name. All runs of a session share the name.
+/// Name and value of an output. All runs of a session share the name.
 type Named = (Arc<str>, Value);
 
 impl Outputs {
@@ -43,17 +43,17 @@ impl Outputs {
         self.0.len()
     }
 
-    /// Whether the run has no outputs.
+    /// Whether the run returned no outputs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the output with a name.
+    /// Returns the value of the output called `name`; `None` if no output has this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(own, _)| **own == *name).map(|(_, value)| value)
     }
 
-    /// Returns the output with a name as a dense tensor.
+    /// Returns the output called `name` as a dense tensor.
     ///
     /// # Errors
     ///
@@ -64,7 +64,9 @@ impl Outputs {
             let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
             return Err(match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("use one of its outputs: {}", names.join(", "))),
+                None => {
+                    error.with_help(format!("use one of the model's outputs: {}", names.join(", ")))
+                }
             });
         };
         value.as_tensor().ok_or_else(|| {
@@ -76,23 +78,23 @@ impl Outputs {
         })
     }
 
-    /// Returns the names in the model's order.
+    /// Returns the names of the outputs in the model's order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
 
-    /// Takes the values in the model's order.
+    /// Converts the outputs to their values in the model's order.
     pub fn into_values(self) -> impl ExactSizeIterator<Item = Value> {
         self.0.into_iter().map(|(_, value)| value)
     }
 
-    /// Returns names and values in the model's order.
+    /// Returns names and values of the outputs in the model's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 }
 
-/// Collects values by name, in the order of the iterator.
+/// Collects outputs from pairs of name and value, in the order of the iterator.
 impl FromIterator<(String, Value)> for Outputs {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(values: I) -> Outputs {
         Outputs(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
@@ -102,7 +104,7 @@ impl FromIterator<(String, Value)> for Outputs {
 impl Index<&str> for Outputs {
     type Output = Value;
 
-    /// Returns the output with a name.
+    /// Returns the value of the output called `name`.
     ///
     /// # Panics
     ///
@@ -110,7 +112,7 @@ impl Index<&str> for Outputs {
     fn index(&self, name: &str) -> &Value {
         match self.get(name) {
             Some(value) => value,
-            None => panic!("no output '{name}' exists"),
+            None => panic!("the run has no output '{name}'"),
         }
     }
 }
@@ -118,7 +120,7 @@ impl Index<&str> for Outputs {
 impl Index<usize> for Outputs {
     type Output = Value;
 
-    /// Returns the output at a position.
+    /// Returns the value of the output at a position.
     ///
     /// # Panics
     ///

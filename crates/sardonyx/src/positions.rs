@@ -8,9 +8,9 @@ use sardonyx_text::{DiagnosticSeverity, Position, SyntaxKind, SyntaxTree, syntax
 use crate::model::Model;
 
 /// Returns the line and column of each finding about a model that was parsed from `text` and not
-/// changed since. `None` for findings about the model as a whole, and for all findings if the text
-/// is not the model's.
-pub(crate) fn positions(
+/// changed since. `None` for findings about the model as a whole, and for all findings if the model
+/// was parsed from another text.
+pub(crate) fn find_positions(
     model: &Model,
     text: &Buffer,
     findings: &[Finding],
@@ -25,93 +25,104 @@ pub(crate) fn positions(
     if is_other || severities.any(|severity| severity == DiagnosticSeverity::Error) {
         return findings.iter().map(|_| None).collect();
     }
-    let starts = findings.iter().map(|found| places.start(found.place.spot));
+    let starts = findings.iter().map(|found| places.find_start(found.place.spot));
     starts.map(|start| Some(Position::of(text.as_slice(), start?))).collect()
 }
 
-/// Syntax nodes of a text by the ids of the model's parts. The parser assigns ids in the order in
-/// which parts begin in the text.
+/// Syntax nodes of an ONNX text by the ids of the nodes, graphs and functions of the model. The
+/// parser assigns ids in the order in which nodes, graphs and functions begin in the text.
 struct Places<'t> {
     model: &'t sardonyx_model::Model,
     tree: &'t SyntaxTree,
+    /// Syntax nodes of the model's nodes.
     nodes: Vec<usize>,
-    /// Graphs and functions, as both have a `GraphId`.
+    /// Syntax nodes of graphs and functions, as both have a `GraphId`.
     graphs: Vec<usize>,
+    /// Syntax nodes of functions.
     functions: Vec<usize>,
 }
 
 impl Places<'_> {
+    /// Indexes the syntax nodes of a text.
     fn new<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
-        let functions = parts_of_kinds(tree, &[SyntaxKind::Function]);
+        let functions = find_parts_of_kinds(tree, &[SyntaxKind::Function]);
         Places {
             model,
             tree,
-            nodes: parts_of_kinds(tree, &[SyntaxKind::Node]),
-            graphs: parts_of_kinds(tree, &[SyntaxKind::Graph, SyntaxKind::Function]),
+            nodes: find_parts_of_kinds(tree, &[SyntaxKind::Node]),
+            graphs: find_parts_of_kinds(tree, &[SyntaxKind::Graph, SyntaxKind::Function]),
             functions,
         }
     }
 
-    fn start(&self, spot: Spot) -> Option<usize> {
+    /// Returns the offset in bytes at which the syntax node of a finding's spot begins; `None` for
+    /// the model as a whole.
+    fn find_start(&self, spot: Spot) -> Option<usize> {
         let index = spot.index.map_or(0, |index| index as usize);
         let part = match spot.part {
             SpotPart::Node(id) => {
                 let node = *self.nodes.get(id.index())?;
-                self.in_node(id, node, spot.field, index).unwrap_or(node)
+                self.find_in_node(id, node, spot.field, index).unwrap_or(node)
             }
             SpotPart::Graph(id) => {
                 let graph = *self.graphs.get(id.index())?;
-                self.in_graph(id, graph, spot.field, index).unwrap_or(graph)
+                self.find_in_graph(id, graph, spot.field, index).unwrap_or(graph)
             }
             SpotPart::Function(position) => {
                 let id = self.model.functions.get(position)?.body;
                 let function = *self.functions.get(position)?;
-                self.in_graph(id, function, spot.field, index).unwrap_or(function)
+                self.find_in_graph(id, function, spot.field, index).unwrap_or(function)
             }
-            SpotPart::Model => self.in_model(spot.field, index)?,
+            SpotPart::Model => self.find_in_model(spot.field, index)?,
             SpotPart::Document | SpotPart::Training(_) => return None,
         };
         Some(self.tree.parts()[part].span.start)
     }
 
-    /// Returns the direct children of a part that have a kind.
-    fn children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
+    /// Returns the direct children of a syntax node that have a kind.
+    fn list_children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
         let children = self.tree.children(part);
         children.filter(move |child| self.tree.parts()[*child].kind == kind)
     }
 
-    fn in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
-        let count = |kind| self.children(node, kind).count();
+    /// Returns the syntax node of a field of a model node; `None` if it cannot be determined.
+    fn find_in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
+        let count = |kind| self.list_children(node, kind).count();
         match field {
-            "attribute" => self.children(node, SyntaxKind::Attribute).nth(index),
+            "attribute" => self.list_children(node, SyntaxKind::Attribute).nth(index),
             // An omitted input between two commas has no syntax node, which would shift the
             // indices.
             "input" if count(SyntaxKind::Reference) == self.model.inputs(id).len() => {
-                self.children(node, SyntaxKind::Reference).nth(index)
+                self.list_children(node, SyntaxKind::Reference).nth(index)
             }
             // The label before the outputs is a definition too.
-            "name" => self.children(node, SyntaxKind::Definition).next(),
+            "name" => self.list_children(node, SyntaxKind::Definition).next(),
             "output" => {
                 let name = self.model.display(self.model.node(id).name);
                 let labels = usize::from(!name.is_empty());
                 let outputs = self.model.outputs(id).len();
                 let is_whole = count(SyntaxKind::Definition) == labels + outputs;
-                let mut definitions = self.children(node, SyntaxKind::Definition);
+                let mut definitions = self.list_children(node, SyntaxKind::Definition);
                 is_whole.then(|| definitions.nth(labels + index)).flatten()
             }
-            "op_type" | "domain" | "overload" => self.children(node, SyntaxKind::Callee).next(),
+            "op_type" | "domain" | "overload" => {
+                self.list_children(node, SyntaxKind::Callee).next()
+            }
             _ => None,
         }
     }
 
-    fn in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
-        let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
+    /// Returns the syntax node of a field of a graph or function; `None` if it cannot be
+    /// determined.
+    fn find_in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
+        let has_values =
+            |part: &usize| self.list_children(*part, SyntaxKind::Values).next().is_some();
         let found = self.model.graph(id);
         let (inputs, outputs) = (found.inputs.len(), found.outputs.len());
         // One list holds the inputs, then the outputs, then types and constants.
-        let mut values = self.children(graph, SyntaxKind::ValueInfo);
+        let mut values = self.list_children(graph, SyntaxKind::ValueInfo);
         match field {
-            "name" => self.children(graph, SyntaxKind::Definition).next(),
+            "name" => self.list_children(graph, SyntaxKind::Definition).next(),
             "input" => values.nth(index),
             "output" => values.nth(inputs + index),
             "value_info" if self.tree.parts()[graph].kind == SyntaxKind::Graph => {
@@ -119,21 +130,22 @@ impl Places<'_> {
                 after.filter(|part| !has_values(part)).nth(index)
             }
             "initializer" => values.filter(has_values).nth(index),
-            "sparse_initializer" => self.children(graph, SyntaxKind::SparseTensor).nth(index),
+            "sparse_initializer" => self.list_children(graph, SyntaxKind::SparseTensor).nth(index),
             "opset_import" => {
-                let header = self.children(graph, SyntaxKind::Header).next()?;
-                self.children(header, SyntaxKind::OperatorSet).nth(index)
+                let header = self.list_children(graph, SyntaxKind::Header).next()?;
+                self.list_children(header, SyntaxKind::OperatorSet).nth(index)
             }
             _ => None,
         }
     }
 
-    fn in_model(&self, field: &str, index: usize) -> Option<usize> {
-        let header = self.children(0, SyntaxKind::Header).next()?;
+    /// Returns the syntax node of a field of the model; `None` if it cannot be determined.
+    fn find_in_model(&self, field: &str, index: usize) -> Option<usize> {
+        let header = self.list_children(0, SyntaxKind::Header).next()?;
         match field {
             "" => None,
             "opset_import" => {
-                self.children(header, SyntaxKind::OperatorSet).nth(index).or(Some(header))
+                self.list_children(header, SyntaxKind::OperatorSet).nth(index).or(Some(header))
             }
             "functions" => self.functions.get(index).copied(),
             _ => Some(header),
@@ -141,7 +153,8 @@ impl Places<'_> {
     }
 }
 
-fn parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
+/// Returns the indices of the syntax nodes of some kinds, in the order of the text.
+fn find_parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
     let parts = tree.parts().iter().enumerate();
     parts.filter(|(_, part)| kinds.contains(&part.kind)).map(|(index, _)| index).collect()
 }
@@ -166,7 +179,7 @@ mod tests {
         let model = Model::from_text(text).unwrap();
         let report = model.check(&check::CheckOptions::new());
         let text = Buffer::from_vec(text.into());
-        let found = positions(&model, &text, &report.findings);
+        let found = find_positions(&model, &text, &report.findings);
         let mut lines: Vec<(&str, Option<(usize, usize)>)> = report
             .findings
             .iter()
@@ -194,6 +207,6 @@ mod tests {
         assert_eq!(second.map(|found| (found.line, found.column)), Some((9, 19)));
         // A text of another model has no positions.
         let other = Buffer::from_vec(b"no model".to_vec());
-        assert!(positions(&model, &other, &report.findings).iter().all(Option::is_none));
+        assert!(find_positions(&model, &other, &report.findings).iter().all(Option::is_none));
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
 /// Invalid result of a conversion, an inlining or another transformation of a valid model: a bug of
-/// the transformation. The result is kept for a bug report and not returned as a success.
+/// the transformation. The invalid model is kept for a bug report and not returned as a success.
 #[derive(Debug, Clone)]
 pub struct InvalidResult {
     errors: NewErrors,
@@ -19,24 +19,25 @@ pub struct InvalidResult {
 }
 
 impl InvalidResult {
-    /// Makes the error from a rejected graph of a transformation of `input`.
+    /// Makes the error about a rejected graph that a transformation of `input` has made.
     pub(crate) fn new(input: &Model, rejected: passes::Rejected) -> InvalidResult {
         let passes::Rejected { errors, model } = rejected;
         InvalidResult { errors, model: input.with_graph(model) }
     }
 
-    /// Returns the errors that the input does not have, and the transformation that made them.
+    /// Returns the errors that the transformation has introduced, and the name of the
+    /// transformation.
     #[doc(hidden)]
     pub fn errors(&self) -> &NewErrors {
         &self.errors
     }
 
-    /// Returns the invalid model.
+    /// Returns the invalid model that the transformation has made.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Takes the invalid model out of the error, for changing or writing it.
+    /// Converts the error to the invalid model, for changing or writing it.
     pub fn into_model(self) -> Model {
         self.model
     }
@@ -59,14 +60,17 @@ impl From<Box<InvalidResult>> for Error {
 impl From<InvalidResult> for Error {
     fn from(result: InvalidResult) -> Error {
         Error::new(ErrorKind::Invalid, result.to_string())
-            .with_help(format!("this is a bug of {}: please report it", result.errors.job))
+            .with_help(format!(
+                "the invalid result is a bug of {}: please report it",
+                result.errors.job
+            ))
             .with_source(result)
     }
 }
 
 impl Model {
-    /// Checks the model after edits against its state `before`: only the [rules](Edit::rules) that
-    /// the edits can break, and types if operator versions have changed.
+    /// Checks the edited model against `before`, the model before the edits: only the
+    /// [rules](Edit::rules) that the edits can break, and types if operator versions have changed.
     /// [`convert`](Model::convert), [`inline`](Model::inline) and other transformations check their
     /// results themselves.
     ///
@@ -102,8 +106,13 @@ impl Model {
             .map_err(|errors| Box::new(InvalidResult { errors, model: self.clone() }))
     }
 
-    /// Checks a result whose nodes cannot be traced back to nodes of this model.
-    pub(crate) fn check_parts(&self, job: JobKind, result: Model) -> Result<Model, Error> {
+    /// Fails if `result`, a transformation of this model, has errors that this model does not have.
+    /// Nodes of `result` need not be traceable to nodes of this model.
+    pub(crate) fn check_untraced_result(
+        &self,
+        job: JobKind,
+        result: Model,
+    ) -> Result<Model, Error> {
         let registry = Registry::with_microsoft();
         let input = JobInput { job, model: &self.graph, registry: &registry };
         match input.check(&result.graph, &Origins::unknown()) {

@@ -23,8 +23,8 @@ mod sealed {
 
 /// A model that is ready to run: a [`Session`], a [`DeviceSession`], or a [`Runner`] of either.
 ///
-/// The sessions have inherent methods with these names; the trait is for generic code. It is
-/// sealed.
+/// The sessions have inherent methods with the names of this trait's methods; the trait is for
+/// generic code. It is sealed.
 ///
 /// ```
 /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -48,17 +48,17 @@ mod sealed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Run: sealed::Sealed + Send + Sync + 'static {
-    /// Returns the inputs of a run, in the model's order.
+    /// Returns the names and types of the inputs of a run, in the model's order.
     fn inputs(&self) -> &[Port];
 
-    /// Returns the input with a name.
+    /// Returns the type of the input called `name`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) if no input has this name.
     fn input(&self, name: &str) -> Result<&Port, Error>;
 
-    /// Returns the outputs of a run, in the model's order.
+    /// Returns the names and types of the outputs of a run, in the model's order.
     fn outputs(&self) -> &[Port];
 
     /// Returns the number of threads of a run in this process.
@@ -92,7 +92,7 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// A session of one or of several devices, for code that decides at run time.
+/// A session on one device or on several devices, for code that decides at run time.
 #[derive(Debug)]
 pub enum Runner {
     /// One session runs the whole model.
@@ -113,11 +113,11 @@ impl From<DeviceSession> for Runner {
     }
 }
 
-/// Inputs of a run by name.
+/// Names and values of the inputs of a run.
 pub(crate) type NamedValues<'p> = SmallVec<[(Cow<'p, str>, Value); 4]>;
 
-/// Collects the inputs of a run. Borrows the name of the port where one has this name, and copies
-/// only unknown names.
+/// Collects names and values of the inputs of a run. Borrows the names of `ports`, and copies only
+/// names that no port has.
 pub(crate) fn collect_inputs<'p, N: AsRef<str>, V: Into<Value>>(
     inputs: impl IntoIterator<Item = (N, V)>,
     ports: impl Iterator<Item = &'p Port> + Clone,

@@ -31,8 +31,8 @@ pub enum Weights {
     /// All values are stored in the model file.
     Inside,
     /// Values of at least [`SaveOptions::threshold`] bytes are stored in data files. Exceptions are
-    /// strings, for which the format has no external storage, and sparse tensors, which some
-    /// readers would not find there.
+    /// strings, for which the format has no external storage, and sparse tensors, whose external
+    /// values some readers do not load.
     Outside,
 }
 
@@ -45,8 +45,8 @@ pub enum Layout {
     OneFile,
     /// Each tensor has a file of its own.
     PerTensor,
-    /// A new file is started when the last would exceed this size in bytes. Tensors are not split,
-    /// so a larger tensor has a file of its own.
+    /// A new file is started when the current one would exceed this size in bytes. Tensors are not
+    /// split, so a larger tensor has a file of its own.
     Shards(u64),
 }
 
@@ -84,7 +84,7 @@ pub struct SaveOptions {
     replace: bool,
     form: Option<ModelFormat>,
     progress: Option<Arc<Progress>>,
-    /// Called before every change on disk; an error makes that change fail. Tests use it to
+    /// Callback before every change on disk; an error makes that change fail. Tests use it to
     /// simulate a crash at any step.
     pub(crate) before_step: Option<Arc<replace::Hook>>,
 }
@@ -137,15 +137,16 @@ impl SaveOptions {
 
     /// Sets the alignment of tensors in data files, in bytes, so that a reader can map each tensor
     /// separately. The default is 64 KiB, which is a multiple of the page size of every system.
-    /// Smaller tensors are aligned to 4 KiB, or to this value if it is less.
+    /// Tensors that are smaller than the alignment are aligned to 4 KiB, or to `bytes` if that is
+    /// less.
     pub fn alignment(mut self, bytes: u64) -> SaveOptions {
         self.alignment = bytes.max(1);
         self
     }
 
     /// Sets the name of the data file, relative to the directory of the model. If there are several
-    /// files, their names have a number or the name of the tensor in addition. The default is the
-    /// name of the model with `.data` appended.
+    /// data files, their names have a number or the name of the tensor in addition. The default is
+    /// the name of the model file with `.data` appended.
     pub fn data_name(mut self, name: impl Into<String>) -> SaveOptions {
         self.name = Some(name.into());
         self
@@ -178,9 +179,9 @@ impl SaveOptions {
         self
     }
 
-    /// Sets whether the data files of a replaced model are removed even if it is not the model that
-    /// was read and changed. By default they stay, and the report lists them. Data files that a
-    /// third model uses are never removed.
+    /// Sets whether the data files of a replaced model are removed even if the saved model was not
+    /// read from the file that it replaces. By default such data files stay, and the report lists
+    /// them. Data files that another model in the directory uses are never removed.
     pub fn replace(mut self, replace: bool) -> SaveOptions {
         self.replace = replace;
         self
@@ -199,11 +200,11 @@ impl SaveOptions {
         self
     }
 
-    /// Saves a model. New files appear complete or not at all, and the model file comes last: after
-    /// a crash at any moment, the directory holds the whole old model or the whole new one. If a
-    /// model replaces the file that it was read from, data files that it no longer uses are
-    /// removed, unless another model in the directory uses them. Saving an unchanged model rewrites
-    /// no data file.
+    /// Saves a model to `path`. New files appear complete or not at all, and the model file comes
+    /// last: after a crash at any moment, the directory holds the whole old model or the whole new
+    /// one. If a model replaces the file that it was read from, data files that the model no longer
+    /// uses are removed, unless another model in the directory uses them. Saving an unchanged model
+    /// rewrites no data file.
     ///
     /// A model that was parsed from a text may have values in a file to which the text refers. That
     /// file is replaced only by a model in which the text still finds these values.
@@ -234,16 +235,16 @@ impl fmt::Debug for SaveOptions {
 pub struct SaveReport {
     /// Size of the model file in bytes.
     pub bytes: u64,
-    /// Data files that belong to the saved tensors, without unchanged ones that the model already
-    /// used.
+    /// Data files to which tensors were moved, new or reused. Data files of tensors that kept their
+    /// storage are not listed.
     pub files: Vec<SavedFile>,
     /// Data files of the old model that were removed.
     pub removed: Vec<String>,
-    /// Data files that the new model does not use, but another model in the directory does. They
-    /// were not removed.
+    /// Data files that the new model does not use, but another model in the directory does, so that
+    /// they were not removed.
     pub shared: Vec<String>,
-    /// Data files of the replaced model that were not removed, because it was not the model that
-    /// was read and changed.
+    /// Data files of the replaced model that were not removed, because the saved model was not read
+    /// from the file that it replaces.
     pub left: Vec<String>,
     /// Descriptions of the content that the chosen format cannot represent.
     pub left_out: Vec<String>,
@@ -253,13 +254,13 @@ pub struct SaveReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedFile {
-    /// Location, relative to the model's directory.
+    /// Path of the data file, relative to the model's directory.
     pub location: String,
-    /// Size in bytes.
+    /// Size of the data file in bytes.
     pub bytes: u64,
-    /// Number of tensors in the file.
+    /// Number of tensors in the data file.
     pub tensors: usize,
-    /// Whether an identical file existed and was reused.
+    /// Whether an identical data file existed and was reused.
     pub reused: bool,
 }
 
@@ -270,6 +271,7 @@ impl SaveReport {
     }
 }
 
+/// Makes an error of the kind [`ErrorKind::ExternalData`].
 fn external_error(error: impl fmt::Display) -> Error {
     Error::new(ErrorKind::ExternalData, error.to_string())
 }

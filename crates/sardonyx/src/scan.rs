@@ -178,7 +178,7 @@ impl ScanOptions {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
     pub fn scan(&self, path: impl AsRef<Path>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source(path.as_ref())?, self))
+        Ok(examine(self.open.open_source(path.as_ref())?, self))
     }
 
     /// Scans a model in memory. Its data files are checked only with [`ScanOptions::directory`].
@@ -187,7 +187,7 @@ impl ScanOptions {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the directory cannot be opened.
     pub fn scan_bytes(&self, bytes: impl Into<Buffer>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_of_bytes(bytes.into())?, self))
+        Ok(examine(self.open.source_from_bytes(bytes.into())?, self))
     }
 
     /// Scans a model from a stream, which is read into memory first, like
@@ -198,7 +198,7 @@ impl ScanOptions {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or the stream has more than
     /// [`ScanOptions::max_bytes`].
     pub fn scan_reader(&self, reader: impl Read) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_of_reader(reader)?, self))
+        Ok(examine(self.open.source_from_reader(reader)?, self))
     }
 }
 
@@ -222,7 +222,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         found.add(&codes::EMPTY, || (String::new(), "the file is empty".to_string()));
         return found.into_report(facts);
     }
-    let binary = match source.binary(options.limits) {
+    let binary = match source.to_binary(options.limits) {
         Ok(binary) => binary,
         Err(error) => {
             let message = format!("the file is not an ONNX model: {}", error.message());

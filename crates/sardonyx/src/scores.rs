@@ -4,7 +4,7 @@ use sardonyx_model::{NodeId, Producer, ValueId};
 
 use crate::model::Model;
 
-/// An operator that computes scores of classes.
+/// Operator that computes the scores of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScoreOperator {
@@ -16,7 +16,7 @@ pub enum ScoreOperator {
     Sigmoid,
 }
 
-/// Operators whose output has the elements of their first input, except for shape and type.
+/// Operators that only change shape or element type of their first input.
 const FORMS: &[&str] = &[
     "Identity",
     "Cast",
@@ -29,15 +29,15 @@ const FORMS: &[&str] = &[
     "Dropout",
 ];
 
-/// Maximum number of nodes that are followed from the output: a bound for graphs with cycles, and
-/// more than any model has at its end.
+/// Maximum number of nodes between a graph output and the operator that computes scores: a bound
+/// for graphs with cycles, and more than any model has at its end.
 const MOST_NODES: usize = 64;
 
 impl Model {
-    /// Finds the operator that computes the scores in an output of the main graph, if there is one.
-    /// Nodes that only change shape or type are skipped. The axis along which probabilities sum to
-    /// 1 is not determined.
-    pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
+    /// Finds the operator that computes the scores in an output of the main graph; `None` if that
+    /// operator computes no scores. Nodes that only change shape or type are skipped. The axis
+    /// along which probabilities sum to 1 is not determined.
+    pub(crate) fn find_score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let mut outputs = main.outputs.iter();
         let output = outputs.find(|info| self.graph.display(info.name) == output)?;
@@ -46,7 +46,7 @@ impl Model {
             let Producer::Node(node, 0) = self.graph.value(value).producer else {
                 return None;
             };
-            let name = self.standard_operator(node)?;
+            let name = self.find_standard_operator(node)?;
             match name.as_str() {
                 "Softmax" => return Some(ScoreOperator::Softmax),
                 "LogSoftmax" => return Some(ScoreOperator::LogSoftmax),
@@ -58,9 +58,9 @@ impl Model {
         None
     }
 
-    /// Returns the name of the standard operator that a node calls; `None` if it calls another one
-    /// or a function.
-    pub(crate) fn standard_operator(&self, node: NodeId) -> Option<String> {
+    /// Returns the name of the standard operator that a node calls; `None` if the node calls an
+    /// operator of another domain or a function.
+    pub(crate) fn find_standard_operator(&self, node: NodeId) -> Option<String> {
         let graph = &self.graph;
         let node = graph.node(node);
         let name = graph.display(node.op_type);
@@ -96,7 +96,7 @@ mod tests {
                 "<ir_version: 10, opset_import: [\"\": 21]> g (float[2, 3] x) => (y) {{ {nodes} }}"
             );
             let model = Model::from_text(&text).unwrap();
-            assert_eq!(model.score_operator("y"), expected, "{nodes}");
+            assert_eq!(model.find_score_operator("y"), expected, "{nodes}");
         }
     }
 }

@@ -52,16 +52,18 @@ pub struct Session(Arc<Inner>);
 
 /// State that all clones of a session share.
 struct Inner {
+    /// Compiled graph with its plan and packed weights.
     compiled: runtime::Session,
-    /// Names of the outputs, which the outputs of every run share.
+    /// Names of the graph outputs. The [`Outputs`] of all runs share them.
     output_names: Vec<Arc<str>>,
-    /// Mapped files that hold weights of the session, in their state at the time of mapping.
+    /// Stamps of the mapped files that hold weights of the session, taken when the files were
+    /// mapped.
     mapped_files: Vec<Arc<Stamp>>,
-    /// Connection to the sessions of other ranks, if the model has collectives.
+    /// Connection to the sessions of other ranks; `None` if the model has no collectives.
     rank: Option<Rank>,
 }
 
-/// Options of a session; see [`Session::builder`].
+/// Builder that collects the options of a [`Session`]; see [`Session::builder`].
 #[derive(Debug, Clone)]
 pub struct SessionBuilder<'m> {
     model: &'m Model,
@@ -71,30 +73,31 @@ pub struct SessionBuilder<'m> {
 /// Options of a session, independent of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Choices {
+    /// Options of the compiler and of runs.
     pub(crate) options: runtime::Options,
-    /// Texts of functions in the notation.
+    /// Model-local functions to add, as ONNX text.
     functions: Vec<String>,
-    /// Reason for which the first rejected custom operator cannot be added.
+    /// Message about the first custom operator that cannot be added; `None` if all were added.
     refused: Option<String>,
-    /// Whether a model of an unknown, newer IR version is refused.
+    /// Whether building fails for a model of an IR version above [`NEWEST_IR_VERSION`].
     refuses_newer_ir: bool,
-    /// Connection to the sessions of other ranks.
+    /// Connection to the sessions of other ranks; `None` for a session without a transport.
     pub(crate) rank: Option<Rank>,
 }
 
 impl Choices {
-    /// Starts a session of `model` with these options.
-    pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
+    /// Returns the builder of a session of `model` with these options.
+    pub(crate) fn to_builder<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
         SessionBuilder { model, choices: self.clone() }
     }
 
-    /// Returns the seed that was set, or a random one.
+    /// Returns the seed of random operators: the one that was set, or a random one.
     pub(crate) fn seed(&self) -> u64 {
         self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
 
-    /// Adds a custom operator. If it cannot be added, records the reason for
-    /// [`SessionBuilder::build`].
+    /// Adds a custom operator. If the operator cannot be added, records the message with which
+    /// [`SessionBuilder::build`] fails.
     pub(crate) fn add_operator(
         &mut self,
         domain: &str,
@@ -107,7 +110,8 @@ impl Choices {
         self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));
     }
 
-    /// Adds the given functions to the graph of a model, and removes them from the options.
+    /// Returns `model` with the functions of these options added, and removes them from the
+    /// options.
     pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
         let functions = std::mem::take(&mut self.functions);
         Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
@@ -115,23 +119,24 @@ impl Choices {
 }
 
 impl SessionBuilder<'_> {
-    /// Returns the model that the session is for.
+    /// Returns the model that the session will run.
     pub(crate) fn model(&self) -> &Model {
         self.model
     }
 
-    /// Returns the options set so far.
+    /// Returns the session options set so far.
     pub(crate) fn choices(&self) -> &Choices {
         &self.choices
     }
 
-    /// Returns the options set so far, for changing them.
+    /// Returns the session options set so far, for changing them.
     pub(crate) fn choices_mut(&mut self) -> &mut Choices {
         &mut self.choices
     }
 
     /// Sets the number of threads of a run, including the calling thread. The default is one for
-    /// each processor that this process may use, up to 1024. Results do not depend on it.
+    /// each processor that this process may use, up to 1024. Results do not depend on the number of
+    /// threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.choices.options.threads = Some(threads);
         self
@@ -169,16 +174,17 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Makes a session for inspection only, with [`Session::steps`], [`Session::report`] and
+    /// Makes a session for inspection by [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. No large value is computed, copied or packed, and runs fail.
-    pub(crate) fn only_look(mut self) -> Self {
+    pub(crate) fn inspect_only(mut self) -> Self {
         self.choices.options.only_looks = true;
         self
     }
 
     /// Runs the session on the threads of a pool, which other sessions may share. By default all
     /// sessions of the process share one pool, with as many threads as the largest
-    /// [`threads`](SessionBuilder::threads) of them; sessions with fewer threads use a part of it.
+    /// [`threads`](SessionBuilder::threads) of these sessions; sessions with fewer threads use a
+    /// part of the pool.
     ///
     /// ```
     /// # use sardonyx::run::ThreadPool;
@@ -205,15 +211,15 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Omits a rewrite of the program; [`rewrites`](crate::rewrites) lists their names. Making the
-    /// session fails for an unknown name.
+    /// Disables a rewrite of the compiler by its name; [`rewrites`](crate::rewrites) lists the
+    /// names. Building the session fails for an unknown name.
     pub(crate) fn without_rewrite(mut self, name: impl Into<String>) -> Self {
         self.choices.options.without.push(name.into());
         self
     }
 
-    /// Makes the session keep its [program](Session::program) as it is after a rewrite, or before
-    /// all of them for the name `lowering`.
+    /// Makes the session keep the text of its [program](Session::program) after the rewrite with
+    /// this name, or before all rewrites for the name `lowering`.
     pub(crate) fn print_after(mut self, rewrite: impl Into<String>) -> Self {
         self.choices.options.print_after = Some(rewrite.into());
         self
@@ -367,7 +373,7 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Makes the session: checks the model, reads its external data, compiles and plans the graph,
+    /// Builds the session: checks the model, reads its external data, compiles and plans the graph,
     /// packs weights.
     ///
     /// # Errors
@@ -389,6 +395,7 @@ impl SessionBuilder<'_> {
         })
     }
 
+    /// Builds the session without catching panics.
     fn make(self) -> Result<Session, Error> {
         let SessionBuilder { model, mut choices } = self;
         if let Some(refused) = choices.refused.take() {
@@ -425,8 +432,9 @@ impl SessionBuilder<'_> {
     }
 }
 
-/// Cause of the early end of a run.
+/// Cause that ended a run early.
 enum Refused {
+    /// Error of the run itself.
     Run(RunError),
     /// Error of the callback that inspects the outputs.
     ByCallback(Error),
@@ -438,7 +446,8 @@ impl From<RunError> for Refused {
     }
 }
 
-/// Returns the image decoder of sessions for which no other is set.
+/// Returns the image decoder of sessions without [`SessionBuilder::image_decoder`]; `None` without
+/// the feature `images`.
 fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
     #[cfg(feature = "images")]
     return Some(Arc::new(crate::images::Images));
@@ -447,7 +456,7 @@ fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
 }
 
 impl Session {
-    /// Makes a model ready to run, with default options.
+    /// Compiles a model with default options.
     ///
     /// # Errors
     ///
@@ -456,7 +465,7 @@ impl Session {
         Session::builder(model).build()
     }
 
-    /// Starts a session with options.
+    /// Returns a builder that sets the options of a session of `model`.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -480,12 +489,12 @@ impl Session {
         SessionBuilder { model, choices }
     }
 
-    /// Returns the inputs of a run, in the model's order.
+    /// Returns the names and types of the inputs of a run, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.0.compiled.inputs()
     }
 
-    /// Returns the input with a name.
+    /// Returns the type of the input called `name`.
     ///
     /// # Errors
     ///
@@ -494,19 +503,19 @@ impl Session {
         self.0.compiled.input(name).map(|(_, port)| port).map_err(input_error)
     }
 
-    /// Describes the required inputs, one a line, and the sizes that were fixed when the session
-    /// was made; for messages.
+    /// Describes the required inputs, one a line, and the dimensions that [`SessionBuilder::dim`]
+    /// has fixed; for messages.
     pub fn describe_inputs(&self) -> String {
         self.0.compiled.describe_inputs()
     }
 
-    /// Returns the outputs of a run, in the model's order. Inference may have refined their types
-    /// beyond the declared ones.
+    /// Returns the names and types of the outputs of a run, in the model's order. Inference may
+    /// have refined the types beyond the declared ones.
     pub fn outputs(&self) -> &[Port] {
         self.0.compiled.outputs()
     }
 
-    /// Returns the names of the outputs.
+    /// Returns the names of the outputs, in the model's order.
     pub(crate) fn output_names(&self) -> &[Arc<str>] {
         &self.0.output_names
     }
@@ -516,8 +525,8 @@ impl Session {
         self.0.compiled.threads()
     }
 
-    /// Runs the model on inputs, given by name in any order, and returns its outputs. The options
-    /// can end the run early: by a flag, at a deadline, after a number of iterations.
+    /// Runs the model on inputs, given by name in any order, and returns the outputs of the model.
+    /// The options can end the run early: by a flag, at a deadline, after a number of iterations.
     ///
     /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
     /// converted. Two dims with one name must be equal, except for the items of sequences and maps,
@@ -560,8 +569,8 @@ impl Session {
         self.run_values(collect_inputs(inputs, self.inputs().iter()), options)
     }
 
-    /// Runs the model on boxed inputs. [`Session::run`] is generic and only boxes them, so that
-    /// this body is compiled once.
+    /// Runs the model on boxed inputs. [`Session::run`] is generic and only boxes its inputs, so
+    /// that this function is compiled once.
     fn run_values(
         &self,
         inputs: NamedValues<'_>,
@@ -607,7 +616,7 @@ impl Session {
     ) -> Result<(), Error> {
         self.demand_unchanged_files()?;
         let run = self.0.compiled.run_into_with(inputs, outputs, options);
-        run.map_err(|error| self.run_error(error))
+        run.map_err(|error| self.report_run_error(error))
     }
 
     /// Runs the model on borrowed inputs, and writes outputs into memory that the caller provides
@@ -649,12 +658,12 @@ impl Session {
     ) -> Result<Vec<Option<Value>>, Error> {
         let mut outputs = Vec::with_capacity(self.outputs().len());
         let run = self.0.compiled.run_lending(inputs, &mut outputs, options, &mut lend);
-        run.map(|()| outputs).map_err(|error| self.run_error(error))
+        run.map(|()| outputs).map_err(|error| self.report_run_error(error))
     }
 
-    /// Runs the model on inputs of which some are borrowed. `outputs` receives all outputs in the
-    /// order of the model, except those that overwrite inputs in place: that happens only after
-    /// `accept` has accepted the others.
+    /// Runs the model on owned, borrowed and updated inputs. Puts all outputs into `outputs` in the
+    /// model's order, with `None` for outputs that overwrite inputs in place. Inputs are
+    /// overwritten only after `accept` has accepted the other outputs.
     pub(crate) fn run_updating<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
@@ -667,17 +676,17 @@ impl Session {
             accept(outputs).map_err(Refused::ByCallback)
         });
         run.map_err(|refused| match refused {
-            Refused::Run(error) => self.run_error(error),
+            Refused::Run(error) => self.report_run_error(error),
             Refused::ByCallback(error) => error,
         })
     }
 
-    /// Returns pairs of an input and the output that can overwrite it in place, by number.
-    pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
+    /// Returns pairs of indices: an input, and the output that can overwrite the input in place.
+    pub(crate) fn list_updates(&self) -> Vec<(usize, usize)> {
         self.0.compiled.updates()
     }
 
-    /// Returns the steps of a run, in order.
+    /// Returns the compiled steps in the order in which a run executes them.
     pub(crate) fn steps(&self) -> Vec<StepInfo> {
         self.0.compiled.steps()
     }
@@ -689,14 +698,14 @@ impl Session {
         self.0.compiled.instruction_set()
     }
 
-    /// Returns counts and times of the compilation.
+    /// Returns the counts and times that the compiler reports.
     pub(crate) fn report(&self) -> &CompileReport {
         self.0.compiled.report()
     }
 
-    /// Computes sizes, work and memory of each step of a run, without running it. `inputs` has
-    /// types by name; omitted inputs have their declared type. Quantities that depend on unknown
-    /// sizes are unknown.
+    /// Computes sizes, operations and memory of each step of a run, without running the model.
+    /// `inputs` pairs names of inputs with types; omitted inputs have their declared type.
+    /// Quantities that depend on unknown sizes are unknown.
     ///
     /// ```
     /// # use sardonyx::{DataType, Model, Session, Type, tool::SessionExt};
@@ -727,36 +736,39 @@ impl Session {
         catch_panic(|| self.0.compiled.details(&types).map_err(run_error))
     }
 
-    /// Returns the program as text, if [`SessionBuilder::print_after`] asked for it: a line for
-    /// each input, constant, step and output, and for each rewrite that nearly applied.
+    /// Returns the compiled program as text; `None` without [`SessionBuilder::print_after`]. The
+    /// text has a line for each input, constant, step and output, and for each rewrite that nearly
+    /// applied.
     pub(crate) fn program(&self) -> Option<&str> {
         self.0.compiled.program()
     }
 
-    /// Returns the patterns that were fused into one operator, and near misses with the reason.
+    /// Returns the groups of nodes that were fused into one operator, and near misses with the
+    /// reason.
     pub(crate) fn fusions(&self) -> &[Fusion] {
         self.0.compiled.fusions()
     }
 
-    /// Returns pairs of a step and a node that is fused into it, by name.
+    /// Returns pairs of names: a compiled step, and a node that is fused into the step.
     pub(crate) fn fused_steps(&self) -> Vec<(String, String)> {
         self.0.compiled.fused_steps()
     }
 
     /// Fails if a mapped file that holds weights has been changed since it was mapped.
     fn demand_unchanged_files(&self) -> Result<(), Error> {
-        let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_same());
+        let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_unchanged());
         same.map_err(|error| report_to_ranks(self.0.rank.as_ref(), error))
     }
 
-    /// Converts the error of a run and sends it to the other ranks, so that they do not wait.
-    fn run_error(&self, error: RunError) -> Error {
+    /// Converts the error of a run and sends it to the other ranks, so that they do not wait for
+    /// this rank.
+    fn report_run_error(&self, error: RunError) -> Error {
         report_to_ranks(self.0.rank.as_ref(), run_error(error))
     }
 }
 
-/// Sends an error to the other ranks, if there are any. Returns the error to report here, which may
-/// be that of another rank.
+/// Sends an error to the other ranks, if there are any. Returns the error to report in this
+/// process, which may be that of another rank.
 fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
         Some(rank) => rank.fail(error),
@@ -776,13 +788,14 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Maximum number of operators in the message about unsupported ones.
+/// Maximum number of operators that the error message about unsupported operators lists.
 const SHOWN_OPERATORS: usize = 5;
 
-/// Maximum number of findings in an error message.
+/// Maximum number of findings that the error message about an invalid model lists.
 const SHOWN_FINDINGS: usize = 8;
 
-/// Adds functions in the notation to a model. Each replaces a function of the same identity.
+/// Returns the model with functions parsed from ONNX text. Each replaces the function of the model
+/// with the same domain, name and overload.
 fn with_functions(
     model: &graph::Model,
     texts: Vec<String>,
@@ -802,11 +815,13 @@ fn with_functions(
     Ok(model)
 }
 
+/// Makes the error about a text that does not parse as a function.
 fn function_error(error: ParseError) -> Error {
     let message = format!("the text is not a function: {error}");
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
+/// Converts an error of the compiler into an [`Error`] with kind, place and help.
 pub(crate) fn compile_error(
     error: CompileError,
     external: &WatchedFiles<'_>,
@@ -836,7 +851,10 @@ pub(crate) fn compile_error(
             let mut lines: Vec<String> =
                 findings.iter().take(SHOWN_FINDINGS).map(ToString::to_string).collect();
             if findings.len() > SHOWN_FINDINGS {
-                lines.push(format!("… and at least {} more", findings.len() - SHOWN_FINDINGS));
+                lines.push(format!(
+                    "… and at least {} more findings",
+                    findings.len() - SHOWN_FINDINGS
+                ));
             }
             let [only] = &findings[..] else {
                 let message = format!("the model is not valid:\n  {}", lines.join("\n  "));
@@ -876,6 +894,7 @@ pub(crate) fn compile_error(
     }
 }
 
+/// Converts the runtime's error about an input or output of a run.
 fn input_error(InputError { what, help }: InputError) -> Error {
     let error = Error::new(ErrorKind::Input, what);
     match help {
@@ -884,6 +903,7 @@ fn input_error(InputError { what, help }: InputError) -> Error {
     }
 }
 
+/// Converts the runtime's error of a failed or stopped run.
 fn run_error(error: RunError) -> Error {
     match error {
         RunError::Input(error) => input_error(error),
@@ -897,6 +917,7 @@ fn run_error(error: RunError) -> Error {
     }
 }
 
+/// Converts the error of a failed node, whose name becomes the place.
 fn node_error(error: &NodeError) -> Error {
     let made = Error::new(ErrorKind::Run, error.failure()).with_place(error.place());
     made.with_source(error.clone())

@@ -1,8 +1,8 @@
 //! Recognises other file formats by their first bytes, for error messages about files that are not
 //! models.
 
-/// Identifies a file by its first bytes. Returns a noun phrase for it and an advice to the user;
-/// `None` if the format is unknown.
+/// Identifies the format of a file by its first bytes. Returns a noun phrase for the file and
+/// advice to the user; `None` if the format is unknown.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = SIGNATURES.iter().find(|signature| {
         bytes.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.magic))
@@ -12,7 +12,10 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     }
     // A safetensors file begins with the length of its header in 8 bytes, then the header in JSON.
     if bytes.len() > 9 && bytes[8] == b'{' && bytes[4..8] == [0; 4] {
-        return Some(("a safetensors file", "it contains weights only; export the model to ONNX"));
+        return Some((
+            "a safetensors file",
+            "a safetensors file contains weights only; export the model to ONNX",
+        ));
     }
     let start = &bytes[..bytes.len().min(4096)];
     let text = match std::str::from_utf8(start) {
@@ -37,12 +40,16 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
             "the download probably returned a web page instead of the file; download the file itself",
         )
     } else if lower.starts_with('{') || lower.starts_with('[') {
-        ("JSON text", "if it is a model in protobuf JSON, use the extension .json")
+        ("JSON text", "if the file is a model in protobuf JSON, use the extension .json")
     } else {
-        ("plain text", "if it is a model in protobuf text format, use the extension .textproto")
+        (
+            "plain text",
+            "if the file is a model in protobuf text format, use the extension .textproto",
+        )
     })
 }
 
+/// First bytes of a file format, a noun phrase for such files, and advice to the user.
 struct Signature {
     offset: usize,
     magic: &'static [u8],
@@ -50,7 +57,8 @@ struct Signature {
     advice: &'static str,
 }
 
-const fn row(
+/// Makes a signature; `magic` is at `offset` bytes from the start of the file.
+const fn make_signature(
     offset: usize,
     magic: &'static [u8],
     what: &'static str,
@@ -60,52 +68,57 @@ const fn row(
 }
 
 const NOT_A_MODEL: &str = "pass the .onnx file as the model, and this file as an input";
-const UNPACK: &str = "unpack it and use the .onnx file in it";
+const UNPACK: &str = "unpack the file and use the .onnx file in it";
 
 static SIGNATURES: &[Signature] = &[
-    row(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
-    row(0, b"\xff\xd8\xff", "a JPEG image", NOT_A_MODEL),
-    row(0, b"GIF8", "a GIF image", NOT_A_MODEL),
-    row(0, b"BM", "a BMP image", NOT_A_MODEL),
-    row(0, b"\x93NUMPY", "a NumPy array", NOT_A_MODEL),
-    row(
+    make_signature(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
+    make_signature(0, b"\xff\xd8\xff", "a JPEG image", NOT_A_MODEL),
+    make_signature(0, b"GIF8", "a GIF image", NOT_A_MODEL),
+    make_signature(0, b"BM", "a BMP image", NOT_A_MODEL),
+    make_signature(0, b"\x93NUMPY", "a NumPy array", NOT_A_MODEL),
+    make_signature(
         0,
         b"PK\x03\x04",
         "a zip archive (or a PyTorch .pt, Keras .keras or NumPy .npz file)",
-        "unpack it, or export the model to ONNX",
+        "unpack the archive, or export the model to ONNX",
     ),
-    row(0, b"\x1f\x8b", "gzip data", UNPACK),
-    row(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
-    row(0, b"BZh", "bzip2 data", UNPACK),
-    row(0, b"\xfd7zXZ", "xz data", UNPACK),
-    row(0, b"7z\xbc\xaf", "a 7-Zip archive", UNPACK),
-    row(
+    make_signature(0, b"\x1f\x8b", "gzip data", UNPACK),
+    make_signature(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
+    make_signature(0, b"BZh", "bzip2 data", UNPACK),
+    make_signature(0, b"\xfd7zXZ", "xz data", UNPACK),
+    make_signature(0, b"7z\xbc\xaf", "a 7-Zip archive", UNPACK),
+    make_signature(
         0,
         b"\x89HDF",
         "an HDF5 file (Keras .h5)",
         "export the model to ONNX, for instance with tf2onnx",
     ),
-    row(
+    make_signature(
         0,
         b"GGUF",
         "a GGUF file",
-        "this is a format of llama.cpp; look for an ONNX export of the model",
+        "GGUF is a format of llama.cpp; look for an ONNX export of the model",
     ),
-    row(
+    make_signature(
         4,
         b"TFL3",
         "a TensorFlow Lite model",
-        "convert it to ONNX, for instance with tf2onnx --tflite",
+        "convert the model to ONNX, for instance with tf2onnx --tflite",
     ),
-    row(4, b"ORTM", "an ONNX Runtime .ort file", "use the .onnx file that it was made from"),
-    row(
+    make_signature(
+        4,
+        b"ORTM",
+        "an ONNX Runtime .ort file",
+        "use the .onnx file that the .ort file was made from",
+    ),
+    make_signature(
         0,
         b"\x80\x02",
         "a Python pickle (an old PyTorch .pt file)",
         "export the model to ONNX with torch.onnx.export",
     ),
-    row(0, b"%PDF", "a PDF document", NOT_A_MODEL),
-    row(0, b"\x7fELF", "a program", NOT_A_MODEL),
+    make_signature(0, b"%PDF", "a PDF document", NOT_A_MODEL),
+    make_signature(0, b"\x7fELF", "a program", NOT_A_MODEL),
 ];
 
 #[cfg(test)]

@@ -15,13 +15,14 @@ pub(crate) struct Stamp {
     facts: Facts,
 }
 
+/// Inode, size and times of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Facts {
     identity: Option<Identity>,
     len: u64,
     /// Time of the last change of the content (mtime).
     written: Time,
-    /// Time of the last change of content, name or permissions (ctime). Programs cannot set it
+    /// Time of the last change of content, name or permissions (ctime), which programs cannot set
     /// back.
     changed: Time,
 }
@@ -30,6 +31,7 @@ struct Facts {
 type Time = (i64, i64);
 
 impl Facts {
+    /// Reads inode, size and times from the metadata of a file.
     #[cfg(unix)]
     fn from_metadata(metadata: &Metadata) -> Facts {
         use std::os::unix::fs::MetadataExt;
@@ -41,6 +43,7 @@ impl Facts {
         }
     }
 
+    /// Reads size and modification time from the metadata of a file.
     #[cfg(not(unix))]
     fn from_metadata(metadata: &Metadata) -> Facts {
         let since = metadata.modified().ok();
@@ -53,7 +56,7 @@ impl Facts {
 }
 
 impl Stamp {
-    /// Takes the stamp of an open file.
+    /// Reads the stamp of an open file.
     pub(crate) fn new(path: &Path, file: &File) -> io::Result<Stamp> {
         let path = std::path::absolute(path)?;
         Ok(Stamp { path, facts: Facts::from_metadata(&file.metadata()?) })
@@ -65,23 +68,24 @@ impl Stamp {
         Ok(facts.identity == self.facts.identity && !self.has_other_content(facts))
     }
 
+    /// Whether size or modification time differ from those of the stamp.
     fn has_other_content(&self, found: Facts) -> bool {
         (found.len, found.written) != (self.facts.len, self.facts.written)
     }
 
-    /// Refuses a file that was replaced, changed or touched since it was mapped.
+    /// Fails if the file was replaced, changed, touched or removed since the stamp was taken.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
-    pub(crate) fn demand_same(&self) -> Result<(), Error> {
+    pub(crate) fn demand_unchanged(&self) -> Result<(), Error> {
         let found = match fs::metadata(&self.path) {
             Ok(metadata) => Facts::from_metadata(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(self.changed_error("is missing"));
             }
             Err(error) => {
-                return Err(self.changed_error(&format!("cannot be looked at: {error}")));
+                return Err(self.changed_error(&format!("cannot be inspected: {error}")));
             }
         };
         if found == self.facts {
@@ -97,13 +101,13 @@ impl Stamp {
         })
     }
 
-    /// Refuses a file whose content was changed in place. A replaced or removed file is accepted,
-    /// because a mapping keeps its old content.
+    /// Fails if the content of the file was changed in place since the stamp was taken. A replaced
+    /// or removed file is accepted, because a mapping keeps its old content.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
-    pub(crate) fn demand_same_content(&self) -> Result<(), Error> {
+    pub(crate) fn demand_unchanged_content(&self) -> Result<(), Error> {
         let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
         let found = Facts::from_metadata(&metadata);
         if found.identity == self.facts.identity && self.has_other_content(found) {
@@ -112,6 +116,7 @@ impl Stamp {
         Ok(())
     }
 
+    /// Makes the error about a changed file; `how` completes "the file …".
     fn changed_error(&self, how: &str) -> Error {
         let message = format!("the file {how}; its weights are not used");
         Error::new(ErrorKind::Io, message).with_place(self.path.display().to_string()).with_help(

@@ -15,19 +15,19 @@ use crate::error::{Error, ErrorKind};
 use crate::external::encode_hex;
 use crate::load::read_graph;
 
-/// First bytes of a file of values. The digest of the values follows, then zeros up to
-/// [`HEAD_BYTES`]. A model cannot begin with these bytes.
+/// Signature of a sidecar file, which holds tensor values of an ONNX text. The digest of the values
+/// follows, then zeros up to [`HEAD_BYTES`]. A model cannot begin with these bytes.
 const HEAD: &[u8] = b"sardonyx values 1\n";
-/// Size of the head of a file of values, in bytes.
+/// Size of the head of a sidecar file, in bytes.
 pub(crate) const HEAD_BYTES: usize = 64;
-/// First bytes that are hashed for the digest of a model's structure. The number is raised when the
-/// hashed content changes.
+/// Prefix of the bytes that are hashed for the digest of a model's structure. Its number is raised
+/// when the hashed content changes.
 const HEADING: &[u8] = b"sardonyx structure 1\n";
-/// Bytes of the SHA-256 hash that are kept as digest.
+/// Number of bytes of the SHA-256 hash that are kept as digest.
 const DIGEST_BYTES: usize = 16;
 
-/// Makes the head of a file of values from the hash of these values. Returns it with the digest in
-/// it.
+/// Makes the head of a sidecar file from the hash of its values. Returns the head, and the digest
+/// in the head in hexadecimal.
 pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     let digest = encode_hex(&hasher.finalize()[..DIGEST_BYTES]);
     let mut head = [0; HEAD_BYTES];
@@ -38,10 +38,10 @@ pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     (head, digest)
 }
 
-/// Returns the digest by which a text recognises a file: that in the head of a file of values, or
-/// the hash of all bytes of a model that are not tensor values. Does not read the values of a
-/// model. `None` for other files.
-pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
+/// Returns the digest by which an ONNX text recognises a file with its values: the digest in the
+/// head of a sidecar file, or the hash of all bytes of a model that are not tensor values. Does not
+/// read the values of a model. `None` for other files.
+pub(crate) fn compute_file_digest(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(HEAD) {
         let digest = bytes.get(HEAD.len()..HEAD.len() + 2 * DIGEST_BYTES)?;
         return String::from_utf8(digest.to_vec()).ok();
@@ -58,7 +58,7 @@ pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
     Some(encode_hex(&hasher.finalize()[..DIGEST_BYTES]))
 }
 
-/// Returns the SHA-256 hash of values in hexadecimal.
+/// Returns the SHA-256 hash of `bytes` in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     encode_hex(&Sha256::digest(bytes))
 }
@@ -68,22 +68,26 @@ pub(crate) struct Tensors {
     by_path: HashMap<Vec<u8>, Vec<Stored>>,
 }
 
-/// A tensor of a model file.
+/// Element type, dimensions and storage of a tensor in a model file.
 struct Stored {
     data_type: Option<i32>,
     dims: Vec<i64>,
     place: Place,
 }
 
+/// Storage of a tensor's values in a model file.
 enum Place {
+    /// Bytes of `raw_data`.
     Raw(Span),
+    /// Bytes of a typed list, such as `float_data`.
     Typed(Span),
-    /// Range of a data file of the model, and the number of bytes that type and shape imply.
+    /// Reference to a data file of the model, and the number of bytes that type and shape imply.
     External(ExternalReference, Option<u64>),
+    /// Invalid or contradictory storage.
     Elsewhere,
 }
 
-/// Current location of values that a text refers to.
+/// Current location of tensor values that an ONNX text refers to.
 pub(crate) enum Found {
     /// Range of bytes in the model file.
     Here(Span),
@@ -92,14 +96,14 @@ pub(crate) enum Found {
 }
 
 impl Tensors {
-    /// Reads a model file; the error is a message for users.
+    /// Indexes the tensors of a model file; the error is a message for users.
     pub(crate) fn read(bytes: &Buffer) -> Result<Tensors, String> {
         let model = read_graph(bytes.clone(), ReadLimits::default(), true)
-            .map_err(|refusal| format!("it is not a model: {refusal}"))?;
+            .map_err(|refusal| format!("the file is not a model: {refusal}"))?;
         Ok(Tensors::from_graph(&model))
     }
 
-    /// Indexes the tensors of a model.
+    /// Indexes the tensors of a decoded model.
     pub(crate) fn from_graph(model: &graph::Model) -> Tensors {
         let mut by_path: HashMap<Vec<u8>, Vec<Stored>> = HashMap::new();
         for (id, path) in model.tensor_paths(|_| true) {
@@ -109,8 +113,8 @@ impl Tensors {
         Tensors { by_path }
     }
 
-    /// Finds values by the path of their tensor, and checks type, shape and storage. The error is a
-    /// message for users.
+    /// Finds the values that an ONNX text refers to by the path of their tensor, and checks type,
+    /// shape and storage. The error is a message for users.
     pub(crate) fn find(&self, wanted: &Wanted) -> Result<Found, String> {
         const CHANGED: &str = "has changed since the text was written";
         let Some(path) = &wanted.tensor else {
@@ -172,6 +176,7 @@ impl Tensors {
 }
 
 impl Stored {
+    /// Describes a tensor of a model file.
     fn from_tensor(model: &graph::Model, tensor: &TensorProto) -> Stored {
         let place = match (tensor.raw_data, &tensor.typed[..]) {
             _ if tensor.is_external() => match model.external_reference(tensor) {
@@ -186,21 +191,22 @@ impl Stored {
     }
 }
 
-/// Owned copy of a text's reference to values in another file.
+/// Owned copy of an ONNX text's reference to values in another file.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     tensor: Option<Vec<u8>>,
-    /// Path that the tensor gets in a model made from the text, if known.
+    /// Path that the tensor gets in a model parsed from the text; `None` if unknown.
     initializer: Option<Vec<u8>>,
     length: Option<u64>,
     typed: bool,
     data_type: Option<i32>,
     dims: Vec<i64>,
-    /// Values that were loaded for the reference.
+    /// Values that were loaded for the reference; `None` before loading.
     bytes: Option<Buffer>,
 }
 
 impl Wanted {
+    /// Copies a reference that the parser of ONNX text has found.
     pub(crate) fn from_values(values: &StoredValues<'_>) -> Wanted {
         Wanted {
             tensor: values.tensor.map(<[u8]>::to_vec),
@@ -213,11 +219,12 @@ impl Wanted {
         }
     }
 
-    pub(crate) fn with(self, bytes: &Buffer) -> Wanted {
+    /// Adds the values that were loaded for the reference.
+    pub(crate) fn with_bytes(self, bytes: &Buffer) -> Wanted {
         Wanted { bytes: Some(bytes.clone()), ..self }
     }
 
-    /// Whether a model has the values that the text found before.
+    /// Whether a model still has the values that were loaded for the reference.
     fn is_found_in(&self, tensors: &Tensors, model: &graph::Model) -> bool {
         match (tensors.find(self), &self.bytes) {
             // Comparing pointers first avoids reading large values.
@@ -236,7 +243,7 @@ impl Wanted {
     }
 }
 
-/// A file from which a text has taken values.
+/// File from which an ONNX text has taken values.
 #[derive(Debug)]
 pub(crate) struct TakenFrom {
     pub(crate) location: String,
@@ -245,7 +252,8 @@ pub(crate) struct TakenFrom {
 }
 
 impl TakenFrom {
-    /// Refuses to replace the file by a model in which the text would not find its values.
+    /// Fails if the file must not be replaced by `model`, because the text would not find its
+    /// values in it.
     pub(crate) fn check_successor(&self, model: &graph::Model) -> Result<(), Error> {
         let tensors = Tensors::from_graph(model);
         let mut values = self.values.iter();
@@ -256,38 +264,43 @@ impl TakenFrom {
         let location = &self.location;
         let message = match &wanted.tensor {
             Some(path) => format!(
-                "the text refers to values of '{}' in '{location}', and the new model would not have them there",
+                "cannot replace '{location}': the text takes the values of '{}' from it, and the new model does not have them there",
                 sardonyx_proto::shown(path)
             ),
             None => format!(
-                "the text refers to values in '{location}' without naming the tensors, so they would not be found in the new model"
+                "cannot replace '{location}': the text takes values from it without naming the tensors, so they would not be found in the new model"
             ),
         };
         Err(Error::new(ErrorKind::Io, message).with_help(ADVICE_ON_REPLACING))
     }
 }
 
+/// Help for a model that would replace a file with values of its text.
 const ADVICE_ON_REPLACING: &str = "write the model to another file, or write the values into the text first: sardonyx print --inline all";
 
-/// Makes the error about replacing a file with values that the model still needs.
+/// Makes the error about replacing a file that holds values of the saved model.
 pub(crate) fn still_needed_error(location: &str) -> Error {
-    let message = format!("'{location}' contains values of the model, which would be lost");
-    Error::new(ErrorKind::Io, message).with_help("write to another file")
+    let message = format!(
+        "cannot replace '{location}': it contains values of the model, which would be lost"
+    );
+    Error::new(ErrorKind::Io, message).with_help("write the model to another file")
 }
 
-/// Help for a file that is missing at the location in a text.
+/// Help for a missing file to which an ONNX text refers.
 pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
-/// Makes the error about a file whose content has changed since the text was written.
+/// Makes the error about a file whose content has changed since the ONNX text was written.
 pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
     NotStored {
         message: format!("'{location}' {what}"),
-        help: Some("print the model again, or refer to a file that has these values".to_string()),
+        help: Some(
+            "print the model again, or refer to a file with the values of the text".to_string(),
+        ),
         is_of_file: false,
     }
 }
 
-/// Returns the location of the data file `data` of the model at `location`, relative to the
+/// Returns the location of the data file `data` of the model file at `location`, relative to the
 /// directory in which `location` is resolved.
 pub(crate) fn path_beside(location: &str, data: &str) -> String {
     let directory = Path::new(location).parent().and_then(Path::to_str);
@@ -305,15 +318,15 @@ mod tests {
     fn digest_covers_all_but_the_values() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
         let bytes = std::fs::read(path).unwrap();
-        let digest = file_digest(&bytes).unwrap();
+        let digest = compute_file_digest(&bytes).unwrap();
         let values = value_ranges(&bytes).unwrap();
         assert!(!values.is_empty());
         for (index, expected) in [(values[0].start, true), (values[0].start - 1, false)] {
             let mut changed = bytes.clone();
             changed[index] ^= 1;
-            assert_eq!(file_digest(&changed).as_ref() == Some(&digest), expected);
+            assert_eq!(compute_file_digest(&changed).as_ref() == Some(&digest), expected);
         }
         let (head, digest) = make_head(Sha256::new_with_prefix(b"values"));
-        assert_eq!(file_digest(&head), Some(digest));
+        assert_eq!(compute_file_digest(&head), Some(digest));
     }
 }

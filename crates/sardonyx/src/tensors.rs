@@ -7,27 +7,26 @@ use sardonyx_tensor::{DataType, Tensor};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// A tensor that a model stores.
+/// Description of a tensor that a model stores, without its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredTensor {
-    /// Name; most tensors in attributes have none.
+    /// Name of the tensor; empty for most tensors in attributes.
     pub name: String,
     /// Location in the model, such as `graph.initializer[3]` or `graph.node[7].attribute[0]
     /// 'value'`.
     pub place: String,
     /// Use of the tensor in the model.
     pub role: TensorRole,
-    /// Element type; `None` if the number in the file is not one of the standard's.
+    /// Element type; `None` if the file has a type number that the standard does not define.
     pub data_type: Option<DataType>,
-    /// Number of the element type in the file; 0 if it has none.
+    /// Number of the element type in the file; 0 if the file has none.
     pub type_number: i32,
-    /// Dimensions in the file, not validated.
+    /// Dimensions as stored in the file, not validated.
     pub dims: Vec<i64>,
-    /// Size of the values as stored, in bytes; `None` if finding it would require opening a data
-    /// file.
+    /// Size of the values as stored, in bytes; `None` if only the data file shows the size.
     pub bytes: Option<u64>,
-    /// Storage of the values.
+    /// Storage of the tensor's values.
     pub storage: TensorStorage,
     id: TensorId,
 }
@@ -36,13 +35,13 @@ pub struct StoredTensor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorRole {
-    /// A constant of a graph.
+    /// A dense initializer of a graph.
     Initializer,
     /// A tensor in an attribute of a node, or in an attribute default of a function.
     Attribute,
-    /// The values of a sparse tensor.
+    /// The non-zero values of a sparse tensor.
     SparseValues,
-    /// The indices of a sparse tensor.
+    /// The indices of the non-zero values of a sparse tensor.
     SparseIndices,
 }
 
@@ -58,21 +57,21 @@ pub enum TensorStorage {
     External {
         /// Path relative to the directory of the model, not validated.
         location: String,
-        /// Offset of the first byte.
+        /// Offset in bytes of the tensor in the data file.
         offset: u64,
-        /// Number of bytes, if the model states it.
+        /// Number of bytes of the tensor in the data file; `None` if the model does not state it.
         length: Option<u64>,
-        /// SHA-1 checksum of the data file, if the model states it.
+        /// SHA-1 checksum of the data file; `None` if the model does not state it.
         checksum: Option<String>,
     },
-    /// No storage, or a contradictory one, with the problem in words.
+    /// Missing or contradictory storage, with the problem in words.
     Broken(String),
-    /// No storage, as is right for a tensor without elements.
+    /// No storage, as is valid for a tensor without elements.
     Nothing,
 }
 
 impl TensorStorage {
-    /// Returns the word for this storage in JSON answers, such as `raw` or `external`.
+    /// Returns the name of this storage in JSON answers, such as `raw` or `external`.
     #[doc(hidden)]
     pub fn name(&self) -> &'static str {
         match self {
@@ -85,7 +84,7 @@ impl TensorStorage {
     }
 }
 
-/// Access to stored tensors.
+/// Listing and reading of stored tensors.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -104,9 +103,10 @@ impl Model {
         listed.map(|(id, place)| self.describe_stored(id, place)).collect()
     }
 
+    /// Describes a stored tensor; `place` is its location in the model.
     fn describe_stored(&self, id: TensorId, place: String) -> StoredTensor {
         let tensor = self.graph.stored(id);
-        let (storage, bytes) = self.storage_of(tensor);
+        let (storage, bytes) = self.find_storage(tensor);
         let type_number = tensor.data_type.unwrap_or(0);
         StoredTensor {
             name: self.graph.display(tensor.name).into_owned(),
@@ -126,7 +126,8 @@ impl Model {
         }
     }
 
-    fn storage_of(&self, tensor: &TensorProto) -> (TensorStorage, Option<u64>) {
+    /// Returns the storage of a tensor, and the size of its stored values in bytes.
+    fn find_storage(&self, tensor: &TensorProto) -> (TensorStorage, Option<u64>) {
         if tensor.is_external() {
             return match self.graph.external_reference(tensor) {
                 Ok(reference) => {
@@ -152,23 +153,25 @@ impl Model {
         let raw = tensor.raw_data.filter(|raw| raw.len > 0 || tensor.typed.is_empty());
         match (raw, tensor.typed.first()) {
             (Some(_), Some(_)) => {
-                let what = "it has both raw_data and a typed field".to_string();
+                let what = "the tensor has both raw_data and a typed field".to_string();
                 (TensorStorage::Broken(what), None)
             }
             (Some(raw), None) => (TensorStorage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
             (None, Some(run)) => {
                 let stored: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
                 let bytes = stored + tensor.skipped.unwrap_or(0);
-                (TensorStorage::Typed(typed_name(run.number)), Some(bytes))
+                (TensorStorage::Typed(find_field_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (TensorStorage::Nothing, Some(0)),
-            (None, None) => (TensorStorage::Broken("it has no values".to_string()), Some(0)),
+            (None, None) => {
+                (TensorStorage::Broken("the tensor has no values".to_string()), Some(0))
+            }
         }
     }
 
-    /// Describes the first tensor whose raw data does not have the size that type and shape imply.
-    /// Such a tensor is printed without values.
-    pub(crate) fn raw_data_of_wrong_size(&self) -> Option<String> {
+    /// Describes the first tensor whose `raw_data` does not have the size that type and shape
+    /// imply; `None` if there is none. Such a tensor is printed without values.
+    pub(crate) fn find_wrong_raw_data(&self) -> Option<String> {
         let model = &self.graph;
         let mut ids = model.tensors().into_iter().enumerate();
         ids.find_map(|(index, id)| {
@@ -189,8 +192,8 @@ impl Model {
         })
     }
 
-    /// Returns the value of a stored tensor, and opens its data file if it has one. The value
-    /// shares the bytes of the model or of the mapped file where their alignment allows it.
+    /// Reads the values of a stored tensor, and opens its data file if it has one. The returned
+    /// tensor shares the bytes of the model or of the mapped file where their alignment allows it.
     ///
     /// # Errors
     ///
@@ -210,7 +213,8 @@ impl Model {
     }
 }
 
-fn typed_name(number: u32) -> &'static str {
+/// Returns the name of the field of `TensorProto` with a number; empty if there is none.
+fn find_field_name(number: u32) -> &'static str {
     use sardonyx_proto::MessageType;
     let field = sardonyx_proto::TensorProto::DEF.field(number);
     field.map_or("", |field| field.name)
@@ -224,8 +228,8 @@ impl StoredTensor {
             .try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))
     }
 
-    /// Returns the name of the element type, such as `float16`; the number in the file if it is not
-    /// a known one.
+    /// Returns the name of the element type, such as `float16`; the number in the file for an
+    /// unknown type.
     pub fn type_name(&self) -> String {
         match self.data_type {
             Some(data_type) => data_type.name().to_string(),

@@ -46,8 +46,8 @@ use crate::whole::WholeFile;
 #[doc(inline)]
 pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
-/// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting a
-/// text twice equals formatting it once.
+/// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
+/// idempotent.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
 }
 
 impl Model {
-    /// Parses a model in ONNX text.
+    /// Parses a model in the ONNX text notation.
     ///
     /// # Errors
     ///
@@ -67,13 +67,13 @@ impl Model {
         OpenOptions::new().form(ModelFormat::Notation).from_bytes(text)
     }
 
-    /// Returns the files with values that the model's text refers to. A file may be listed under
-    /// several paths.
-    pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
+    /// Lists the files from which the ONNX text of the model takes tensor values; empty for a model
+    /// that was not parsed from a text. A file may be listed under several paths.
+    pub(crate) fn list_text_sources(&self) -> Vec<PathBuf> {
         self.data.list_text_sources()
     }
 
-    /// Prints the model in ONNX text with all values. [`PrintOptions`] has more choices.
+    /// Prints the model in the full form of the ONNX text notation, with all values.
     pub fn to_text(&self) -> String {
         let mut text = Vec::new();
         // Writing to a vector cannot fail.
@@ -82,6 +82,7 @@ impl Model {
     }
 }
 
+/// Parses a model in ONNX text; the error lists all syntax errors.
 pub(crate) fn parse(
     text: Buffer,
     limits: ReadLimits,
@@ -98,7 +99,7 @@ pub(crate) fn parse(
     )
 }
 
-/// Options for printing a model or parts of it in ONNX text.
+/// Options for printing a model in the ONNX text notation.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     form: TextForm,
@@ -111,10 +112,12 @@ pub struct PrintOptions {
 /// Storage of the values of large tensors in a printed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Values {
+    /// Values are in the text.
     Inline,
+    /// Values are omitted; the text has their digest.
     Elided,
-    /// Values stay in the file that the model was read from; the string is its path relative to
-    /// the text.
+    /// Values stay in the file that the model was read from; the string is the path of that file
+    /// relative to the text.
     InModelFile(String),
 }
 
@@ -136,22 +139,22 @@ impl PrintOptions {
         PrintOptions::default()
     }
 
-    /// Sets the form of the notation. The default is the full one.
+    /// Sets the form of the ONNX text notation. The default is [`TextForm::Full`].
     #[doc(hidden)]
     pub fn form(mut self, form: TextForm) -> PrintOptions {
         self.form = form;
         self
     }
 
-    /// Sets the size in bytes up to which values are always printed in the text. The default is
-    /// 128.
+    /// Sets the size in bytes up to which the values of a tensor are always printed in the text.
+    /// The default is 128.
     pub fn inline_bytes(mut self, bytes: u64) -> PrintOptions {
         self.inline_bytes = bytes;
         self
     }
 
     /// Sets whether the text has the SHA-256 hash of values in other files, which is checked when
-    /// the text is parsed. Off by default, because printing and parsing then read all values.
+    /// the text is parsed. With hashes, printing and parsing read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
         self
@@ -165,32 +168,33 @@ impl PrintOptions {
         self
     }
 
-    /// Replaces values above [`inline_bytes`](PrintOptions::inline_bytes) by a digest. Such a text
-    /// cannot be parsed back.
+    /// Replaces values of more than [`inline_bytes`](PrintOptions::inline_bytes) bytes by a digest.
+    /// Such a text cannot be parsed back.
     pub fn without_values(mut self) -> PrintOptions {
         self.values = Values::Elided;
         self
     }
 
-    /// Makes the text refer to values above [`inline_bytes`](PrintOptions::inline_bytes) in the
-    /// binary file that the model was read from. `location` is the path of that file relative to
-    /// the text. Values that are not in the file are printed in the text.
+    /// Makes the text refer to values of more than [`inline_bytes`](PrintOptions::inline_bytes)
+    /// bytes in the binary file that the model was read from. `location` is the path of that file
+    /// relative to the text. Values that are not in the file are printed in the text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
     }
 
-    /// Prints a model. Returns a summary of the content that the text leaves out.
+    /// Prints a model to `sink` as ONNX text. Returns a summary of the content that the notation
+    /// leaves out.
     ///
     /// # Errors
     ///
     /// Errors that `sink` returns.
     pub fn print(&self, model: &Model, sink: &mut dyn Write) -> io::Result<LeftOut> {
-        let mut place = self.model_file(model);
-        sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
+        let mut place = self.refer_to_model_file(model);
+        sardonyx_text::print_model(&model.graph, self.make_options(&mut place), sink)
     }
 
-    /// Prints all nodes with a name, in all graphs and functions.
+    /// Prints all nodes called `name`, in all graphs and functions.
     ///
     /// # Errors
     ///
@@ -202,8 +206,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints nodes of the main graph by their positions, from 0. Positions after the last node are
-    /// ignored.
+    /// Prints the nodes of the main graph at the positions in `range`; ignores positions after the
+    /// last node.
     ///
     /// # Errors
     ///
@@ -219,7 +223,7 @@ impl PrintOptions {
         self.print_parts(model, nodes.iter().map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints all functions with a name, of any domain and overload.
+    /// Prints all functions called `name`, of any domain and overload.
     ///
     /// # Errors
     ///
@@ -230,8 +234,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|(index, _)| PrintPart::Function(index)))
     }
 
-    /// Prints a message that was [read alone](message::read) if it is a graph, a function or a
-    /// node. Prints nothing for other messages.
+    /// Prints a protobuf message that was [read alone](message::read) if it is a graph, a function
+    /// or a node. Prints nothing for other messages.
     ///
     /// # Errors
     ///
@@ -255,6 +259,7 @@ impl PrintOptions {
         self.print_parts(model, part.into_iter())
     }
 
+    /// Prints parts of a model one after the other.
     fn print_parts(
         &self,
         model: &Model,
@@ -263,8 +268,9 @@ impl PrintOptions {
         let mut text = Vec::new();
         let mut left_out = LeftOut::default();
         for part in parts {
-            let mut place = self.model_file(model);
-            let printed = sardonyx_text::part_to_text(&model.graph, part, self.options(&mut place));
+            let mut place = self.refer_to_model_file(model);
+            let printed =
+                sardonyx_text::part_to_text(&model.graph, part, self.make_options(&mut place));
             let (part, missing) = printed?;
             text.extend_from_slice(&part);
             left_out.join(missing);
@@ -272,7 +278,8 @@ impl PrintOptions {
         Ok((text, left_out))
     }
 
-    fn model_file(&self, model: &Model) -> InModelFile {
+    /// Returns the reference to the file that the model was read from.
+    fn refer_to_model_file(&self, model: &Model) -> InModelFile {
         let location = match &self.values {
             Values::InModelFile(location) => location.clone(),
             _ => String::new(),
@@ -280,12 +287,13 @@ impl PrintOptions {
         InModelFile { file: model.file, location, digests: self.digests, paths: HashMap::new() }
     }
 
-    fn options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
+    /// Converts the options to those of the printer.
+    fn make_options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
         sardonyx_text::PrintOptions {
             form: self.form,
             weights: match self.values {
                 Values::Inline => sardonyx_text::Weights::Inline,
-                Values::Elided => sardonyx_text::Weights::Elided(&digest),
+                Values::Elided => sardonyx_text::Weights::Elided(&format_digest),
                 Values::InModelFile(_) => sardonyx_text::Weights::Placed(place),
             },
             inline_bytes: self.inline_bytes,
@@ -293,11 +301,11 @@ impl PrintOptions {
         }
     }
 
-    /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
-    /// that file are written to a file beside the text, named like the text with `.data` appended.
-    /// Without it, all values above [`inline_bytes`](PrintOptions::inline_bytes) are written there
-    /// if `sidecar` is true. Both files are created atomically. If another file has that name, the
-    /// new one gets a number in its name, because other texts may refer to the existing file.
+    /// Prints a model to a file as ONNX text. With [`refer_to`](PrintOptions::refer_to), values
+    /// that are not in the file of the model are written to a sidecar file beside the text, named
+    /// like the text with `.data` appended; without it, `sidecar` does so with all larger values.
+    /// Both files are created atomically. If another file has the name of the sidecar file, the new
+    /// sidecar file gets a number in its name, because other texts may refer to the existing file.
     ///
     /// # Errors
     ///
@@ -310,13 +318,14 @@ impl PrintOptions {
     ) -> Result<LeftOut, Error> {
         let path = path.as_ref();
         let cannot_write = |error: io::Error| io_error("cannot write", path, error);
-        let name =
-            path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is not a file name"))?;
+        let name = path.file_name().ok_or_else(|| {
+            Error::new(ErrorKind::Io, "cannot print the model to a file: the path has no file name")
+        })?;
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));
         let mut place = SidecarFile {
-            own: self.model_file(model),
+            own: self.refer_to_model_file(model),
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
@@ -334,7 +343,7 @@ impl PrintOptions {
                 like_onnx: self.like_onnx,
             }
         } else {
-            self.options(&mut place.own)
+            self.make_options(&mut place.own)
         };
         let mut file = WholeFile::create(path).map_err(cannot_write)?;
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
@@ -348,11 +357,12 @@ impl PrintOptions {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// Formats the SHA-256 hash of values for a text without them.
+fn format_digest(bytes: &[u8]) -> String {
     format!("sha256:{}", stored::sha256(bytes))
 }
 
-/// Places values in the file that the model was read from.
+/// Values of a text that stay in the file that the model was read from.
 struct InModelFile {
     file: Option<SourceId>,
     location: String,
@@ -362,13 +372,14 @@ struct InModelFile {
     paths: HashMap<u64, Option<Vec<u8>>>,
 }
 
-/// Returns the spans of a tensor's values: raw data and typed lists.
-fn values_of(tensor: &TensorProto) -> impl Iterator<Item = Span> {
+/// Returns the byte ranges of a tensor's values in the model: raw data and typed lists.
+fn list_value_spans(tensor: &TensorProto) -> impl Iterator<Item = Span> {
     let typed = tensor.typed.iter().map(|run| run.records);
     tensor.raw_data.into_iter().chain(typed)
 }
 
 impl InModelFile {
+    /// Whether a byte range is in the file of the model and too large to be printed inline.
     fn holds(&self, span: Span, inline_bytes: u64) -> bool {
         span.len > inline_bytes && self.file == Some(span.source)
     }
@@ -384,7 +395,7 @@ impl Payloads for InModelFile {
             return Ok(Vec::new());
         };
         let holds_some = |tensor: &TensorProto| {
-            let mut values = values_of(tensor);
+            let mut values = list_value_spans(tensor);
             !tensor.is_external() && values.any(|span| self.holds(span, inline_bytes))
         };
         let ids = model.tensors();
@@ -402,12 +413,12 @@ impl Payloads for InModelFile {
         for (id, path) in paths {
             // Two tensors with one path cannot be distinguished.
             let path = (times.get(&path) == Some(&1)).then_some(path);
-            for span in values_of(model.stored(id)) {
+            for span in list_value_spans(model.stored(id)) {
                 known.insert(span.offset, path.clone());
             }
         }
         self.paths = known;
-        let digest = stored::file_digest(model.source(file));
+        let digest = stored::compute_file_digest(model.source(file));
         Ok(digest.map(|digest| (self.location.clone(), digest)).into_iter().collect())
     }
 
@@ -421,17 +432,20 @@ impl Payloads for InModelFile {
     }
 }
 
-/// Places values in the model's own file or in a new file beside the text.
+/// Values of a text that stay in the file of the model, or are written to a sidecar file beside the
+/// text.
 struct SidecarFile {
     own: InModelFile,
     name: String,
     path: PathBuf,
-    /// New file and its final path.
+    /// Unfinished sidecar file and its final path; `None` if no value needs one.
     file: Option<(WholeFile, PathBuf)>,
+    /// Offset in the sidecar file of values, by source, offset and length of the values in the
+    /// model.
     known: HashMap<(SourceId, u64, u64), u64>,
 }
 
-/// Alignment of values in bytes, so that they can be used in place.
+/// Alignment in bytes of values in a sidecar file, so that they can be used in place.
 const ALIGNMENT: u64 = 64;
 
 impl Payloads for SidecarFile {
@@ -444,7 +458,7 @@ impl Payloads for SidecarFile {
         let mut writing: Option<(WholeFile, Sha256)> = None;
         let mut length = stored::HEAD_BYTES as u64;
         for id in model.tensors() {
-            for span in values_of(model.stored(id)) {
+            for span in list_value_spans(model.stored(id)) {
                 let key = (span.source, span.offset, span.len);
                 let stays = span.len <= inline_bytes || self.own.file == Some(span.source);
                 if stays || self.known.contains_key(&key) {
@@ -494,8 +508,8 @@ impl Payloads for SidecarFile {
 }
 
 impl SidecarFile {
-    /// Chooses a free name for the new file, because another text may refer to an existing one.
-    /// Reuses an existing file with equal content.
+    /// Chooses a free name for the sidecar file, because another text may refer to an existing one.
+    /// Reuses an existing sidecar file with equal content.
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
         let base = self.name.clone();
         for attempt in 1.. {

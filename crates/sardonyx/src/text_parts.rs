@@ -5,7 +5,7 @@ use sardonyx_text::{ParseError, ParseOptions};
 
 pub use sardonyx_text::Part as TextPart;
 
-/// Parses a part of a model (a node, a type, …) and returns its protobuf message.
+/// Parses a part of a model (a node, a type, …) in ONNX text and returns its protobuf message.
 ///
 /// # Errors
 ///
@@ -14,8 +14,8 @@ pub fn parse_part(part: TextPart, text: impl Into<Buffer>) -> Result<Vec<u8>, Pa
     sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
 }
 
-/// Parses a part like [`parse_part`], but accepts tensors whose number of values does not match
-/// their shape: the parser of the `onnx` package does not check it.
+/// Parses a part of a model in ONNX text like [`parse_part`], but accepts tensors whose number of
+/// values does not match their shape: the parser of the `onnx` package does not compare them.
 ///
 /// # Errors
 ///

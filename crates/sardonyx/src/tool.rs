@@ -45,13 +45,13 @@ pub use sardonyx_tensor::{Class, swap_bytes}; // cli: stats; python: arrays
 pub use sardonyx_tensor::{Distance, WorstElement, npy}; // cli: run --expect; cli: arrays
 pub use sardonyx_text::{DiagnosticSeverity, TextForm, render as render_diagnostics}; // cli: parse
 
-/// Costs of models. Product: cli, `cost`.
+/// Operations and memory of models. Used by cli, `cost`.
 pub mod cost {
     pub use crate::cost::{Cost, NodeCost};
     pub use sardonyx_passes::{ASSUMED_SIZE, Sum, Work, at_assumed_sizes};
 }
 
-/// Differences between models. Product: cli, `diff`.
+/// Differences between models. Used by cli, `diff`.
 pub mod diff {
     pub use sardonyx_passes::{
         ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
@@ -59,37 +59,37 @@ pub mod diff {
     };
 }
 
-/// Checks of files that are not models. Product: cli, `check`.
+/// Checks of files that are not models. Used by cli, `check`.
 pub mod document {
     pub use crate::check::document::{check_document, recognize_document, render_document};
     pub use sardonyx_passes::check::Document;
 }
 
-/// Causes of failed and stopped runs, with the node. Products: cli, messages; python, exceptions.
+/// Causes of failed and stopped runs, with the node. Used by cli, messages; python, exceptions.
 pub mod failure {
     pub use sardonyx_passes::{NodePath, Part as PathPart};
     pub use sardonyx_runtime::{NodeError, StopReason, Stopped};
 }
 
-/// Edits of models and the errors that they introduce. Product: cli, `set` and invalid results.
+/// Edits of models and the errors that they introduce. Used by cli, `set` and invalid results.
 pub mod edits {
     pub use sardonyx_passes::{Edit, JobKind, NewError};
 }
 
-/// Element types of 8-bit floats. Product: python, `onnx.numpy_helper`.
+/// Element types of 8-bit floats. Used by python, `onnx.numpy_helper`.
 pub mod float8 {
     pub use sardonyx_tensor::{
         Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0,
     };
 }
 
-/// Details of inference. Products: cli, `infer`; python, `onnx.shape_inference`.
+/// Details of type and shape inference. Used by cli, `infer`; python, `onnx.shape_inference`.
 pub mod infer {
     pub use crate::inference::{Equality, InferRules, Problem, TypeCounts, UnknownValue};
     pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 }
 
-/// Protobuf messages without a model. Product: python, messages of `onnx`.
+/// Protobuf messages without a model. Used by python, messages of `onnx`.
 pub mod message {
     pub use crate::inference::{
         NamedMessages, NodeContext, NodeOutputs, infer_function_outputs, infer_node_outputs,
@@ -100,14 +100,14 @@ pub mod message {
     };
 }
 
-/// Steps of a compiled model. Products: cli, `profile` and `explain`; python, profiling.
+/// Steps of a compiled model. Used by cli, `profile` and `explain`; python, profiling.
 pub mod profile {
     pub use crate::devices::{DevicePart, DeviceRun, Exchanged};
     pub use sardonyx_passes::Fusion;
     pub use sardonyx_runtime::{OperandDetails, RunDetails, StepDetails, StepInfo};
 }
 
-/// Definitions of operators. Products: cli, `ops`; python, `onnx.defs`.
+/// Definitions of operators. Used by cli, `ops`; python, `onnx.defs`.
 pub mod schema {
     pub use sardonyx_ops::{
         Arity, AttrDefault, AttrType, AttrValue, Attribute, Determinism, Differentiability, OpDef,
@@ -115,70 +115,81 @@ pub mod schema {
     };
 }
 
-/// Plans of models on devices. Products: cli, `shard`; python, `sardonyx.ort`; tests.
+/// Plans of models on devices. Used by cli, `shard`; python, `sardonyx.ort`; tests.
 pub mod shard {
     pub use crate::devices::{RankModels, RankOptions};
     pub use sardonyx_devices::{PrivateDirectory, Sent, Traffic};
     pub use sardonyx_passes::{Collectives, EXCHANGE, Plan};
 }
 
-/// Methods of models that products use.
+/// Unstable methods of [`Model`] for the command, the Python package and the tests.
 pub trait ModelExt {
-    /// Sets the directory of the data files. Product: python.
+    /// Sets the directory of the data files. Used by python.
     fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
-    /// Encodes the model as a list of byte slices. Product: tests.
+    /// Encodes the model as a list of byte slices. Used by tests.
     fn encode(&self) -> Encoded<'_>;
-    /// Checks a part of the model by itself. Product: python.
+    /// Checks one part of the model, such as the nodes of the main graph, by itself. Used by
+    /// python.
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
-    /// Lists violations of the standard that a session accepts. Product: cli.
+    /// Lists violations of the ONNX standard with which a session still runs the model. Used by
+    /// cli.
     fn find_tolerated_violations(&self) -> Vec<Finding>;
-    /// Checks for errors that edits have added to the model. Product: cli, `set`.
+    /// Fails if edits have added errors to the model. Used by cli, `set`.
     fn check_edits(
         &self,
         before: &Model,
         job: edits::JobKind,
         edits: &[edits::Edit],
     ) -> Result<(), Box<InvalidResult>>;
-    /// Infers types; the inference rules of the caller take precedence. Product: python.
+    /// Infers types; the inference rules of the caller take precedence. Used by python.
     fn infer_with(&self, options: &InferOptions, rules: Option<&dyn infer::InferRules>)
     -> Inferred;
-    /// Counts operations and memory of the model. Product: cli, `cost`.
+    /// Counts operations and memory of the model. Used by cli, `cost`.
     fn cost(&self, options: &InferOptions) -> cost::Cost;
-    /// Compares the model with a later version of it. Product: cli, `diff`.
+    /// Compares the model with a later version of it. Used by cli, `diff`.
     fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
-    /// Finds the first value that differs from that of another model. Product: cli, `verify`.
+    /// Runs two models on equal inputs and finds the first value that differs; `None` if all agree.
+    /// Used by cli, `verify`.
     fn find_first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error>;
-    /// Splits the model into one model for each rank. Products: cli, `shard`; python.
+    /// Splits the model into one model for each rank. Used by cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
-    /// Explains why a division left the model whole. Products: cli, `shard`; python.
+    /// Explains why a division into shards left the model whole; `None` if it did not. Used by cli,
+    /// `shard`; python.
     fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
-    /// Whether nodes call collectives. Product: cli, `run --ranks`.
+    /// Whether nodes call collective operators. Used by cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
-    /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
+    /// Returns the exclusive upper bound of the indices in a graph input; `None` if unknown. Used
+    /// by cli, generated inputs.
     fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
-    /// Finds the operator that computes the class scores in an output. Product: cli, classes.
-    fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
-    /// Lists names such as `?` that mark a dimension as unknown. Product: python.
+    /// Finds the operator that computes the class scores in a graph output. Used by cli, classes.
+    fn find_score_operator(&self, output: &str) -> Option<ScoreOperator>;
+    /// Lists the dimensions of a graph input or output that a name such as `?` marks as unknown:
+    /// index and name. Used by python.
     fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)>;
-    /// Describes an initializer of the main graph. Product: python.
+    /// Describes an initializer of the main graph; `None` if there is none with this name. Used by
+    /// python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
-    /// Sets the size of input dimensions that have a denotation. Product: python.
+    /// Sets the size of the input dimensions with a denotation; returns their number. Used by
+    /// python.
     fn fix_denoted_dims(&mut self, denotation: &str, size: usize) -> usize;
-    /// Declares one row for the outputs of `DictVectorizer`. Product: python.
+    /// Declares the outputs of `DictVectorizer` to have one row; returns the number of changes.
+    /// Used by python.
     fn declare_dictionary_rows(&mut self) -> usize;
-    /// Describes the first tensor whose raw data has a wrong size. Product: python.
-    fn raw_data_of_wrong_size(&self) -> Option<String>;
-    /// Returns the training step of an entry with its state as initializers. Product: cli, `cost`.
+    /// Describes the first tensor whose `raw_data` does not have the size that type and shape
+    /// imply; `None` if there is none. Used by python.
+    fn find_wrong_raw_data(&self) -> Option<String>;
+    /// Returns the training step of an entry as a model, with state variables as initializers. Used
+    /// by cli, `cost`.
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
-    /// Describes the training information. Product: cli.
+    /// Returns the entries of the training information as declared. Used by cli.
     fn training_entries(&self) -> Vec<TrainingEntry>;
-    /// Lists the files with values that the model's text refers to. Product: cli.
-    fn files_of_text(&self) -> Vec<PathBuf>;
+    /// Lists the files from which the ONNX text of the model takes tensor values. Used by cli.
+    fn list_text_sources(&self) -> Vec<PathBuf>;
 }
 
 impl ModelExt for Model {
@@ -248,8 +259,8 @@ impl ModelExt for Model {
         Model::find_index_limit(self, input, types)
     }
 
-    fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
-        Model::score_operator(self, output)
+    fn find_score_operator(&self, output: &str) -> Option<ScoreOperator> {
+        Model::find_score_operator(self, output)
     }
 
     fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)> {
@@ -268,8 +279,8 @@ impl ModelExt for Model {
         Model::declare_dictionary_rows(self)
     }
 
-    fn raw_data_of_wrong_size(&self) -> Option<String> {
-        Model::raw_data_of_wrong_size(self)
+    fn find_wrong_raw_data(&self) -> Option<String> {
+        Model::find_wrong_raw_data(self)
     }
 
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
@@ -280,27 +291,28 @@ impl ModelExt for Model {
         Model::training_entries(self)
     }
 
-    fn files_of_text(&self) -> Vec<PathBuf> {
-        Model::files_of_text(self)
+    fn list_text_sources(&self) -> Vec<PathBuf> {
+        Model::list_text_sources(self)
     }
 }
 
-/// Session options that products use.
+/// Unstable options of [`SessionBuilder`] for the command and the tests.
 pub trait SessionBuilderExt {
-    /// Makes a session for inspection, which cannot run. Products: cli, `explain`; tests.
+    /// Makes a session for inspection, which cannot run. Used by cli, `explain`; tests.
     #[must_use]
-    fn only_look(self) -> Self;
-    /// Omits a rewrite of the program. Product: cli, `--without-rewrite`.
+    fn inspect_only(self) -> Self;
+    /// Disables a rewrite of the compiler by its name. Used by cli, `--without-rewrite`.
     #[must_use]
     fn without_rewrite(self, name: impl Into<String>) -> Self;
-    /// Keeps the text of the program after a rewrite. Products: cli, `explain --program`; tests.
+    /// Makes the session keep the text of the compiled program after a rewrite. Used by cli,
+    /// `explain --program`; tests.
     #[must_use]
     fn print_after(self, rewrite: impl Into<String>) -> Self;
 }
 
 impl SessionBuilderExt for SessionBuilder<'_> {
-    fn only_look(self) -> Self {
-        SessionBuilder::only_look(self)
+    fn inspect_only(self) -> Self {
+        SessionBuilder::inspect_only(self)
     }
 
     fn without_rewrite(self, name: impl Into<String>) -> Self {
@@ -312,22 +324,24 @@ impl SessionBuilderExt for SessionBuilder<'_> {
     }
 }
 
-/// Compiled content of a session. Products: cli, `explain` and `profile`; python; tests.
+/// Unstable methods of [`Session`] that describe the compiled model. Used by cli, `explain` and
+/// `profile`; python; tests.
 pub trait SessionExt {
-    /// Lists the steps in the order of a run.
+    /// Lists the compiled steps in the order in which a run executes them.
     fn steps(&self) -> Vec<profile::StepInfo>;
-    /// Returns the report of the compilation.
+    /// Returns the counts and times that the compiler reports.
     fn report(&self) -> &CompileReport;
-    /// Describes what the steps do for inputs of these types.
+    /// Computes sizes, operations and memory of each compiled step for inputs of the given types.
     fn details<I, N>(&self, inputs: I) -> Result<profile::RunDetails, Error>
     where
         I: IntoIterator<Item = (N, Type)>,
         N: AsRef<str>;
-    /// Returns the text that [`SessionBuilderExt::print_after`] keeps.
+    /// Returns the program text that [`SessionBuilderExt::print_after`] keeps; `None` without it.
     fn program(&self) -> Option<&str>;
-    /// Lists fusions of nodes, and near misses with the reason.
+    /// Lists the groups of nodes that were fused into one operator, and near misses with the
+    /// reason.
     fn fusions(&self) -> &[profile::Fusion];
-    /// Lists pairs of a step and a node that is fused into it, by name.
+    /// Lists pairs of names: a compiled step, and a node that is fused into the step.
     fn fused_steps(&self) -> Vec<(String, String)>;
 }
 

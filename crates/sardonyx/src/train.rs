@@ -1,4 +1,4 @@
-//! Gradients and training for models that have none: what [`Trainer`](crate::Trainer) runs.
+//! Adds gradients and training information, which [`Trainer`](crate::Trainer) runs, to models.
 //!
 //! ```
 //! use sardonyx::{Model, RunOptions, Tensor, Trainer, train};

@@ -96,25 +96,25 @@ impl Trainer {
         Trainer::builder(model).build()
     }
 
-    /// Starts a trainer with options.
+    /// Returns a builder that sets the options of a trainer of `model`.
     pub fn builder(model: &Model) -> TrainerBuilder<'_> {
         TrainerBuilder::new(model)
     }
 
-    /// Returns the number of entries of the training information. Each has a training step, and may
-    /// have an initialization.
+    /// Returns the number of entries in the field `training_info`. Each entry has a training step,
+    /// and may have an initialization.
     pub fn entries(&self) -> usize {
         self.programs.entries.len()
     }
 
-    /// Returns non-fatal problems in the training information. An example is a variable that two
-    /// entries assign, so that its value depends on the order of the calls.
+    /// Returns messages about non-fatal problems in the training information. An example is a
+    /// variable that two entries assign, so that its value depends on the order of the calls.
     pub fn warnings(&self) -> &[String] {
         &self.programs.warnings
     }
 
-    /// Returns the inputs of the training step of an entry, without state variables: inputs of the
-    /// main graph, then inputs of the entry's algorithm.
+    /// Returns the names and types of the inputs of the training step of an entry, without state
+    /// variables: inputs of the main graph, then inputs of the entry's algorithm.
     ///
     /// # Errors
     ///
@@ -122,10 +122,10 @@ impl Trainer {
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.programs.entry(entry)?.step;
         let inputs = program.session.inputs().iter();
-        Ok(inputs.filter(move |port| program.variable_of(port.name()).is_none()))
+        Ok(inputs.filter(move |port| program.find_variable(port.name()).is_none()))
     }
 
-    /// Returns the outputs of the training step of an entry.
+    /// Returns the names and types of the outputs of the training step of an entry.
     ///
     /// # Errors
     ///
@@ -136,49 +136,49 @@ impl Trainer {
         Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
     }
 
-    /// Returns the inputs of inference, in the model's order. State variables that are inputs of
-    /// the main graph are optional.
+    /// Returns the names and types of the inputs of inference, in the model's order. State
+    /// variables that are inputs of the main graph are optional.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
         let inputs = self.programs.inference.session.inputs().iter();
-        inputs.filter(|port| match self.programs.inference.variable_of(port.name()) {
+        inputs.filter(|port| match self.programs.inference.find_variable(port.name()) {
             Some(variable) => self.state.is_default(variable),
             None => true,
         })
     }
 
-    /// Returns the outputs of inference, in the model's order.
+    /// Returns the names and types of the outputs of inference, in the model's order.
     pub fn inference_outputs(&self) -> &[Port] {
         self.programs.inference.session.outputs()
     }
 
-    /// Returns the state variables with their current values: those of the main graph in the order
-    /// of its initializers, then those of the algorithms. If several variables have one name, those
-    /// of algorithms are prefixed by their entry: `training_info[1].rate`. Values that are sharded
-    /// over devices are gathered.
+    /// Returns the state variables with their current values: state variables of the main graph in
+    /// the order of its initializers, then those of the algorithms. If several variables have one
+    /// name, those of algorithms are prefixed by their entry: `training_info[1].rate`. Values that
+    /// are sharded over devices are gathered.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Run`] if memory to gather values from devices cannot be allocated.
     pub fn state(&self) -> Result<Vec<(&str, Tensor)>, Error> {
-        self.state.values()
+        self.state.gather_values()
     }
 
     /// Returns names and types of the state variables, in the order of [`Trainer::state`].
     pub fn state_types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
-        self.state.types()
+        self.state.list_types()
     }
 
-    /// Returns the current value of a state variable.
+    /// Returns the current value of the state variable called `name`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if no state variable has this name; errors of [`Trainer::state`].
     pub fn variable(&self, name: &str) -> Result<Tensor, Error> {
         let index = self.state.find(name)?;
-        self.state.value(index)
+        self.state.gather_value(index)
     }
 
-    /// Replaces the value of a state variable.
+    /// Replaces the value of the state variable called `name`.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ impl Trainer {
         self.programs.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
     }
 
-    /// Plans the training step of an entry on devices for inputs of these types. Inputs that are
-    /// not listed have their declared type.
+    /// Plans the training step of an entry on devices for inputs of the given types. Inputs that
+    /// are not listed have their declared type.
     ///
     /// # Errors
     ///
@@ -214,12 +214,13 @@ impl Trainer {
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.programs.entry(entry)?.step.session {
             Runner::Session(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
-                .with_help("make it with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
+                .with_help("make the trainer with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
             Runner::Devices(session) => session.plan(inputs),
         }
     }
 
-    /// Returns the plan of the last training step of an entry on devices, if there was one.
+    /// Returns the plan of the last training step of an entry on devices; `None` before the first
+    /// step and without devices.
     ///
     /// # Errors
     ///

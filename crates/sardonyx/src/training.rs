@@ -49,7 +49,7 @@ impl TrainingOptions {
     }
 
     /// Sets the optimizer and its default learning rate. The learning rate is an input of each
-    /// step.
+    /// training step.
     #[must_use]
     pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> TrainingOptions {
         self.optimizer.kind = kind;
@@ -81,8 +81,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Sets whether the step is written as an operator of `ai.onnx.preview.training`, which exists
-    /// for Adagrad, Adam and Momentum. By default it is written as nodes of `ai.onnx`.
+    /// Sets whether the optimizer is written as an operator of `ai.onnx.preview.training`, which
+    /// exists for Adagrad, Adam and Momentum. By default it is written as nodes of `ai.onnx`.
     #[must_use]
     pub fn optimizer_operator(mut self, is_wanted: bool) -> TrainingOptions {
         self.optimizer.as_operator = is_wanted;
@@ -179,8 +179,8 @@ impl GradientOptions {
         GradientOptions::default()
     }
 
-    /// Sets the value to differentiate. Gradients of a value that is not a scalar are those of the
-    /// sum of its elements.
+    /// Sets the name of the value to differentiate; the default is the only graph output. Gradients
+    /// of a value that is not a scalar are those of the sum of its elements.
     #[must_use]
     pub fn differentiate(mut self, name: &str) -> GradientOptions {
         self.of = Some(name.to_string());
@@ -199,8 +199,8 @@ impl GradientOptions {
         self
     }
 
-    /// Sets whether one `Gradient` node is added, which few runtimes support. By default nodes of
-    /// `ai.onnx` are added.
+    /// Sets whether gradients are added as one `Gradient` node, which few runtimes support. By
+    /// default nodes of `ai.onnx` are added.
     #[must_use]
     pub fn gradient_node(mut self, is_wanted: bool) -> GradientOptions {
         self.gradient_node = is_wanted;
@@ -208,7 +208,7 @@ impl GradientOptions {
     }
 }
 
-/// Parses patterns and keeps their texts.
+/// Parses glob patterns and pairs each with its text; drops invalid patterns.
 fn parse_globs(patterns: &[String]) -> Vec<(Glob, &str)> {
     let parsed = patterns.iter().filter_map(|text| Some((Glob::parse(text).ok()?, text.as_str())));
     parsed.collect()
@@ -216,9 +216,9 @@ fn parse_globs(patterns: &[String]) -> Vec<(Glob, &str)> {
 
 impl Model {
     /// Returns the model with an entry of training information: a loss, its gradients with respect
-    /// to the weights, and an optimizer step. [`Trainer`](crate::Trainer) runs it. The main graph
-    /// still computes its outputs; it is converted to a newer version of `ai.onnx` only if the step
-    /// cannot be expressed in the model's version.
+    /// to the weights, and an optimizer step. [`Trainer`](crate::Trainer) runs such a model. The
+    /// main graph still computes its outputs; it is converted to a newer version of `ai.onnx` only
+    /// if the training step cannot be expressed in the model's version.
     ///
     /// # Errors
     ///
@@ -255,7 +255,8 @@ impl Model {
         Ok((self.with_graph(graph), report))
     }
 
-    /// Finds a pattern that matches no initializer, and returns the message about it.
+    /// Finds a pattern in the options that matches no initializer, and returns the message about
+    /// it; `None` if every pattern matches.
     fn find_unmatched_pattern(&self, options: &TrainingOptions) -> Option<String> {
         let graph = self.graph.graph(self.graph.main?);
         let names: Vec<String> = graph
@@ -271,8 +272,8 @@ impl Model {
         Some(format!("no initializer '{text}' exists{near}"))
     }
 
-    /// Returns the model with gradients as additional outputs, whose names are those of the inputs
-    /// and initializers with `_grad` appended. Existing nodes are kept; the model is converted to a
+    /// Returns the model with gradients as additional outputs, named like the inputs and
+    /// initializers with `_grad` appended. Existing nodes are kept; the model is converted to a
     /// newer version of `ai.onnx` only if the gradients cannot be expressed in its version.
     ///
     /// ```

@@ -15,15 +15,17 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::external::get_directory;
 
-/// Prefix and suffix of temporary names. Process id and file number are between them.
+/// Prefix of the names of temporary files. Process id and file number follow.
 const START: &str = ".sardonyx-";
+/// Suffix of the names of temporary files.
 const END: &str = ".tmp";
 
-/// A file without a name or with a temporary one. Dropping it does not remove the temporary name.
+/// An open file that has no name or a temporary one. Dropping it does not remove the temporary
+/// name.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     file: File,
-    /// Temporary path, if the file has one.
+    /// Path with the temporary name; `None` if the file has no name.
     temporary: Option<PathBuf>,
 }
 
@@ -39,9 +41,10 @@ impl Unfinished {
         Unfinished::create_named(directory)
     }
 
+    /// Creates an empty file with a temporary name.
     fn create_named(directory: &Path) -> io::Result<Unfinished> {
         loop {
-            let path = directory.join(next_name());
+            let path = directory.join(make_temporary_name());
             let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path)
             {
                 Ok(file) => file,
@@ -57,11 +60,13 @@ impl Unfinished {
         }
     }
 
+    /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file a name; replaces another file only if the system cannot link.
+    /// Gives the file its final name; replaces an existing file only if the system cannot link
+    /// files.
     pub(crate) fn take_name(&mut self, path: &Path) -> io::Result<()> {
         if self.temporary.is_none() {
             match link(&self.file, path) {
@@ -74,10 +79,10 @@ impl Unfinished {
         self.replace(path)
     }
 
-    /// Gives the file a temporary name unless it has one.
+    /// Gives the file a temporary name, unless the file has one.
     pub(crate) fn take_temporary_name(&mut self, directory: &Path) -> io::Result<()> {
         while self.temporary.is_none() {
-            let path = directory.join(next_name());
+            let path = directory.join(make_temporary_name());
             match link(&self.file, &path) {
                 Ok(()) => self.temporary = Some(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -88,7 +93,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Copies the file to one with a temporary name.
+    /// Copies content and permissions to a new file with a temporary name.
     fn copy_named(&self, directory: &Path) -> io::Result<Unfinished> {
         let mut copy = Unfinished::create_named(directory)?;
         let mut content = &self.file;
@@ -123,18 +128,20 @@ impl Unfinished {
 }
 
 /// Makes a temporary name that is unique in this process.
-fn next_name() -> String {
+fn make_temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("{START}{}-{number}{END}", std::process::id())
 }
 
+/// Whether a file name is one that [`make_temporary_name`] makes in some process.
 fn is_temporary_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
     numbers.is_some_and(|(process, file)| is_number(process) && is_number(file))
 }
 
+/// Whether a text consists of decimal digits.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -155,15 +162,15 @@ pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.as_deref() != Some(directory) {
         remove_abandoned(directory);
-        remove_of_earlier_releases(directory, name);
+        remove_earlier_release_files(directory, name);
         *last = Some(directory.to_path_buf());
     }
 }
 
-/// Removes temporary files of earlier releases beside a file: `.NAME.PROCESS.tmp` and
-/// `.NAME.PROCESS.LABEL.tmp`. Not all of them were locked, so a file is kept while a process with
-/// its number may be running.
-pub(crate) fn remove_of_earlier_releases(directory: &Path, name: &OsStr) {
+/// Removes the temporary files that earlier releases left beside a file: `.NAME.PROCESS.tmp` and
+/// `.NAME.PROCESS.LABEL.tmp`. Not all of them were locked, so a temporary file is kept while a
+/// process with its number may be running.
+pub(crate) fn remove_earlier_release_files(directory: &Path, name: &OsStr) {
     let mut start = OsString::from(".");
     start.push(name);
     start.push(".");
@@ -181,7 +188,7 @@ pub(crate) fn remove_of_earlier_releases(directory: &Path, name: &OsStr) {
     }
 }
 
-/// Whether a process has certainly ended.
+/// Whether a process with this id has certainly ended; false if `/proc` does not exist.
 fn has_ended(process: u32) -> bool {
     let directory = Path::new("/proc");
     let runs = directory.join(process.to_string()).exists();
@@ -197,7 +204,7 @@ fn remove_if_free(path: &Path) {
     }
 }
 
-/// Whether a path leads to an open file.
+/// Whether a path still leads to the open file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -213,6 +220,7 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
+/// Creates a file without a name (`O_TMPFILE`); `None` if the system does not support it.
 #[cfg(target_os = "linux")]
 fn create_nameless(directory: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open};
@@ -225,11 +233,13 @@ fn create_nameless(directory: &Path) -> Option<File> {
     open(directory, flags, mode).ok().map(File::from)
 }
 
+/// Returns `None`: this system has no files without a name.
 #[cfg(not(target_os = "linux"))]
 fn create_nameless(_: &Path) -> Option<File> {
     None
 }
 
+/// Links an open file to a path; fails if the path exists.
 #[cfg(target_os = "linux")]
 fn link(file: &File, path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};
@@ -239,6 +249,7 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Fails: this system cannot link open files.
 #[cfg(not(target_os = "linux"))]
 fn link(_: &File, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -248,7 +259,8 @@ fn link(_: &File, _: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn names(directory: &Path) -> Vec<String> {
+    /// Lists the names of the files in a directory, sorted.
+    fn list_names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
         names.sort();
@@ -269,12 +281,12 @@ mod tests {
         let mut written = Unfinished::create_named(scratch.path()).unwrap();
         let temporary = written.temporary.clone().unwrap();
         remove_abandoned(scratch.path());
-        assert!(temporary.exists(), "it is under construction");
+        assert!(temporary.exists(), "the temporary file of a running process was removed");
         let mut kept: Vec<String> = others.map(String::from).to_vec();
         kept.push(".sardonyx-1-7.tmp".to_string());
         kept.push(temporary.file_name().unwrap().to_str().unwrap().to_string());
         kept.sort();
-        assert_eq!(names(scratch.path()), kept);
+        assert_eq!(list_names(scratch.path()), kept);
         written.replace(&at("done")).unwrap();
         assert!(at("done").exists() && !temporary.exists());
 
@@ -305,9 +317,9 @@ mod tests {
             .iter()
             .chain(&kept)
             .for_each(|name| fs::write(scratch.path().join(name), b"x").unwrap());
-        remove_of_earlier_releases(scratch.path(), OsStr::new("a"));
+        remove_earlier_release_files(scratch.path(), OsStr::new("a"));
         let mut expected = kept.to_vec();
         expected.sort();
-        assert_eq!(names(scratch.path()), expected);
+        assert_eq!(list_names(scratch.path()), expected);
     }
 }

@@ -6,9 +6,9 @@ use sardonyx_tensor::{Buffer, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// Reads the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`, `MapProto` or
-/// `OptionalProto` file. The bytes do not identify their message type, so `ty`, the type of the
-/// value, selects it. Shapes in `ty` are ignored.
+/// Decodes a value from the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`,
+/// `MapProto` or `OptionalProto`. The bytes do not identify their message type, so `ty`, the type
+/// of the value, selects it. Shapes in `ty` are ignored.
 ///
 /// ```
 /// use sardonyx::{DataType, Tensor, Type, Value};
@@ -26,11 +26,12 @@ use crate::error::{Error, ErrorKind};
 /// itself.
 pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
     sardonyx_model::read_value(bytes.into(), ty).map_err(|what| {
-        Error::new(ErrorKind::Format, format!("these bytes are not a value of type {ty}: {what}"))
+        Error::new(ErrorKind::Format, format!("the bytes are not a value of type {ty}: {what}"))
     })
 }
 
-/// Writes a value under a name, which may be empty, and returns the bytes of the file.
+/// Encodes a value under a name, which may be empty, as bytes of the protobuf message of its type,
+/// such as `TensorProto`.
 ///
 /// ```
 /// use sardonyx::Tensor;

@@ -1,7 +1,7 @@
 //! Parses and formats versions of models and domains.
 
-/// Formats a version for display. ONNX versions are plain numbers, or semantic versions whose three
-/// numbers are packed into one.
+/// Formats a version of a model or an operator set for display. ONNX versions are plain numbers, or
+/// semantic versions whose three numbers are packed into one.
 ///
 /// ```
 /// use sardonyx::tool::format_version;
@@ -17,7 +17,7 @@ pub fn format_version(version: i64) -> String {
 }
 
 /// Parses a version as [`format_version`] formats it: a plain number, or a semantic version, whose
-/// three numbers are packed into one.
+/// three numbers are packed into one. `None` for any other text.
 ///
 /// ```
 /// use sardonyx::tool::parse_version;

@@ -8,21 +8,21 @@ use crate::external::get_directory;
 use crate::unfinished::{Unfinished, remove_abandoned_once};
 
 /// A file that is written under a temporary name, or none, and renamed to its path when it is
-/// complete. If it is dropped before, it is removed; if the process is killed, the next process
-/// that writes to the directory removes the rest. [`Model::save`](crate::Model::save) does more
-/// than this.
+/// complete. A file that is dropped before is removed; if the process is killed, the next process
+/// that writes to the directory removes the unfinished file. [`Model::save`](crate::Model::save)
+/// also replaces data files.
 #[derive(Debug)]
 pub struct WholeFile {
     file: BufWriter<Content>,
     path: PathBuf,
 }
 
-/// Unbuffered file. Dropping it removes its temporary name.
+/// Unbuffered unfinished file. Dropping it removes its temporary name.
 #[derive(Debug)]
 struct Content(Unfinished);
 
 impl WholeFile {
-    /// Creates a file that will have this path when it is finished.
+    /// Creates an empty file that will have this path when it is finished.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl WholeFile {
         self.file.get_ref().0.file().set_permissions(permissions)
     }
 
-    /// Renames the complete file to its path; replaces an existing file.
+    /// Completes the file: renames it to its path, and replaces an existing file.
     ///
     /// # Errors
     ///
@@ -55,7 +55,8 @@ impl WholeFile {
         self.finish_as(&path)
     }
 
-    /// Renames the file to another path in the same directory.
+    /// Completes the file: renames it to another path in the same directory, and replaces an
+    /// existing file.
     pub(crate) fn finish_as(mut self, path: &Path) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_mut().0.replace(path)

@@ -172,7 +172,7 @@ fn without_other_ranks_it_is_said_what_is_needed() {
     let why = error.unsupported_operators().iter().map(ToString::to_string).collect::<String>();
     assert!(why.contains("--processes") && why.contains("SessionBuilder::transport"), "{why}");
     // Such a session describes the model but cannot run it.
-    let session = Session::builder(&model).only_look().build().unwrap();
+    let session = Session::builder(&model).inspect_only().build().unwrap();
     assert!(session.run([("x", square(0))], &Default::default()).is_err());
 }
 

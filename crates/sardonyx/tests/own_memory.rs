@@ -374,7 +374,7 @@ fn sessions_let_files_go() {
             {
                 let opened = Model::open(&path).unwrap();
                 let builder = Session::builder(&opened).threads(1).optimization(level);
-                let builder = if looks { builder.only_look() } else { builder };
+                let builder = if looks { builder.inspect_only() } else { builder };
                 let Ok(session) = builder.build() else { continue };
                 let (mapped, open) = held_under(&real);
                 assert!(!mapped.is_empty() && open.is_empty(), "{name}: {open:?}");

@@ -174,7 +174,7 @@ impl TrainingArguments {
             let names = OptimizerName::ALL.map(OptimizerName::name);
             return Err(ArgumentProblem::unknown("optimizer", &self.optimizer, &names));
         };
-        let optimizer = name.with(&OptimizerNumbers {
+        let optimizer = name.to_optimizer(&OptimizerNumbers {
             learning_rate: self.learning_rate,
             momentum: self.momentum,
             beta1: self.beta1,

@@ -9,13 +9,13 @@ use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 
 use super::{CheckOptions, render_with_excerpt};
 use crate::error::{Error, ErrorKind};
-use crate::load::{read_message, start_of};
+use crate::load::{read_message, read_start};
 
 /// Recognizes a file with an `OperatorSetProto` by its magic number. Returns `None` for all other
 /// files, for pipes, which can be read only once, and for files that cannot be read.
 pub fn recognize_document(path: impl AsRef<Path>) -> Option<Document> {
     // The first field is the magic: 1 byte of tag, 1 byte of length, then the text.
-    let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
+    let start = read_start(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 

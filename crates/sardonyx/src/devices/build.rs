@@ -69,7 +69,7 @@ impl DeviceSession {
     ) -> Result<DeviceSession, Error> {
         // Every run reads names, and a run with new sizes reads constants: own both in memory.
         let model = model.with_own_structure()?;
-        let look = choices.of_model(&model).only_look().build()?;
+        let look = choices.to_builder(&model).inspect_only().build()?;
         // Models of devices have numbers in place of these symbols.
         let sizes = std::mem::take(&mut choices.options.dims);
         choices.options.has_sizes_of_runs = true;

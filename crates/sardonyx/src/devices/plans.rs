@@ -277,9 +277,9 @@ impl DeviceSession {
         let Local { model, outputs, kept } = plan.local(device);
         let model = self.model.with_graph(model);
         let exchange = Exchange::new(Routes::new(Arc::clone(plan), device, numbers), link);
-        let builder = self.choices.of_model(&model);
+        let builder = self.choices.to_builder(&model);
         let builder = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange.clone());
-        let session = if looks { builder.only_look() } else { builder }.build()?;
+        let session = if looks { builder.inspect_only() } else { builder }.build()?;
         Ok(LocalSession { session, exchange, outputs, kept })
     }
 }

@@ -225,6 +225,6 @@ impl RankModels {
             }
         }
         lower_ir_version(&mut graph);
-        self.model.check_parts(JobKind::Shard, self.model.with_graph(graph))
+        self.model.check_untraced_result(JobKind::Shard, self.model.with_graph(graph))
     }
 }

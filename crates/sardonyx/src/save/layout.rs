@@ -15,13 +15,15 @@ use crate::external::DataFiles;
 /// systems.
 const SMALL_ALIGNMENT: u64 = 4096;
 
-/// A data file to be written.
+/// Tensors and size of a data file that a save writes.
 #[derive(Debug, Default)]
 pub(super) struct PlannedFile {
     /// Suffix that makes the file's name unique among the data files of the model; empty for a
     /// single file.
     pub(super) label: String,
+    /// Tensors in the file, by ascending offset.
     pub(super) parts: Vec<PlannedTensor>,
+    /// Size of the file in bytes.
     pub(super) size: u64,
 }
 
@@ -29,7 +31,9 @@ pub(super) struct PlannedFile {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedTensor {
     pub(super) id: TensorId,
+    /// Offset in bytes of the first byte in the file.
     pub(super) offset: u64,
+    /// Number of bytes.
     pub(super) len: u64,
 }
 
@@ -44,7 +48,7 @@ pub(super) fn plan(
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut labels = HashSet::new();
     for id in model.tensors() {
-        let Some(len) = external_len(model, data, id, options, stays_in_directory)? else {
+        let Some(len) = count_moved_bytes(model, data, id, options, stays_in_directory)? else {
             continue;
         };
         let tensor = model.stored(id);
@@ -59,7 +63,7 @@ pub(super) fn plan(
         };
         if new_file {
             let label = match options.layout {
-                Layout::PerTensor => label_of(&model.display(tensor.name), &mut labels),
+                Layout::PerTensor => make_label(&model.display(tensor.name), &mut labels),
                 _ => String::new(),
             };
             files.push(PlannedFile { label, ..PlannedFile::default() });
@@ -78,8 +82,9 @@ pub(super) fn plan(
     Ok(files)
 }
 
-/// Returns the size of a tensor in a new data file; `None` if the tensor keeps its storage.
-fn external_len(
+/// Returns the size in bytes of a tensor in a new data file; `None` if the tensor keeps its
+/// storage.
+fn count_moved_bytes(
     model: &graph::Model,
     data: &DataFiles,
     id: TensorId,
@@ -93,7 +98,7 @@ fn external_len(
             Weights::Inside => true,
             Weights::Outside => false,
         };
-        return if stays { Ok(None) } else { stored_external_len(model, data, tensor).map(Some) };
+        return if stays { Ok(None) } else { count_external_bytes(model, data, tensor).map(Some) };
     }
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
@@ -110,7 +115,9 @@ fn external_len(
     Ok(len.filter(|len| *len > 0 && *len >= options.threshold))
 }
 
-fn stored_external_len(
+/// Returns the size in bytes of an external tensor: its `length`, else the size that type and shape
+/// imply, else the bytes of its data file from the offset on.
+fn count_external_bytes(
     model: &graph::Model,
     data: &DataFiles,
     tensor: &TensorProto,
@@ -136,9 +143,9 @@ fn align(end: u64, len: u64, options: &SaveOptions) -> u64 {
     end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
 }
 
-/// Makes a part of a file name from the name of a tensor: replaces special characters, and appends
-/// a number if the result is taken.
-fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
+/// Makes the label of a data file from the name of a tensor: replaces special characters, and
+/// appends a number if another file has the label.
+fn make_label(name: &str, taken: &mut HashSet<String>) -> String {
     let safe: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
@@ -158,8 +165,9 @@ fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     label
 }
 
-/// Returns the bytes of a tensor for a data file.
-pub(super) fn bytes_of(
+/// Returns the bytes of a tensor as its data file stores them; fails if their number differs from
+/// the plan.
+pub(super) fn read_tensor_bytes(
     model: &graph::Model,
     data: &DataFiles,
     part: PlannedTensor,
@@ -177,7 +185,7 @@ pub(super) fn bytes_of(
         Ok(bytes)
     } else {
         Err(external_error(format!(
-            "tensor '{}' has {} bytes where {} were expected",
+            "the values of the tensor '{}' have {} bytes, expected {}",
             model.display(tensor.name),
             bytes.len(),
             part.len
@@ -215,7 +223,7 @@ pub(super) fn refer_to_file(
     }
 }
 
-/// Reads all external values into the model.
+/// Reads the values of all external tensors into the model, as `raw_data`.
 pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
     for id in model.tensors() {
         if !model.stored(id).is_external() {

@@ -22,44 +22,51 @@ use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, encode_hex, get_directory};
 use crate::form::ModelFormat;
-use crate::load::{ReferringFile, read_referring};
+use crate::load::{ReferringFile, read_references};
 use crate::mapping;
 use crate::model::Model;
 use crate::open::{display_path, io_error};
 use crate::stored;
-use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
+use crate::unfinished::{Unfinished, remove_abandoned, remove_earlier_release_files};
 
-/// Called with the name of each step before the step changes the disk.
+/// Callback that receives the name of each step before the step changes the disk. An error makes
+/// the step fail.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 
-/// Bytes that are written at a time and between two reports of progress. With 8 MiB, saving 1 GB
-/// was slower than `cp`; with 1 MiB it is faster.
+/// Number of bytes per write, and between two reports of progress. With 8 MiB, saving 1 GB was
+/// slower than `cp`; with 1 MiB it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Suffix of a note for crash recovery. The name before it is a dot and the name of the model.
+/// File name suffix of a crash-recovery note, which lists the files that a crash would leave
+/// behind: `.model.onnx.replacing` for the model file `model.onnx`.
 const NOTE_SUFFIX: &str = ".replacing";
 
-/// Largest number in a data file's name that is tried when an old data file may be reused.
+/// Exclusive upper bound of the number in the name of an old data file that may be reused.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// A save in progress.
+/// State of a save in progress.
 struct Saving<'a> {
     options: &'a SaveOptions,
     path: &'a Path,
     directory: Directory,
     /// Name of the model file without directory.
     name: &'a OsStr,
+    /// Number of bytes written so far.
     written: u64,
+    /// Number of bytes to write.
     total: u64,
-    /// Whether this process holds the lock under which files of the directory get names.
+    /// Whether this process holds the lock of the directory, without which no process links or
+    /// renames files in it.
     is_locked: bool,
 }
 
-/// A data file that is being written.
+/// Data file of the new model: unfinished, or identical to an old data file and reused.
 struct NewFile {
+    /// Path relative to the directory of the model; empty until the name is chosen.
     location: String,
-    /// `None` if an identical file exists and is reused.
+    /// Unfinished file; `None` if an identical data file exists and is reused.
     pending: Option<Unfinished>,
+    /// SHA-1 in hexadecimal; `None` unless [`SaveOptions::checksum`] is set.
     checksum: Option<String>,
 }
 
@@ -69,19 +76,24 @@ struct OldFiles {
     locations: BTreeSet<String>,
 }
 
+/// Saves `model` to `path`; see [`SaveOptions::save`].
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
     if path.is_dir() {
-        return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
-            .with_place(display_path(path)));
+        return Err(Error::new(
+            ErrorKind::Io,
+            "cannot save the model to a directory: the file name is missing",
+        )
+        .with_place(display_path(path)));
     }
     let name = path.file_name().ok_or_else(|| {
-        Error::new(ErrorKind::Io, "a file name is missing").with_place(display_path(path))
+        Error::new(ErrorKind::Io, "cannot save the model: the path has no file name")
+            .with_place(display_path(path))
     })?;
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
-        let message = "this is a device, pipe or socket, which would be replaced by a file";
+        let message = "cannot save the model to a device, pipe or socket: a file would replace it";
         return Err(Error::new(ErrorKind::Io, message)
             .with_place(display_path(path))
-            .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
+            .with_help("save to a file name (Rust: Model::write_to writes to any open stream)"));
     }
     model.check_complete()?;
     let directory = Directory::open(get_directory(path));
@@ -104,6 +116,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     }
 }
 
+/// Failure of a save: an error of the file system, or an error with a message of its own.
 enum Failure {
     Io(io::Error),
     Other(Error),
@@ -121,9 +134,11 @@ impl From<Error> for Failure {
     }
 }
 
+/// Result of a step of a save.
 type Done<T = ()> = Result<T, Failure>;
 
 impl Saving<'_> {
+    /// Writes the data files and the model, and removes data files that the new model does not use.
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
@@ -135,7 +150,7 @@ impl Saving<'_> {
             layout::embed(&mut copy, &model.data)?;
             changed = Some(copy);
         }
-        let old = self.read_old();
+        let old = self.list_old_files();
         let mut files = self.write_data(model, &planned, &old)?;
 
         let mut report = SaveReport::default();
@@ -170,7 +185,7 @@ impl Saving<'_> {
             }
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
-        let kept = data_locations(graph);
+        let kept = list_data_locations(graph);
         self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
         let (leaving, shared) = if self.options.replace || self.replaces_its_source(model) {
@@ -191,20 +206,20 @@ impl Saving<'_> {
             })
             .collect();
 
-        let note = self.leave_note(&files, &leaving)?;
-        let placed = self.place(files, ready);
+        let note = self.write_note(&files, &leaving)?;
+        let placed = self.publish_files(files, ready);
         if let Err(failure) = placed {
             // Until the note is removed, the directory is in a state that a crash may leave.
             self.clean_up_after_crash(model);
             return Err(failure.into());
         }
         for location in leaving {
-            if self.remove(&location).is_ok() {
+            if self.remove_data_file(&location).is_ok() {
                 report.removed.push(location);
             }
         }
         if let Some(note) = note {
-            self.step("remove the note")?;
+            self.call_hook("remove the crash-recovery note")?;
             fs::remove_file(note)?;
         }
         if self.options.sync {
@@ -227,7 +242,7 @@ impl Saving<'_> {
         else {
             return Ok(());
         };
-        for location in data_locations(&model.graph) {
+        for location in list_data_locations(&model.graph) {
             let found = model.data.open(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
                 return Err(stored::still_needed_error(&location).into());
@@ -237,21 +252,23 @@ impl Saving<'_> {
         Ok(model.data.check_successor(replaced, successor)?)
     }
 
-    fn step(&self, what: &str) -> io::Result<()> {
+    /// Calls the hook of the options with the name of the next step.
+    fn call_hook(&self, what: &str) -> io::Result<()> {
         match &self.options.before_step {
             Some(hook) => hook(what),
             None => Ok(()),
         }
     }
 
-    /// Lists the data files of the model that will be replaced. A file that is not a model has
-    /// none.
-    fn read_old(&self) -> OldFiles {
+    /// Lists the data files of the model that will be replaced; empty if the file at the path is
+    /// not a model.
+    fn list_old_files(&self) -> OldFiles {
         let locations = read_locations(self.path).unwrap_or_default();
         OldFiles { locations }
     }
 
-    /// Writes the data files without giving them names. Reuses an identical file of the old model.
+    /// Writes the planned data files without linking them to names. Reuses identical data files of
+    /// the old model.
     fn write_data(
         &mut self,
         model: &Model,
@@ -267,19 +284,19 @@ impl Saving<'_> {
                 let fits = self.options.name.as_ref().is_none_or(|base| {
                     let mut attempts = 1..MOST_ATTEMPTS;
                     attempts.any(|attempt| {
-                        **location == data_file_name(base, &plan.label, several, attempt)
+                        **location == make_data_file_name(base, &plan.label, several, attempt)
                     })
                 });
                 free && fits && self.is_identical(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
                 let checksum =
-                    if self.options.checksum { Some(self.digest_of(location)?) } else { None };
-                self.advance(plan.size);
+                    if self.options.checksum { Some(self.hash_data_file(location)?) } else { None };
+                self.count_written_bytes(plan.size);
                 files.push(NewFile { location: location.clone(), pending: None, checksum });
                 continue;
             }
-            let mut pending = self.create()?;
+            let mut pending = self.create_unfinished()?;
             let checksum = self.write_parts(model, plan, pending.file());
             let checksum = self.discard_on_error(checksum, &mut pending)?;
             files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
@@ -287,14 +304,16 @@ impl Saving<'_> {
         Ok(files)
     }
 
-    /// Removes a temporary file if writing it failed.
+    /// Removes an unfinished file if writing it failed.
     fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
-        if result.is_err() && self.step("discard").is_ok() {
+        if result.is_err() && self.call_hook("discard an unfinished file").is_ok() {
             pending.discard();
         }
         result
     }
 
+    /// Writes the tensors of a data file at their offsets. Returns the SHA-1 of the file in
+    /// hexadecimal; `None` unless [`SaveOptions::checksum`] is set.
     fn write_parts(
         &mut self,
         model: &Model,
@@ -304,8 +323,8 @@ impl Saving<'_> {
         let mut hasher = self.options.checksum.then(Sha1::new);
         let mut end = 0;
         for part in &plan.parts {
-            let bytes = layout::bytes_of(&model.graph, &model.data, *part)?;
-            self.step("write")?;
+            let bytes = layout::read_tensor_bytes(&model.graph, &model.data, *part)?;
+            self.call_hook("write a chunk of a file")?;
             if part.offset > end {
                 // A skipped range reads as zeros.
                 file.seek(SeekFrom::Start(part.offset))?;
@@ -315,30 +334,31 @@ impl Saving<'_> {
                 }
             }
             for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
-                self.step("write")?;
+                self.call_hook("write a chunk of a file")?;
                 file.write_all(chunk)?;
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk);
                 }
-                self.advance(chunk.len() as u64);
+                self.count_written_bytes(chunk.len() as u64);
             }
             end = part.offset + part.len;
         }
         if self.options.sync {
-            self.step("sync")?;
+            self.call_hook("sync a file")?;
             file.sync_all()?;
         }
         Ok(hasher.map(|hasher| encode_hex(&hasher.finalize())))
     }
 
-    fn advance(&mut self, bytes: u64) {
+    /// Counts written bytes and reports the progress to the caller.
+    fn count_written_bytes(&mut self, bytes: u64) {
         self.written += bytes;
         if let Some(progress) = &self.options.progress {
             progress(self.written.min(self.total), self.total);
         }
     }
 
-    /// Whether a file of the old model is identical to a planned one.
+    /// Whether the data file at `location` has exactly the bytes of a planned data file.
     fn is_identical(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
         let Ok(()) = check_location(location) else {
             return Ok(false);
@@ -352,7 +372,7 @@ impl Saving<'_> {
         let there = mapping::map_file(&file)?;
         let mut end = 0;
         for part in &plan.parts {
-            let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
+            let Ok(bytes) = layout::read_tensor_bytes(&model.graph, &model.data, *part) else {
                 return Ok(false);
             };
             let start = part.offset;
@@ -367,29 +387,32 @@ impl Saving<'_> {
         Ok(true)
     }
 
-    fn digest_of(&self, location: &str) -> Done<String> {
+    /// Returns the SHA-1 of a data file in hexadecimal.
+    fn hash_data_file(&self, location: &str) -> Done<String> {
         let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
             Refusal::Io(error) => error,
-            _ => io::Error::other("a data file was replaced in the meantime"),
+            _ => io::Error::other("a data file was replaced while the model was saved"),
         })?;
         let mut hasher = Sha1::new();
         io::copy(&mut file, &mut HashWriter(&mut hasher))?;
         Ok(encode_hex(&hasher.finalize()))
     }
 
+    /// Writes the model to an unfinished file, which is removed if writing fails.
     fn write_model(
         &mut self,
         graph: &graph::Model,
         form: ModelFormat,
         report: &mut SaveReport,
     ) -> Done<Unfinished> {
-        let mut pending = self.create()?;
+        let mut pending = self.create_unfinished()?;
         let written = self.fill_model(graph, form, report, pending.file());
         self.discard_on_error(written, &mut pending)?;
         Ok(pending)
     }
 
+    /// Encodes the model into `file`; records its size and the omitted content in `report`.
     fn fill_model(
         &mut self,
         graph: &graph::Model,
@@ -407,15 +430,16 @@ impl Saving<'_> {
             let _ = file.set_permissions(old.permissions());
         }
         if self.options.sync {
-            self.step("sync")?;
+            self.call_hook("sync a file")?;
             file.sync_all()?;
         }
         Ok(())
     }
 
-    /// Creates a file in the directory, without a name if the system allows it.
-    fn create(&self) -> Done<Unfinished> {
-        self.step("create")?;
+    /// Creates an unfinished file in the directory of the model, without a name if the system
+    /// allows it.
+    fn create_unfinished(&self) -> Done<Unfinished> {
+        self.call_hook("create an unfinished file")?;
         Ok(Unfinished::create(self.directory.path())?)
     }
 
@@ -435,7 +459,7 @@ impl Saving<'_> {
         for attempt in 1.. {
             let names: Vec<String> = planned
                 .iter()
-                .map(|plan| data_file_name(&base, &plan.label, several, attempt))
+                .map(|plan| make_data_file_name(&base, &plan.label, several, attempt))
                 .collect();
             let wanted = files.iter().zip(&names);
             let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
@@ -463,7 +487,7 @@ impl Saving<'_> {
         if leaving.is_empty() {
             return Default::default();
         }
-        let used = self.used_by_others();
+        let used = self.list_used_by_others();
         leaving.into_iter().cloned().partition(|location| {
             let path = normalize(location);
             !used.iter().any(|other| *other == path)
@@ -471,43 +495,44 @@ impl Saving<'_> {
     }
 
     /// Lists the data files that other models in the directory use.
-    fn used_by_others(&self) -> BTreeSet<PathBuf> {
+    fn list_used_by_others(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.directory.path());
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
             if entry.file_name() != self.name && ModelFormat::from_path(&path).is_some() {
-                let locations = files_needed(&path).unwrap_or_default();
+                let locations = list_needed_files(&path).unwrap_or_default();
                 used.extend(locations.iter().map(|location| normalize(location)));
             }
         }
         used
     }
 
-    /// Returns the path of the note for crash recovery that belongs to a model in the directory.
-    fn note_path(&self, model: &OsStr) -> PathBuf {
+    /// Returns the path of the crash-recovery note of a model file in the directory.
+    fn make_note_path(&self, model: &OsStr) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(model);
         name.push(NOTE_SUFFIX);
         self.directory.path().join(name)
     }
 
-    /// Writes the note with the files that a crash would leave behind. `None` if there are none.
-    fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
+    /// Writes the crash-recovery note, which lists the files that a crash would leave behind, and
+    /// returns its path. `None` without such files.
+    fn write_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
         for file in files {
             if let Some(pending) = &file.pending {
-                lines += &note_line(read_identity(pending.file())?, &file.location);
+                lines += &format_note_line(read_identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {
-            lines += &note_line(self.identity_of(location), location);
+            lines += &format_note_line(self.read_identity(location), location);
         }
         if files.iter().all(|file| file.pending.is_none()) && leaving.is_empty() {
             return Ok(None);
         }
-        let path = self.note_path(self.name);
-        self.step("write the note")?;
+        let path = self.make_note_path(self.name);
+        self.call_hook("write the crash-recovery note")?;
         let mut note = File::create(&path)?;
         note.write_all(lines.as_bytes())?;
         if self.options.sync {
@@ -516,22 +541,25 @@ impl Saving<'_> {
         Ok(Some(path))
     }
 
-    /// Returns device and inode of a file in the directory, without following a symlink.
+    /// Returns device and inode of a file in the directory, without following a symlink; `None` if
+    /// the location has no file.
     #[cfg(unix)]
-    fn identity_of(&self, location: &str) -> Option<Identity> {
+    fn read_identity(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = fs::symlink_metadata(self.path_of(location)?).ok()?;
+        let metadata = fs::symlink_metadata(self.resolve_data_path(location)?).ok()?;
         let removable = metadata.is_file() || metadata.is_symlink();
         removable.then(|| (metadata.dev(), metadata.ino()))
     }
 
+    /// Returns `None`: files have no inode on this system.
     #[cfg(not(unix))]
-    fn identity_of(&self, _: &str) -> Option<Identity> {
+    fn read_identity(&self, _: &str) -> Option<Identity> {
         None
     }
 
-    /// Returns the path of a data file; `None` if a symlink leads out of the directory.
-    fn path_of(&self, location: &str) -> Option<PathBuf> {
+    /// Returns the path of a data file; `None` if the location is invalid or a symlink leads out of
+    /// the directory.
+    fn resolve_data_path(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
         let path = self.directory.path().join(normalize(location));
         let real = fs::canonicalize(path.parent()?).ok()?;
@@ -539,7 +567,7 @@ impl Saving<'_> {
     }
 
     /// Gives the new data files their names, then renames the model over the old one.
-    fn place(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
+    fn publish_files(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
         for file in files {
             let Some(mut pending) = file.pending else {
                 continue;
@@ -548,39 +576,41 @@ impl Saving<'_> {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            self.step("name a data file")?;
+            self.call_hook("rename a data file to its final name")?;
             pending.take_name(&path)?;
         }
         if self.options.sync {
             self.sync_directory()?;
         }
-        self.step("name the model")?;
+        self.call_hook("rename the model to its temporary name")?;
         model.take_temporary_name(self.directory.path())?;
         let target = self.directory.path().join(self.name);
-        let replaced = self.step("replace the model").and_then(|()| model.replace(&target));
-        if replaced.is_err() && self.step("discard").is_ok() {
+        let replaced =
+            self.call_hook("replace the old model file").and_then(|()| model.replace(&target));
+        if replaced.is_err() && self.call_hook("discard an unfinished file").is_ok() {
             model.discard();
         }
         replaced
     }
 
-    fn remove(&self, location: &str) -> io::Result<()> {
-        self.step("remove a data file")?;
-        match self.path_of(location) {
+    /// Removes a data file; fails if a symlink leads out of the directory.
+    fn remove_data_file(&self, location: &str) -> io::Result<()> {
+        self.call_hook("remove a data file")?;
+        match self.resolve_data_path(location) {
             Some(path) => fs::remove_file(path),
             None => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    /// Removes files that interrupted saves left in the directory. Keeps all that `model`, which is
-    /// being saved, uses.
+    /// Removes files that interrupted saves left in the directory, except the data files of
+    /// `model`.
     fn clean_up_after_crash(&self, model: &Model) {
-        if self.step("clean up").is_err() {
+        if self.call_hook("clean up after a crash").is_err() {
             return;
         }
         remove_abandoned(self.directory.path());
-        remove_of_earlier_releases(self.directory.path(), self.name);
-        self.follow_note(self.name, model);
+        remove_earlier_release_files(self.directory.path(), self.name);
+        self.apply_note(self.name, model);
         if !self.is_locked {
             // Without the lock, another process may be in the middle of replacing another model.
             return;
@@ -590,19 +620,21 @@ impl Saving<'_> {
             let name = name.to_str();
             let of = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(NOTE_SUFFIX));
             if let Some(of) = of {
-                self.follow_note(OsStr::new(of), model);
+                self.apply_note(OsStr::new(of), model);
             }
         }
     }
 
-    /// Removes the files in the note about a model that no model uses, and then the note.
-    fn follow_note(&self, about: &OsStr, model: &Model) {
-        let path = self.note_path(about);
+    /// Removes the files that the crash-recovery note of the model file `about` lists and no model
+    /// uses, then the note.
+    fn apply_note(&self, about: &OsStr, model: &Model) {
+        let path = self.make_note_path(about);
         let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
         let note = if is_file { fs::read_to_string(&path).ok() } else { None };
         let Some(note) = note else { return };
-        let needed = [about, self.name].map(|name| files_needed(&self.directory.path().join(name)));
-        let mut used = data_locations(&model.graph);
+        let needed =
+            [about, self.name].map(|name| list_needed_files(&self.directory.path().join(name)));
+        let mut used = list_data_locations(&model.graph);
         used.extend(needed.into_iter().flatten().flatten());
         let used: BTreeSet<PathBuf> = used.iter().map(|location| normalize(location)).collect();
         let mut others = None;
@@ -617,10 +649,10 @@ impl Saving<'_> {
                 continue;
             };
             let place = normalize(location);
-            let others = others.get_or_insert_with(|| self.used_by_others());
-            let is_ours = self.identity_of(location) == Some(identity);
+            let others = others.get_or_insert_with(|| self.list_used_by_others());
+            let is_ours = self.read_identity(location) == Some(identity);
             if is_ours && !used.contains(&place) && !others.contains(&place) {
-                let _ = self.remove(location);
+                let _ = self.remove_data_file(location);
             }
         }
         // A file whose lines have another format belongs to another program.
@@ -629,19 +661,21 @@ impl Saving<'_> {
         }
     }
 
+    /// Flushes the directory to disk, so that new names survive a power failure.
     #[cfg(unix)]
     fn sync_directory(&self) -> io::Result<()> {
-        self.step("sync the directory")?;
+        self.call_hook("sync the directory")?;
         File::open(self.directory.path())?.sync_all()
     }
 
+    /// Does nothing: this system cannot flush a directory.
     #[cfg(not(unix))]
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Writer of the model file. Counts bytes, reports progress, and passes large slices through
+/// Writer of the model file that counts bytes, reports progress, and passes large slices through
 /// without copying.
 struct Sink<'s, 'a> {
     saving: &'s mut Saving<'a>,
@@ -655,7 +689,7 @@ impl Write for Sink<'_, '_> {
     }
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.saving.step("write")?;
+        self.saving.call_hook("write a chunk of a file")?;
         // At most one chunk, so that progress is reported often.
         let mut room = CHUNK_BYTES;
         let fitting = slices.iter().take_while(|slice| {
@@ -668,7 +702,7 @@ impl Write for Sink<'_, '_> {
             (count, _) => (&mut &*self.file).write_vectored(&slices[..count])?,
         };
         self.bytes += written as u64;
-        self.saving.advance(written as u64);
+        self.saving.count_written_bytes(written as u64);
         Ok(written)
     }
 
@@ -677,30 +711,33 @@ impl Write for Sink<'_, '_> {
     }
 }
 
-/// Normalizes a location for comparison: drops `.` components and doubled separators.
+/// Normalizes the location of a data file for comparison: drops `.` components and doubled
+/// separators.
 fn normalize(location: &str) -> PathBuf {
     let parts = Path::new(location).components();
     parts.filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
 
-/// Makes the name of a data file: `base`, a label if there are several files, and a number from the
-/// second attempt on.
-fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
+/// Makes the name of a data file: `base`, `label` if there are several data files, and the number
+/// `attempt` if it is at least 2.
+fn make_data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
         (true, label) if !label.is_empty() => number_name(&format!("{base}_{label}"), attempt),
         _ => number_name(base, attempt),
     }
 }
 
-/// Formats a line of a note; empty for a file without an inode.
-fn note_line(identity: Option<Identity>, location: &str) -> String {
+/// Formats a line of a crash-recovery note: device, inode and location of a file. Empty for a file
+/// without an inode.
+fn format_note_line(identity: Option<Identity>, location: &str) -> String {
     match identity {
         Some((device, number)) => format!("{device} {number} {location}\n"),
         None => String::new(),
     }
 }
 
-/// Adds a number to a file name from the second attempt on.
+/// Inserts the number `attempt` before the extensions of a file name; returns the name unchanged
+/// for the first attempt.
 pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     let mut name = base.to_string();
     if attempt > 1 {
@@ -712,8 +749,8 @@ pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     name
 }
 
-/// Lists the data files that a model refers to.
-fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
+/// Lists the locations of the data files that a model refers to.
+fn list_data_locations(graph: &graph::Model) -> BTreeSet<String> {
     let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
     tensors
         .filter(|tensor| tensor.is_external())
@@ -722,22 +759,24 @@ fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
         .collect()
 }
 
-/// Lists the data files that a model file refers to; `None` if it is not a model. Files from which
-/// a text takes values are not included.
+/// Lists the data files that a model file refers to; `None` if the file is not a model. Files from
+/// which an ONNX text takes values are not included.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    match read_referring(path)? {
-        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => Some(data_locations(&graph)),
+    match read_references(path)? {
+        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => {
+            Some(list_data_locations(&graph))
+        }
         ReferringFile::BrokenText(_) => None,
     }
 }
 
-/// Lists all files that a model file needs: its data files, and files from which a text takes
-/// values.
-fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
-    Some(match read_referring(path)? {
-        ReferringFile::Model(graph) => data_locations(&graph),
+/// Lists all files that a model file needs: its data files, and files from which an ONNX text takes
+/// values. `None` if the file is not a model.
+fn list_needed_files(path: &Path) -> Option<BTreeSet<String>> {
+    Some(match read_references(path)? {
+        ReferringFile::Model(graph) => list_data_locations(&graph),
         ReferringFile::Text(graph, mut needed) => {
-            needed.extend(data_locations(&graph));
+            needed.extend(list_data_locations(&graph));
             needed
         }
         // An unfinished text does not parse, so every quoted string in it counts as a location.

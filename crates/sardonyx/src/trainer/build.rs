@@ -9,7 +9,7 @@ use sardonyx_passes::{CheckOptions, Severity, check, first_too_early, place_of_n
 use sardonyx_runtime::Precision;
 
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
-use super::state::{Places, State, type_of};
+use super::state::{Places, State, to_type};
 use super::{Run, Runner, Trainer};
 use crate::devices::{
     DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
 
-/// Options of a trainer; see [`Trainer::builder`].
+/// Builder that collects the options of a [`Trainer`]; see [`Trainer::builder`].
 #[derive(Debug, Clone)]
 pub struct TrainerBuilder<'m> {
     model: &'m Model,
@@ -28,7 +28,7 @@ pub struct TrainerBuilder<'m> {
     devices: Option<DeviceOptions>,
 }
 
-/// Inputs and common state of the compilation of a trainer's programs.
+/// Compiler of the programs of one trainer.
 struct ProgramCompiler<'m> {
     model: &'m Model,
     choices: Choices,
@@ -36,11 +36,12 @@ struct ProgramCompiler<'m> {
     places: Places,
     state: State,
     devices: Option<DeviceSession>,
-    /// The forms of state variables on the devices.
+    /// Shardings of the state variables on the devices, shared by all programs.
     forms: Arc<StateForms>,
 }
 
 impl<'m> TrainerBuilder<'m> {
+    /// Returns a builder with default options.
     pub(super) fn new(model: &'m Model) -> TrainerBuilder<'m> {
         TrainerBuilder { model, session: Session::builder(model), outputs: None, devices: None }
     }
@@ -50,19 +51,19 @@ impl<'m> TrainerBuilder<'m> {
         self.session(|session| session.threads(threads))
     }
 
-    /// Sets the precision of products; see [`SessionBuilder::precision`].
+    /// Sets the precision of matrix products and convolutions; see [`SessionBuilder::precision`].
     pub fn precision(self, precision: Precision) -> Self {
         self.session(|session| session.precision(precision))
     }
 
-    /// Limits the bytes that each program and one run of it take; see
+    /// Limits the bytes that each compiled program and one run of it take; see
     /// [`SessionBuilder::memory_limit`]. Values of state variables are not counted.
     pub fn memory_limit(self, bytes: usize) -> Self {
         self.session(|session| session.memory_limit(bytes))
     }
 
-    /// Changes the options of the sessions in which the programs run: custom operators, fixed sizes
-    /// and so on.
+    /// Changes the options of the sessions in which the training steps, the initializations and
+    /// inference run: custom operators, fixed sizes and so on.
     pub fn session(
         mut self,
         change: impl FnOnce(SessionBuilder<'m>) -> SessionBuilder<'m>,
@@ -79,17 +80,18 @@ impl<'m> TrainerBuilder<'m> {
     }
 
     /// Selects the outputs of the main graph and of the algorithms that training steps return; all
-    /// by default. Other outputs are computed only if an `update_binding` names them. An entry
-    /// without a selected output omits it; making the trainer fails if no entry has it.
+    /// by default. Other outputs are computed only if an `update_binding` names them. A training
+    /// step without a selected output omits it; building the trainer fails for an output that no
+    /// entry has.
     pub fn outputs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.outputs = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Runs training steps and inference on the devices of a configuration of the model, like
-    /// [`SessionBuilder::devices`]. The sharding annotations are those of the main graph and of the
-    /// algorithms, and are propagated to nodes without one. Results differ from a run on one device
-    /// only in the rounding of sums.
+    /// Runs training steps and inference on the devices of a device configuration of the model,
+    /// like [`SessionBuilder::devices`]. The sharding annotations are those of the main graph and
+    /// of the algorithms, and are propagated to nodes without one. Results differ from a run on one
+    /// device only in the rounding of sums.
     ///
     /// State variables stay on the devices between steps. Each is sharded like the new value that
     /// the first step computes for it: if a weight is split by columns, its gradient and the
@@ -103,7 +105,7 @@ impl<'m> TrainerBuilder<'m> {
         self
     }
 
-    /// Makes the trainer: checks the training information, reads the state variables, and compiles
+    /// Builds the trainer: checks the training information, reads the state variables, and compiles
     /// a program for inference, for each training step and for each initialization.
     ///
     /// # Errors
@@ -116,6 +118,7 @@ impl<'m> TrainerBuilder<'m> {
         catch_panic(|| self.make())
     }
 
+    /// Builds the trainer without catching panics.
     fn make(self) -> Result<Trainer, Error> {
         // The trainer reads the model as long as it lives, for saved states and exported models. In
         // owned memory, a later change of the file has no effect.
@@ -124,20 +127,20 @@ impl<'m> TrainerBuilder<'m> {
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "add it with `sardonyx add-training` (Python: sardonyx.add_training; Rust: \
-                 Model::add_training)",
+                "add training information with `sardonyx add-training` (Python: \
+                 sardonyx.add_training; Rust: Model::add_training)",
             ));
         }
         model.check_complete()?;
         let mut warnings = check_training_info(model)?;
-        warnings.extend(find_unsorted(&model.graph));
+        warnings.extend(warn_of_unsorted_graphs(&model.graph));
         let choices = self.session.choices().clone();
         if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
             let message = "training does not run on devices of several processes";
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_help("remove the transport; the devices are then threads of this process"));
         }
-        let session = choices.of_model(model);
+        let session = choices.to_builder(model);
         let devices = self.devices.map(|options| session.devices(options)).transpose()?;
         devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
@@ -167,6 +170,7 @@ impl<'m> TrainerBuilder<'m> {
 }
 
 impl ProgramCompiler<'_> {
+    /// Compiles the initialization and the training step of an entry of the training information.
     fn compile_entry(&self, index: usize) -> Result<EntryPrograms, Error> {
         let info = &self.model.graph.training_info[index];
         let initialization = match info.initialization {
@@ -195,7 +199,7 @@ impl ProgramCompiler<'_> {
     /// with state variables as inputs.
     fn compile_step(&self, index: usize) -> Result<TrainingProgram, Error> {
         let info = &self.model.graph.training_info[index];
-        let graph = step_graph(self.model, index, &self.places)?;
+        let graph = make_step_graph(self.model, index, &self.places)?;
         let bindings = Bindings { info, assigned: &info.update_binding };
         let program =
             self.compile(graph, bindings, self.devices.as_ref(), |name| match &self.outputs {
@@ -209,16 +213,16 @@ impl ProgramCompiler<'_> {
     /// Compiles the main graph with state variables as inputs.
     fn compile_inference(&self) -> Result<TrainingProgram, Error> {
         let mut graph = copy_without_training(self.model, None);
-        let main = main_of(&graph)?;
-        let variables = values_of(self.model, &self.places);
+        let main = demand_main_graph(&graph)?;
+        let variables = find_state_values(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
         let bindings = Bindings { info: &TrainingInfo::default(), assigned: &[] };
         let program = self.compile(graph, bindings, self.devices.as_ref(), |_| true)?;
         Ok(TrainingProgram { takes_defaults: true, ..program })
     }
 
-    /// Compiles a graph, for devices if there are some. Outputs that are neither returned nor
-    /// assigned are removed first, so that they are not computed.
+    /// Compiles a graph for one session, or for `devices` if they are given. Outputs that are
+    /// neither returned nor assigned are removed first, so that they are not computed.
     fn compile(
         &self,
         mut graph: graph::Model,
@@ -226,7 +230,7 @@ impl ProgramCompiler<'_> {
         devices: Option<&DeviceSession>,
         returned: impl Fn(&str) -> bool,
     ) -> Result<TrainingProgram, Error> {
-        let main = main_of(&graph)?;
+        let main = demand_main_graph(&graph)?;
         let assigned = bindings.assigned.iter();
         let sources: HashSet<Symbol> = assigned.filter_map(|entry| entry.value).collect();
         graph.retain_outputs(main, |graph, output| {
@@ -234,7 +238,7 @@ impl ProgramCompiler<'_> {
             is_assigned || returned(&graph.display(output.name))
         });
         let ports = graph.graph(main);
-        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
+        let (inputs, outputs) = (list_names(&ports.inputs), list_names(&ports.outputs));
         let BoundPorts { variables, assignments } =
             BoundPorts::new(&self.places, bindings, &inputs, &outputs);
         let shown = |name: Option<Symbol>| self.model.display_name(name);
@@ -244,8 +248,8 @@ impl ProgramCompiler<'_> {
         let session: Runner = match devices {
             None => {
                 model.updates = pair_updates(&variables, &assignments);
-                let session = self.choices.of_model(&model).build()?;
-                let numbers = session.updates().into_iter();
+                let session = self.choices.to_builder(&model).build()?;
+                let numbers = session.list_updates().into_iter();
                 updated.extend(numbers.filter_map(|(input, _)| {
                     let read = variables.iter().find(|(read, _)| *read == input)?;
                     Some((shown(inputs[input]), read.1))
@@ -289,7 +293,7 @@ impl ProgramCompiler<'_> {
         })
     }
 
-    /// Refuses a program if inference proves that a new value does not fit its state variable.
+    /// Fails if inference proves that a new value differs from its state variable in type or shape.
     fn check_types(&self, program: &TrainingProgram, place: &str) -> Result<(), Error> {
         for (variable, output) in &program.assignments {
             let port = &program.session.outputs()[*output];
@@ -311,9 +315,9 @@ impl ProgramCompiler<'_> {
                 Some(_) => false,
             };
             if !fits {
-                let (name, ty) = (self.state.name(*variable), type_of(value));
+                let (name, ty) = (self.state.name(*variable), to_type(value));
                 let message = format!(
-                    "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape cannot change"
+                    "{place} assigns '{port}' to the state variable '{name}', which is {ty}: type and shape of a state variable cannot change"
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
@@ -337,7 +341,8 @@ impl ProgramCompiler<'_> {
     }
 }
 
-/// Bindings that a program assigns, and the entry in which their names are resolved.
+/// Bindings of outputs to state variables that a program assigns, and the training entry in which
+/// their names are resolved.
 #[derive(Clone, Copy)]
 struct Bindings<'i> {
     info: &'i TrainingInfo,
@@ -346,13 +351,14 @@ struct Bindings<'i> {
 
 /// State variables among the inputs and outputs of a graph.
 struct BoundPorts {
-    /// Numbers of an input and of the state variable that it reads.
+    /// Pairs of indices: an input, and the state variable that the input reads.
     variables: Vec<(usize, usize)>,
-    /// Numbers of a state variable and of the output that is assigned to it.
+    /// Pairs of indices: a state variable, and the output that is assigned to it.
     assignments: Vec<(usize, usize)>,
 }
 
 impl BoundPorts {
+    /// Resolves the names of inputs, outputs and bindings to state variables.
     fn new(
         places: &Places,
         Bindings { info, assigned }: Bindings<'_>,
@@ -370,12 +376,13 @@ impl BoundPorts {
     }
 }
 
-fn names_of(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
+/// Returns the names of graph inputs or outputs; `None` for an unnamed one.
+fn list_names(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
     ports.iter().map(|port| port.name).collect()
 }
 
-/// Returns pairs of an input that reads a state variable and the output that is assigned to it, by
-/// number: the output can be written in place.
+/// Pairs the index of each input that reads a state variable with the index of the output that is
+/// assigned to the variable: the output can be written in place.
 fn pair_updates(
     variables: &[(usize, usize)],
     assignments: &[(usize, usize)],
@@ -394,22 +401,24 @@ fn copy_without_training(model: &Model, kept: Option<GraphId>) -> graph::Model {
     graph
 }
 
-/// Appends the algorithm of an entry to the main graph. State variables stay initializers.
+/// Returns a copy of the model in which the algorithm of an entry is appended to the main graph.
+/// State variables stay initializers.
 fn append_algorithm(model: &Model, entry: usize) -> Result<graph::Model, Error> {
     let algorithm = model.graph.training_info[entry].algorithm;
     let mut graph = copy_without_training(model, algorithm);
-    let main = main_of(&graph)?;
+    let main = demand_main_graph(&graph)?;
     if let Some(algorithm) = algorithm {
         graph.append_graph(main, algorithm);
     }
     Ok(graph)
 }
 
-/// Appends the algorithm of an entry to the main graph and turns state variables into inputs.
-fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
+/// Returns a copy of the model in which the algorithm of an entry is appended to the main graph,
+/// and state variables are inputs.
+fn make_step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
     let mut graph = append_algorithm(model, entry)?;
-    let main = main_of(&graph)?;
-    let variables = values_of(model, places);
+    let main = demand_main_graph(&graph)?;
+    let variables = find_state_values(model, places);
     graph.make_inputs(main, true, |_, value| variables.contains(&value));
     Ok(graph)
 }
@@ -425,9 +434,9 @@ impl Model {
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
         let places = Places::new(&self.graph);
-        let graph = step_graph(self, entry, &places)?;
-        let ports = graph.graph(main_of(&graph)?);
-        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
+        let graph = make_step_graph(self, entry, &places)?;
+        let ports = graph.graph(demand_main_graph(&graph)?);
+        let (inputs, outputs) = (list_names(&ports.inputs), list_names(&ports.outputs));
         let info = &self.graph.training_info[entry];
         let bindings = Bindings { info, assigned: &info.update_binding };
         let bound = BoundPorts::new(&places, bindings, &inputs, &outputs);
@@ -465,6 +474,7 @@ impl Model {
         Ok(step)
     }
 
+    /// Fails if the model has no training entry with an index.
     fn check_entry(&self, entry: usize) -> Result<(), Error> {
         let entries = self.graph.training_info.len();
         if entry < entries {
@@ -481,18 +491,20 @@ impl Model {
     }
 }
 
-fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {
+/// Returns the main graph; fails if the model has none.
+fn demand_main_graph(graph: &graph::Model) -> Result<GraphId, Error> {
     graph.main.ok_or_else(|| Error::new(ErrorKind::Invalid, "the model has no graph"))
 }
 
-/// Returns the graph values of all state variables.
-fn values_of(model: &Model, places: &Places) -> HashSet<ValueId> {
+/// Returns the graph values that the initializers of all state variables define.
+fn find_state_values(model: &Model, places: &Places) -> HashSet<ValueId> {
     let initializers = places.all.iter();
-    initializers.filter_map(|(_, place)| place.value(&model.graph)).collect()
+    initializers.filter_map(|(_, place)| place.find_value(&model.graph)).collect()
 }
 
-/// Checks the training information. Errors of the checker fail, its warnings are returned. Findings
-/// about other parts of the model are dropped: they are harmless, or the compiler reports them.
+/// Checks the training information. Fails if the checker finds errors, else returns its warnings.
+/// Findings about other parts of the model are dropped: they are harmless, or the compiler reports
+/// them.
 fn check_training_info(model: &Model) -> Result<Vec<String>, Error> {
     let report = check(&model.graph, &CheckOptions::default());
     let found = report.findings.iter();
@@ -507,12 +519,14 @@ fn check_training_info(model: &Model) -> Result<Vec<String>, Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
+/// Formats each finding as a line of a message.
 fn to_lines(findings: &[&sardonyx_passes::Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-/// Warns of graphs of training entries whose nodes are not sorted topologically.
-fn find_unsorted(model: &graph::Model) -> Vec<String> {
+/// Returns warnings about initialization and algorithm graphs whose nodes are not sorted
+/// topologically.
+fn warn_of_unsorted_graphs(model: &graph::Model) -> Vec<String> {
     let mut warnings = Vec::new();
     for (entry, info) in model.training_info.iter().enumerate() {
         for (field, graph) in
@@ -523,8 +537,8 @@ fn find_unsorted(model: &graph::Model) -> Vec<String> {
             let [node, producer] = [node, producer].map(|node| place_of_node(model, node));
             warnings.push(format!(
                 "training_info[{entry}].{field} is not sorted topologically: {node} uses an \
-                 output of {producer}, which comes after it; it runs in sorted order, and other \
-                 runtimes may refuse it"
+                 output of {producer}, which comes after it; Sardonyx sorts the nodes, and other \
+                 runtimes may refuse the model"
             ));
         }
     }

@@ -18,18 +18,18 @@ use crate::session::Session;
 
 impl Trainer {
     /// Resets the state: every state variable gets its stored value, and the random generator
-    /// starts again with its seed. Then runs the initialization graph of each entry in their order
-    /// and assigns its outputs by `initialization_binding`. Limits in the options apply to each
-    /// graph separately.
+    /// restarts with its seed. Then runs the initialization graph of each entry in their order and
+    /// assigns its outputs by `initialization_binding`. Limits in the options apply to each graph
+    /// separately.
     ///
     /// # Errors
     ///
     /// The errors of [`Session::run`]. An error leaves the state unchanged.
     pub fn initialize(&mut self, options: &RunOptions<'_>) -> Result<(), Error> {
-        let mut state = self.state.at_beginning();
+        let mut state = self.state.to_initial_state();
         for entry in &self.programs.entries {
             if let Some(program) = &entry.initialization {
-                let options = with_default_seed(options, state.seed_of_step());
+                let options = with_default_seed(options, state.make_step_seed());
                 let (access, none) = (StateAccess::Read(&state), StepInputs::Values(&[]));
                 program.run(access, none, &mut self.buffers, &options, |_, _| Ok(()))?;
                 state.assign(&mut self.buffers.assigned);
@@ -61,7 +61,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let Trainer { programs, state, buffers } = self;
-        let options = with_default_seed(options, state.seed_of_step());
+        let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
@@ -87,10 +87,10 @@ impl Trainer {
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
         let Trainer { programs, state, buffers } = self;
-        let options = with_default_seed(options, state.seed_of_step());
+        let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         for (name, _) in outputs.iter() {
-            program.position_of(name)?;
+            program.find_output(name)?;
         }
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Views(inputs));
         program.run(access, inputs, buffers, &options, |variables, returned| {
@@ -102,7 +102,8 @@ impl Trainer {
         copied
     }
 
-    /// Returns the outputs that [`Trainer::step`] would return, but assigns nothing.
+    /// Runs the training step of an entry and returns the outputs that [`Trainer::step`] would
+    /// return, but assigns nothing.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.entry(entry)?.step;
-        let options = with_default_seed(options, self.state.seed_of_step());
+        let options = with_default_seed(options, self.state.make_step_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
@@ -163,7 +164,7 @@ impl Trainer {
         for entry in entries {
             let own = inputs.iter().filter(|(name, _)| has_step_input(entry, name)).cloned();
             let own: Vec<_> = own.collect();
-            let options = with_default_seed(options, state.seed_of_step());
+            let options = with_default_seed(options, state.make_step_seed());
             let (access, own) = (StateAccess::Read(&state), StepInputs::Values(&own));
             entry.step.run(access, own, &mut self.buffers, &options, |_, _| Ok(()))?;
             state.assign(&mut self.buffers.assigned);
@@ -173,9 +174,9 @@ impl Trainer {
         Ok(returned)
     }
 
-    /// Runs the main graph on the current state and changes nothing: equal calls return equal
-    /// outputs, random numbers included. A state variable that is an input of the main graph may be
-    /// overridden for this call.
+    /// Runs the main graph on the current values of the state variables and changes nothing: equal
+    /// calls return equal outputs, random numbers included. A state variable that is an input of
+    /// the main graph may be overridden for this call.
     ///
     /// # Errors
     ///
@@ -187,17 +188,18 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.inference;
-        let options = with_default_seed(options, self.state.seed_of_inference());
+        let options = with_default_seed(options, self.state.make_inference_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
 }
 
+/// Whether the training step of an entry has an input called `name`.
 fn has_step_input(entry: &EntryPrograms, name: &str) -> bool {
     entry.step.session.inputs().iter().any(|port| port.name() == name)
 }
 
-/// Adds a seed to the options of a run unless they have one.
+/// Adds a seed to the options of a run, unless the options have one.
 fn with_default_seed<'o>(options: &RunOptions<'o>, seed: u64) -> RunOptions<'o> {
     options.clone().seed(options.seed.unwrap_or(seed))
 }
@@ -211,13 +213,13 @@ fn copy_returned(
     outputs: &mut [(&str, TensorViewMut<'_>)],
 ) -> Result<(), Error> {
     for (name, memory) in outputs {
-        let at = program.position_of(name)?;
-        let copied = match (&returned[at], program.variable_at(at)) {
-            (Some(value), _) => copy(memory, value),
+        let at = program.find_output(name)?;
+        let copied = match (&returned[at], program.find_assigned_variable(at)) {
+            (Some(value), _) => copy_tensor(memory, value),
             (None, Some(variable)) => variables[variable]
                 .check(&memory.as_view(), ErrorKind::Input)
                 .map_err(|error| error.to_string()),
-            (None, None) => Err("it has not been computed".to_string()),
+            (None, None) => Err("no value has been computed".to_string()),
         };
         copied.map_err(|what| output_error(name, &what))?;
     }
@@ -232,22 +234,24 @@ fn copy_assigned(
     outputs: &mut [(&str, TensorViewMut<'_>)],
 ) -> Result<(), Error> {
     for (name, memory) in outputs {
-        let at = program.position_of(name)?;
-        if let (None, Some(variable)) = (&returned[at], program.variable_at(at)) {
-            let value = Value::Tensor(state.value(variable)?);
-            copy(memory, &value).map_err(|what| output_error(name, &what))?;
+        let at = program.find_output(name)?;
+        if let (None, Some(variable)) = (&returned[at], program.find_assigned_variable(at)) {
+            let value = Value::Tensor(state.gather_value(variable)?);
+            copy_tensor(memory, &value).map_err(|what| output_error(name, &what))?;
         }
     }
     Ok(())
 }
 
-fn copy(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
+/// Copies a tensor into memory of the caller; the error completes "the output …:".
+fn copy_tensor(memory: &mut TensorViewMut<'_>, value: &Value) -> Result<(), String> {
     match value {
         Value::Tensor(tensor) => memory.copy_from(&tensor.view()).map_err(|e| e.to_string()),
-        other => Err(format!("it is {}, not a tensor", other.value_type())),
+        other => Err(format!("expected a tensor, found {}", other.value_type())),
     }
 }
 
+/// Makes the error about an output that cannot be written into memory of the caller.
 fn output_error(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::Input, format!("the output '{name}': {what}"))
 }

@@ -13,24 +13,25 @@ use super::state::{DataPosition, Generator, NewValue, State};
 use crate::error::{Error, ErrorKind};
 use crate::external::get_directory;
 use crate::open::{Access, display_path, io_error, read_file};
-use crate::unfinished::remove_of_earlier_releases;
+use crate::unfinished::remove_earlier_release_files;
 use crate::whole::WholeFile;
 
-/// Key of the hash of the model.
+/// Key of the model's hash in a saved state.
 const MODEL: &str = "sardonyx.model";
-/// Key of the random generator's seed and number of draws.
+/// Key of the random generator's seed and number of draws in a saved state.
 const GENERATOR: &str = "sardonyx.generator";
-/// Key of the position in the data: number of complete epochs, and number of examples taken in the
-/// next one. Absent at the start of the data.
+/// Key of the position in the training data in a saved state: number of complete epochs, and number
+/// of examples taken in the next epoch. Absent at the start of the data.
 const POSITION: &str = "sardonyx.data";
 
+/// File format of a saved state.
 #[derive(Clone, Copy)]
 enum Format {
     Safetensors,
     Npz,
 }
 
-/// Content of a saved state apart from the values of variables.
+/// Facts in a saved state besides the values of state variables.
 struct StateFacts {
     model: String,
     generator: Generator,
@@ -55,16 +56,16 @@ impl Trainer {
         let path = path.as_ref();
         let format = Format::from_path(path)?;
         let header = self.make_header()?;
-        let values = self.state.values()?;
+        let values = self.state.gather_values()?;
         let values = values.iter().map(|(name, value)| (*name, value));
         let file = WholeFile::create(path);
         let mut file = file.map_err(|error| io_error("cannot write", path, error))?;
         match format {
-            Format::Safetensors => {
-                safetensors::write(&mut file, values, header.texts()).map(drop).map_err(to_text)
-            }
+            Format::Safetensors => safetensors::write(&mut file, values, header.iter_texts())
+                .map(drop)
+                .map_err(to_text),
             Format::Npz => {
-                let arrays = values.chain(header.arrays());
+                let arrays = values.chain(header.iter_arrays());
                 npz::write(&mut file, arrays, Packing::Stored).map(drop).map_err(to_text)
             }
         }
@@ -72,7 +73,7 @@ impl Trainer {
         file.finish().map_err(|error| io_error("cannot write", path, error))
     }
 
-    /// Checks whether [`Trainer::save`] can write to a file, so that a long training run does not
+    /// Checks whether [`Trainer::save`] can write to a path, so that a long training run does not
     /// fail at its end. Creates no file.
     ///
     /// # Errors
@@ -85,31 +86,33 @@ impl Trainer {
         let values = self.state.stored_values();
         let (checked, help) = match format {
             Format::Safetensors => {
-                let checked = safetensors::check(values, header.texts());
+                let checked = safetensors::check(values, header.iter_texts());
                 (checked.map_err(to_text), "use a .npz file")
             }
             Format::Npz => {
-                let checked = npz::check(values.chain(header.arrays()));
+                let checked = npz::check(values.chain(header.iter_arrays()));
                 (checked.map_err(to_text), "use a .safetensors file")
             }
         };
         checked.map_err(|what| unfit_error(path, what).with_help(help))?;
         if let Some(name) = path.file_name() {
-            remove_of_earlier_releases(get_directory(path), name);
+            remove_earlier_release_files(get_directory(path), name);
         }
         let file = WholeFile::create(path);
         file.map(drop).map_err(|error| io_error("cannot write", path, error))
     }
 
-    /// Makes the header of a saved state from the current state.
+    /// Makes the header of a saved state: hash of the model, random generator, position in the
+    /// data.
     fn make_header(&self) -> Result<Header, Error> {
         let (generator, position) = (self.state.generator(), self.state.position);
-        let facts = StateFacts { model: self.identity()?.to_string(), generator, position };
+        let facts = StateFacts { model: self.find_model_hash()?.to_string(), generator, position };
         facts.into_header().map_err(|error| Error::new(ErrorKind::Run, error.to_string()))
     }
 
-    /// Returns the hash of the model without its device annotations; computes it on first use.
-    fn identity(&self) -> Result<&str, Error> {
+    /// Returns the hash of the model without its device annotations; computes the hash on first
+    /// use.
+    fn find_model_hash(&self) -> Result<&str, Error> {
         if let Some(known) = self.programs.identity.get() {
             return Ok(known);
         }
@@ -117,14 +120,14 @@ impl Trainer {
         Ok(self.programs.identity.get_or_init(|| identity))
     }
 
-    /// Whether a hash in a file is the hash of this model. Earlier releases also hashed device
-    /// annotations.
-    fn is_of_this_model(&self, hash: &str) -> Result<bool, Error> {
-        Ok(self.identity()? == hash || self.programs.model.content_hash()? == hash)
+    /// Whether a hash in a saved state is the hash of this model. Earlier releases also hashed
+    /// device annotations.
+    fn is_model_hash(&self, hash: &str) -> Result<bool, Error> {
+        Ok(self.find_model_hash()? == hash || self.programs.model.content_hash()? == hash)
     }
 
-    /// Replaces the state by the content of a file that [`Trainer::save`] wrote for the same model,
-    /// on any number of devices.
+    /// Replaces the state variables, the random generator and the data position by those in a file
+    /// that [`Trainer::save`] wrote for the same model, on any number of devices.
     ///
     /// # Errors
     ///
@@ -141,7 +144,7 @@ impl Trainer {
             Format::Npz => read_npz(&bytes, &self.state),
         }
         .map_err(|what| unfit_error(path, what))?;
-        if !self.is_of_this_model(&facts.model)? {
+        if !self.is_model_hash(&facts.model)? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
                 "a state fits only the model that it was saved for: continue with that model, or \
@@ -162,9 +165,12 @@ impl Trainer {
             state.set(index, NewValue::Whole(value));
         }
         if let Some(name) = values.into_keys().min() {
-            return Err(unfit_error(path, format!("state variable '{name}' does not exist")));
+            return Err(unfit_error(
+                path,
+                format!("the file has a value for '{name}', which is not a state variable"),
+            ));
         }
-        state.mark_whole();
+        state.mark_consistent();
         state.set_generator(facts.generator);
         state.position = facts.position;
         self.state = state;
@@ -173,6 +179,7 @@ impl Trainer {
 }
 
 impl Format {
+    /// Selects the format by the extension of a file name.
     fn from_path(path: &Path) -> Result<Format, Error> {
         match path.extension().and_then(|suffix| suffix.to_str()) {
             Some("safetensors") => Ok(Format::Safetensors),
@@ -187,11 +194,12 @@ impl Format {
     }
 }
 
+/// Formats an error as the text of a message.
 fn to_text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// Header of a saved state, in the encodings of both formats.
+/// Header of a saved state, encoded for `.safetensors` and for `.npz`.
 struct Header {
     model: String,
     /// Bytes of `model`, as a tensor.
@@ -199,7 +207,7 @@ struct Header {
     numbers: Vec<NumberPair>,
 }
 
-/// Two numbers of a header under one key.
+/// Two integers under one key of a saved state's header, as text and as array.
 struct NumberPair {
     key: &'static str,
     text: String,
@@ -207,6 +215,7 @@ struct NumberPair {
 }
 
 impl StateFacts {
+    /// Encodes the facts for `.safetensors` and for `.npz`.
     fn into_header(self) -> Result<Header, TensorError> {
         let Generator { seed, draws } = self.generator;
         let DataPosition { epochs, examples } = self.position;
@@ -228,19 +237,20 @@ impl StateFacts {
 }
 
 impl Header {
-    /// Returns the header as metadata of a safetensors file.
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Returns the header as key-value metadata of a safetensors file.
+    fn iter_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let numbers = self.numbers.iter().map(|NumberPair { key, text, .. }| (*key, text.as_str()));
         [(MODEL, self.model.as_str())].into_iter().chain(numbers)
     }
 
-    /// Returns the header as arrays of an npz file.
-    fn arrays(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+    /// Returns the header as named arrays of an npz file.
+    fn iter_arrays(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         let numbers = self.numbers.iter().map(|NumberPair { key, array, .. }| (*key, array));
         [(MODEL, &self.hash)].into_iter().chain(numbers)
     }
 }
 
+/// Decodes a saved state in the format safetensors; the error is a message.
 fn read_safetensors(bytes: &Buffer) -> Result<(StateFacts, HashMap<String, Tensor>), String> {
     let content = safetensors::read(bytes).map_err(to_text)?;
     let metadata = &content.metadata;
@@ -254,21 +264,25 @@ fn read_safetensors(bytes: &Buffer) -> Result<(StateFacts, HashMap<String, Tenso
     Ok((facts, content.tensors.into_iter().collect()))
 }
 
+/// Returns the text of a key in the metadata; `None` if the key is absent.
 fn find_text<'t>(metadata: &'t [(String, String)], key: &str) -> Option<&'t str> {
     metadata.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
 }
 
+/// Returns the text of a key in the metadata; fails if the key is absent.
 fn demand_text<'t>(metadata: &'t [(String, String)], key: &str) -> Result<&'t str, String> {
     let found = find_text(metadata, key);
     found.ok_or_else(|| format!("the file's metadata has no '{key}', so it is not a saved state"))
 }
 
+/// Parses two integers that are separated by a space.
 fn parse_numbers(key: &str, text: &str) -> Result<[u64; 2], String> {
     let numbers: Vec<u64> = text.split(' ').flat_map(str::parse).collect();
     <[u64; 2]>::try_from(numbers)
         .map_err(|_| format!("'{key}' in the file's metadata is not two numbers"))
 }
 
+/// Decodes a saved state in the format npz; the error is a message.
 fn read_npz(
     bytes: &Buffer,
     state: &State,
@@ -281,7 +295,7 @@ fn read_npz(
             Ok(data_type) if !npy::names_type(data_type) => npy::read_as(&bytes, data_type),
             _ => npy::read(&bytes),
         };
-        let tensor = tensor.map_err(|error| format!("the array '{name}': {error}"))?;
+        let tensor = tensor.map_err(|error| format!("cannot read the array '{name}': {error}"))?;
         values.insert(name, tensor);
     }
     let mut position = DataPosition::default();
@@ -295,11 +309,13 @@ fn read_npz(
     Ok((facts, values))
 }
 
+/// Removes the array called `name` from `values` and returns it; fails if it is absent.
 fn take_array(values: &mut HashMap<String, Tensor>, name: &str) -> Result<Tensor, String> {
     let found = values.remove(name);
     found.ok_or_else(|| format!("the file has no array '{name}', so it is not a saved state"))
 }
 
+/// Returns the two elements of an array of 64-bit integers.
 fn read_numbers(name: &str, array: &Tensor) -> Result<[u64; 2], String> {
     let numbers = array.to_vec::<u64>().unwrap_or_default();
     <[u64; 2]>::try_from(numbers)

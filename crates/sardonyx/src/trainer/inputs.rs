@@ -7,7 +7,7 @@ use sardonyx_tensor::{TensorError, TensorView, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// Named inputs of one call.
+/// Named inputs of a training step or of inference.
 #[derive(Clone, Copy)]
 pub(super) enum StepInputs<'v> {
     Values(&'v [(Cow<'v, str>, Value)]),
@@ -15,14 +15,15 @@ pub(super) enum StepInputs<'v> {
 }
 
 impl<'v> StepInputs<'v> {
-    pub(super) fn has(self, name: &str) -> bool {
+    /// Whether an input called `name` is given.
+    pub(super) fn has_input(self, name: &str) -> bool {
         match self {
             StepInputs::Values(values) => values.iter().any(|(given, _)| given == name),
             StepInputs::Views(views) => views.iter().any(|(given, _)| *given == name),
         }
     }
 
-    /// Returns the inputs as borrowed inputs of a session.
+    /// Converts the inputs to borrowed inputs of a session.
     pub(super) fn to_inputs(self) -> impl Iterator<Item = (&'v str, Input<'v>)> {
         let (values, views) = match self {
             StepInputs::Values(values) => (values, &[][..]),
@@ -32,7 +33,7 @@ impl<'v> StepInputs<'v> {
         values.chain(views.iter().map(|(name, view)| (*name, Input::View(view.clone()))))
     }
 
-    /// Copies views into owned values, which devices require.
+    /// Converts the inputs to owned values, which devices require; copies views.
     pub(super) fn to_values(self) -> Result<Vec<(&'v str, Value)>, Error> {
         match self {
             StepInputs::Values(values) => {

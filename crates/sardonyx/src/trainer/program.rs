@@ -15,7 +15,8 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
 
-/// Programs of a trainer. They are immutable while the state changes.
+/// Compiled programs of a trainer, which its clones share. They are immutable while the state
+/// changes.
 pub(super) struct TrainingPrograms {
     pub(super) model: Model,
     pub(super) entries: Vec<EntryPrograms>,
@@ -28,9 +29,9 @@ pub(super) struct TrainingPrograms {
     pub(super) devices: Option<DeviceSession>,
 }
 
-/// Programs of an entry of the training information.
+/// Compiled programs of an entry of the training information.
 pub(super) struct EntryPrograms {
-    /// `None` if the entry has no initialization graph.
+    /// Initialization; `None` if the entry has no initialization graph.
     pub(super) initialization: Option<TrainingProgram>,
     pub(super) step: TrainingProgram,
 }
@@ -43,34 +44,35 @@ pub(super) struct EntryPrograms {
 /// memory of the old one.
 pub(super) struct TrainingProgram {
     pub(super) session: Runner,
-    /// Inputs that read a state variable: name of the input, number of the variable.
+    /// Inputs that read a state variable: name of the input, index of the variable.
     pub(super) variables: Vec<(String, usize)>,
-    /// Subset of `variables` whose new value can be written in place, sorted by number.
+    /// Subset of `variables` whose new value can be written in place, sorted by the index of the
+    /// variable.
     pub(super) updated: Vec<(String, usize)>,
-    /// Numbers of a state variable and of the output that is assigned to it.
+    /// Pairs of indices: a state variable, and the output that is assigned to it.
     pub(super) assignments: Vec<(usize, usize)>,
     /// Whether each of the session's outputs is returned to the caller.
     pub(super) returned: Vec<bool>,
-    /// Names of the returned outputs.
+    /// Names of the outputs that are returned to the caller.
     pub(super) names: Vec<Arc<str>>,
     /// Whether the caller may override state variables for one run if the model declares them as
     /// inputs. True for inference; a training step always uses the state.
     pub(super) takes_defaults: bool,
 }
 
-/// Lists that a run fills. They are empty between calls, and reused so that a step need not
-/// allocate them.
+/// Buffers that a training step fills. They are empty between steps, and reused so that a step need
+/// not allocate them.
 #[derive(Default)]
 pub(super) struct StepBuffers {
     /// Values of the state variables that the program does not write in place.
     read: Vec<Value>,
-    /// Numbers of the state variables whose new value the program may write in place.
+    /// Indices of the state variables whose new value the program may write in place.
     written: Vec<usize>,
-    /// All outputs of the program; `None` for those that were written in place.
+    /// All outputs of the program; `None` for outputs that were written in place.
     outputs: Vec<Option<Value>>,
-    /// Outputs for the caller.
+    /// Outputs that are returned to the caller; `None` for outputs that were written in place.
     pub(super) returned: Vec<Option<Value>>,
-    /// New values with the number of their state variable.
+    /// New values of state variables, with the index of the variable.
     pub(super) assigned: Vec<(usize, NewValue)>,
 }
 
@@ -80,7 +82,7 @@ impl Clone for StepBuffers {
     }
 }
 
-/// State that a run reads or writes.
+/// Access of a run to the state variables.
 pub(super) enum StateAccess<'s> {
     /// The run does not change the state.
     Read(&'s State),
@@ -98,7 +100,7 @@ impl StateAccess<'_> {
 }
 
 impl TrainingPrograms {
-    /// Returns the programs of an entry.
+    /// Returns the programs of the training entry with an index.
     ///
     /// # Errors
     ///
@@ -108,21 +110,21 @@ impl TrainingPrograms {
             let message = format!("training step {entry} does not exist");
             let last = self.entries.len() - 1;
             Error::new(ErrorKind::Argument, message)
-                .with_help(format!("use an entry from 0 to {last}"))
+                .with_help(format!("use a training entry from 0 to {last}"))
         })
     }
 }
 
 impl TrainingProgram {
-    /// Returns the number of the state variable that an input reads.
-    pub(super) fn variable_of(&self, input: &str) -> Option<usize> {
+    /// Returns the index of the state variable that an input reads; `None` if the input reads none.
+    pub(super) fn find_variable(&self, input: &str) -> Option<usize> {
         let found = self.variables.iter().find(|(name, _)| name == input);
         found.map(|(_, variable)| *variable)
     }
 
     /// Runs the program on a state. `buffers` receives the returned outputs and the new values to
-    /// assign. `accept` checks the outputs before a value of the state changes; an error before
-    /// that leaves the state unchanged.
+    /// assign. `accept` checks the outputs before a value of the state changes. An error up to then
+    /// leaves the state unchanged.
     pub(super) fn run(
         &self,
         access: StateAccess<'_>,
@@ -132,11 +134,11 @@ impl TrainingProgram {
         accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let state = access.state();
-        state.demand_whole()?;
+        state.demand_consistent()?;
         let mut variables = self.variables.iter();
         let refused = variables.find(|(name, variable)| {
             let is_fixed = !(self.takes_defaults && state.is_default(*variable));
-            is_fixed && inputs.has(name)
+            is_fixed && inputs.has_input(name)
         });
         if let Some((name, _)) = refused {
             return Err(variable_input_error(name));
@@ -154,7 +156,7 @@ impl TrainingProgram {
         }
     }
 
-    /// Runs the program on a state, returns the outputs and assigns nothing.
+    /// Runs the program on a state and returns the outputs, but assigns no new value.
     pub(super) fn evaluate(
         &self,
         state: &State,
@@ -177,8 +179,8 @@ impl TrainingProgram {
         let returned = self.names.iter().zip(buffers.returned.drain(..));
         let mut outputs = Vec::with_capacity(self.names.len());
         for (at, (name, value)) in returned.enumerate() {
-            let value = match (value, self.variable_at(at)) {
-                (None, Some(variable)) => Some(Value::Tensor(state.value(variable)?)),
+            let value = match (value, self.find_assigned_variable(at)) {
+                (None, Some(variable)) => Some(Value::Tensor(state.gather_value(variable)?)),
                 (value, _) => value,
             };
             outputs.extend(value.map(|value| (Arc::clone(name), value)));
@@ -186,26 +188,29 @@ impl TrainingProgram {
         Ok(Outputs::new(outputs))
     }
 
-    /// Returns the state variable to which the returned output at a position is assigned.
-    pub(super) fn variable_at(&self, position: usize) -> Option<usize> {
+    /// Returns the index of the state variable to which the returned output at a position is
+    /// assigned; `None` if it is not assigned.
+    pub(super) fn find_assigned_variable(&self, position: usize) -> Option<usize> {
         let mut returned = self.returned.iter().enumerate().filter(|(_, returned)| **returned);
         let (output, _) = returned.nth(position)?;
         let found = self.assignments.iter().find(|(_, assigned)| *assigned == output);
         found.map(|(variable, _)| *variable)
     }
 
-    /// Returns the position of an output among the returned ones.
+    /// Returns the position of the output called `name` among the outputs that are returned to the
+    /// caller.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if no output of that name is returned.
-    pub(super) fn position_of(&self, name: &str) -> Result<usize, Error> {
+    pub(super) fn find_output(&self, name: &str) -> Result<usize, Error> {
         self.names.iter().position(|own| **own == *name).ok_or_else(|| {
             let message = format!("the training step returns no output '{name}'");
             Error::new(ErrorKind::Input, message)
         })
     }
 
+    /// Runs the program in one session; overwrites old values of state variables in place.
     fn run_in_session(
         &self,
         session: &Session,
@@ -221,16 +226,16 @@ impl TrainingProgram {
         if let StateAccess::Write(state) = &mut access {
             let numbers = self.updated.iter().map(|(_, number)| *number);
             for number in numbers {
-                written.extend(state.make_own(number)?.then_some(number));
+                written.extend(state.make_exclusive(number)?.then_some(number));
             }
         }
         let is_written = |number: &usize| written.binary_search(number).is_ok();
         let read_only = || {
             let variables = self.variables.iter();
-            variables.filter(|(name, variable)| !inputs.has(name) && !is_written(variable))
+            variables.filter(|(name, variable)| !inputs.has_input(name) && !is_written(variable))
         };
         for (_, variable) in read_only() {
-            read.push(access.state().value(*variable)?.into());
+            read.push(access.state().gather_value(*variable)?.into());
         }
         let values = read_only().zip(&*read);
         let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));
@@ -264,13 +269,13 @@ impl TrainingProgram {
         ran.map_err(|error| self.list_own_inputs(error, &session.describe_inputs()))
     }
 
-    /// Whether the new value of a variable can be written in place.
+    /// Whether the new value of a state variable can be written in place.
     fn is_updated(&self, variable: usize) -> bool {
         self.updated.binary_search_by_key(&variable, |(_, number)| *number).is_ok()
     }
 
-    /// Collects the new values of state variables from the outputs of a run; fails if one does not
-    /// fit its variable.
+    /// Collects the new values of state variables from the outputs of a run; fails if a new value
+    /// differs from its state variable in type or shape.
     fn collect_assignments(
         &self,
         variables: &[Variable],
@@ -283,7 +288,8 @@ impl TrainingProgram {
                 None if self.is_updated(*number) => NewValue::InPlace,
                 None => {
                     let name = variable.name();
-                    let message = format!("the state variable '{name}' has no new value");
+                    let message =
+                        format!("no new value was computed for the state variable '{name}'");
                     return Err(Error::new(ErrorKind::Run, message));
                 }
                 Some(Value::Tensor(value)) => {
@@ -301,15 +307,15 @@ impl TrainingProgram {
         Ok(())
     }
 
-    /// Replaces the list of inputs in an error by the inputs of the caller, because those of the
-    /// session include state variables.
+    /// Replaces the list of session inputs in the help of an error by the inputs that the caller
+    /// may give: the session's inputs include state variables.
     fn list_own_inputs(&self, error: Error, listed: &str) -> Error {
         let Some(before) = error.help().and_then(|help| help.strip_suffix(listed)) else {
             return error;
         };
         let mut help = format!("{before}the inputs are");
         for port in self.session.inputs() {
-            if self.variable_of(port.name()).is_none() {
+            if self.find_variable(port.name()).is_none() {
                 let default = if port.is_required() { "" } else { " (has a default)" };
                 help += &format!("\n  {port}{default}");
             }
@@ -317,6 +323,7 @@ impl TrainingProgram {
         error.with_help(help)
     }
 
+    /// Runs the program on devices, which hold the shards of the state variables.
     fn run_on_devices(
         &self,
         session: &DeviceSession,
@@ -336,12 +343,12 @@ impl TrainingProgram {
                     Error::new(ErrorKind::Input, message)
                 })?;
                 state.check(*variable, &value, ErrorKind::Input)?;
-                given.push((*variable, Held::whole(value)));
+                given.push((*variable, Held::from_tensor(value)));
             }
         }
         let parts = |variable: usize, form: &Form| {
             let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
-            own.unwrap_or_else(|| state.held_value(variable)).parts(session, form)
+            own.unwrap_or_else(|| state.held_value(variable)).to_parts(session, form)
         };
         let (outputs, values) = session.run_on_state(inputs, &parts, options)?;
         let values = values.into_iter();
@@ -352,8 +359,8 @@ impl TrainingProgram {
     }
 }
 
-/// Makes the error about an input that is a state variable.
+/// Makes the error about a given input that is a state variable.
 fn variable_input_error(name: &str) -> Error {
     let message = format!("'{name}' is a state variable, not an input");
-    Error::new(ErrorKind::Input, message).with_help("change it with set_state")
+    Error::new(ErrorKind::Input, message).with_help("change a state variable with set_state")
 }

@@ -17,7 +17,7 @@ use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// An initializer that training changes.
+/// Initializer whose value training changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateVariable {
@@ -25,27 +25,28 @@ pub struct StateVariable {
     pub name: String,
     /// Index of the training entry whose algorithm has the initializer; `None` for the main graph.
     pub entry: Option<usize>,
-    /// Element type; `None` if the number in the file is not one of the standard's.
+    /// Element type; `None` if the file has a type number that the standard does not define.
     pub data_type: Option<DataType>,
-    /// Dimensions in the file, not validated.
+    /// Dimensions as stored in the file, not validated.
     pub dims: Vec<i64>,
 }
 
-/// An entry of the training information as declared in the file.
+/// Entry of the field `training_info` as declared in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrainingEntry {
-    /// Name of the initialization graph; `None` if there is none.
+    /// Name of the initialization graph; `None` if the entry has no initialization graph.
     pub initialization: Option<String>,
-    /// Name of the algorithm; `None` if there is none.
+    /// Name of the algorithm graph; `None` if the entry has no algorithm.
     pub algorithm: Option<String>,
-    /// Inputs of the algorithm.
+    /// Names of the inputs of the algorithm graph.
     pub inputs: Vec<String>,
-    /// Outputs of the algorithm.
+    /// Names of the outputs of the algorithm graph.
     pub outputs: Vec<String>,
-    /// Pairs of a state variable and the output of the initialization that is assigned to it.
+    /// Pairs of names: a state variable, and the output of the initialization that is assigned to
+    /// it.
     pub initialization_binding: Vec<(String, String)>,
-    /// Pairs of a state variable and the output of a training step that is assigned to it.
+    /// Pairs of names: a state variable, and the output of a training step that is assigned to it.
     pub update_binding: Vec<(String, String)>,
 }
 
@@ -56,8 +57,8 @@ pub(super) struct Place {
     slot: Slot,
 }
 
-/// Position of a state variable among the dense or the sparse initializers of its graph. Dense ones
-/// come first.
+/// Index of a state variable among the dense or the sparse initializers of its graph. Dense
+/// initializers are ordered before sparse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Slot {
     Dense(usize),
@@ -65,8 +66,8 @@ enum Slot {
 }
 
 impl Place {
-    /// Returns the graph value that the initializer defines.
-    pub(super) fn value(self, model: &graph::Model) -> Option<ValueId> {
+    /// Returns the graph value that the initializer defines; `None` if it has no name.
+    pub(super) fn find_value(self, model: &graph::Model) -> Option<ValueId> {
         let graph = model.graph(self.graph);
         match self.slot {
             Slot::Dense(index) => graph.initializers[index].value,
@@ -74,9 +75,9 @@ impl Place {
         }
     }
 
-    /// Returns the stored tensor. For a sparse initializer, it is the tensor of its non-zero
-    /// values.
-    fn stored_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
+    /// Returns the initializer's tensor; for a sparse initializer, the tensor of its non-zero
+    /// values, or `None` if it has no values.
+    fn find_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
         let graph = model.graph(self.graph);
         match self.slot {
             Slot::Dense(index) => Some(&graph.initializers[index].tensor),
@@ -84,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Returns the dimensions in the file.
+    /// Returns the dimensions of the initializer as stored in the file.
     fn dims(self, model: &graph::Model) -> &[i64] {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -94,7 +95,7 @@ impl Place {
     }
 }
 
-/// Initializers that the bindings of the training information name.
+/// State variables of a model: initializers that the bindings of the training information name.
 pub(super) struct Places {
     /// State variables of the main graph, then those of the algorithms with the index of their
     /// entry, in the order of the file.
@@ -104,6 +105,7 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Finds the initializers that the bindings of the training information name.
     pub(super) fn new(model: &graph::Model) -> Places {
         let mut wanted: BTreeSet<(Option<usize>, Slot)> = BTreeSet::new();
         let mut slot_of: HashMap<(GraphId, Symbol), Slot> = HashMap::new();
@@ -123,7 +125,7 @@ impl Places {
             }
         }
         for (entry, info) in model.training_info.iter().enumerate() {
-            for key in bindings(info).filter_map(|binding| binding.key) {
+            for key in list_bindings(info).filter_map(|binding| binding.key) {
                 let slot_in = |graph: Option<GraphId>| slot_of.get(&(graph?, key)).copied();
                 let found = slot_in(model.main).map(|slot| (None, slot));
                 wanted.extend(found.or_else(|| Some((Some(entry), slot_in(info.algorithm)?))));
@@ -137,7 +139,7 @@ impl Places {
             };
             let Some(graph) = graph else { continue };
             let place = Place { graph, slot };
-            if let Some(name) = place.stored_tensor(model).and_then(|stored| stored.name) {
+            if let Some(name) = place.find_tensor(model).and_then(|stored| stored.name) {
                 places.by_name.insert((graph, name), places.all.len());
             }
             places.all.push((entry, place));
@@ -145,16 +147,16 @@ impl Places {
         places
     }
 
-    /// Resolves a name in a binding of an entry to the number of its state variable. Names of the
-    /// main graph come before those of the entry's algorithm.
+    /// Resolves a name in a binding of an entry to the index of its state variable; `None` for an
+    /// unknown name. Names of the main graph come before those of the entry's algorithm.
     pub(super) fn find(&self, info: &TrainingInfo, name: Symbol) -> Option<usize> {
         let graphs = [self.main, info.algorithm];
         graphs.into_iter().flatten().find_map(|graph| self.by_name.get(&(graph, name)).copied())
     }
 }
 
-/// Returns the bindings of both lists of an entry.
-fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
+/// Returns the initialization bindings, then the update bindings of a training entry.
+fn list_bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
     info.initialization_binding.iter().chain(&info.update_binding)
 }
 
@@ -166,7 +168,9 @@ impl Model {
         let entries = model.training_info.iter().map(|info| {
             let algorithm = info.algorithm.map(|algorithm| model.graph(algorithm));
             let (inputs, outputs) = match algorithm {
-                Some(graph) => (self.port_names(&graph.inputs), self.port_names(&graph.outputs)),
+                Some(graph) => {
+                    (self.list_port_names(&graph.inputs), self.list_port_names(&graph.outputs))
+                }
                 None => (Vec::new(), Vec::new()),
             };
             TrainingEntry {
@@ -176,18 +180,21 @@ impl Model {
                 algorithm: algorithm.map(|algorithm| self.display_name(algorithm.name)),
                 inputs,
                 outputs,
-                initialization_binding: self.binding_names(&info.initialization_binding),
-                update_binding: self.binding_names(&info.update_binding),
+                initialization_binding: self.list_binding_names(&info.initialization_binding),
+                update_binding: self.list_binding_names(&info.update_binding),
             }
         });
         entries.collect()
     }
 
-    fn port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
+    /// Returns the names of graph inputs or outputs; empty for an unnamed one.
+    fn list_port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
         ports.iter().map(|port| self.display_name(port.name)).collect()
     }
 
-    fn binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
+    /// Returns key and value of each binding: a state variable, and the output that is assigned to
+    /// it.
+    fn list_binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
         let names = bindings
             .iter()
             .map(|entry| (self.display_name(entry.key), self.display_name(entry.value)));
@@ -199,7 +206,7 @@ impl Model {
     pub fn state_variables(&self) -> Vec<StateVariable> {
         let places = Places::new(&self.graph);
         let variables = places.all.iter().map(|(entry, place)| {
-            let stored = place.stored_tensor(&self.graph);
+            let stored = place.find_tensor(&self.graph);
             let number = stored.and_then(|stored| stored.data_type);
             StateVariable {
                 name: self.display_name(stored.and_then(|stored| stored.name)),
@@ -211,20 +218,20 @@ impl Model {
         variables.collect()
     }
 
-    /// Returns a name for messages; empty if the file has none.
+    /// Returns a name for messages; empty if `name` is absent.
     pub(super) fn display_name(&self, name: Option<Symbol>) -> String {
         self.graph.display(name).into_owned()
     }
 }
 
-/// Position of training in its data. A [`Trainer`](crate::Trainer) only stores it for the caller,
-/// and [`save`](crate::Trainer::save) writes it to the file of the state.
+/// Position of training in the training data. A [`Trainer`](crate::Trainer) only stores it for the
+/// caller, and [`save`](crate::Trainer::save) writes it to the file of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataPosition {
-    /// Number of complete passes over the data.
+    /// Number of complete passes over the training data.
     pub epochs: u64,
-    /// Number of examples that were taken in the current pass.
+    /// Number of examples that training has taken in the current pass over the data.
     pub examples: u64,
 }
 
@@ -234,7 +241,7 @@ pub(super) enum NewValue {
     Whole(Tensor),
     /// Tensor whose shards are on devices.
     OnDevices(Arc<Parts>),
-    /// New value that is already written over the old one.
+    /// Value that is already written over the old one in place.
     InPlace,
 }
 
@@ -248,11 +255,12 @@ pub(super) enum Held {
 }
 
 impl Held {
-    pub(super) fn whole(value: Tensor) -> Held {
+    /// Holds a tensor in memory, without shards on devices.
+    pub(super) fn from_tensor(value: Tensor) -> Held {
         Held::Whole(value, Arc::default())
     }
 
-    /// Replaces the value.
+    /// Replaces the held value of a state variable, and drops the shards of the old value.
     fn replace(&mut self, value: NewValue) {
         match value {
             NewValue::OnDevices(parts) => *self = Held::OnDevices(parts),
@@ -261,7 +269,7 @@ impl Held {
                     forget_shards(known);
                     *old = value;
                 }
-                Held::OnDevices(_) => *self = Held::whole(value),
+                Held::OnDevices(_) => *self = Held::from_tensor(value),
             },
             NewValue::InPlace => {
                 if let Held::Whole(_, known) = self {
@@ -271,17 +279,21 @@ impl Held {
         }
     }
 
-    /// Returns the value as one tensor; gathers the shards of a value on devices.
-    fn tensor(&self) -> Result<Tensor, Error> {
+    /// Returns the held value as one tensor; gathers the shards of a value on devices.
+    fn to_tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
             Held::OnDevices(parts) => parts.whole(),
         }
     }
 
-    /// Returns the shards on devices; makes them on first use. A variable always has one sharding,
-    /// so that shards stay valid.
-    pub(super) fn parts(&self, devices: &DeviceSession, form: &Form) -> Result<Arc<Parts>, Error> {
+    /// Returns the shards of the held value on devices; makes the shards on first use. A variable
+    /// always has one sharding, so that shards stay valid.
+    pub(super) fn to_parts(
+        &self,
+        devices: &DeviceSession,
+        form: &Form,
+    ) -> Result<Arc<Parts>, Error> {
         match self {
             Held::OnDevices(parts) => Ok(Arc::clone(parts)),
             Held::Whole(value, known) => {
@@ -295,8 +307,7 @@ impl Held {
     }
 }
 
-/// Drops the shards of an old value. Reuses the allocation if no other clone of the state shares
-/// it.
+/// Drops the shards of an old value. Reuses their allocation unless a clone of the state shares it.
 fn forget_shards(known: &mut Arc<OnceLock<Arc<Parts>>>) {
     match Arc::get_mut(known) {
         Some(known) => drop(known.take()),
@@ -309,9 +320,9 @@ pub(super) struct Variable {
     /// Name of the initializer, prefixed by the entry if it is not unique.
     name: String,
     place: Place,
-    /// Whether the initializer is also an input of the main graph, of which it is the default.
+    /// Whether the initializer is the default of an input of the main graph.
     is_default: bool,
-    /// Value in the file. Every new value has its type and shape.
+    /// Value in the model file. Every new value has the type and shape of this tensor.
     stored: Tensor,
 }
 
@@ -325,7 +336,7 @@ struct Current {
 
 impl Current {
     fn from_stored(value: &Tensor) -> Current {
-        Current { held: Held::whole(value.clone()), is_assigned: false }
+        Current { held: Held::from_tensor(value.clone()), is_assigned: false }
     }
 }
 
@@ -351,10 +362,10 @@ pub(super) struct Generator {
 }
 
 impl State {
-    /// Reads the stored value of every variable.
+    /// Makes the state before training: reads the stored value of every state variable.
     pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
         demand_density(&model.graph, places)?;
-        let stored = places.all.iter().map(|(_, place)| place.stored_tensor(&model.graph));
+        let stored = places.all.iter().map(|(_, place)| place.find_tensor(&model.graph));
         let names: Vec<String> = stored
             .map(|stored| model.display_name(stored.and_then(|stored| stored.name)))
             .collect();
@@ -388,29 +399,29 @@ impl State {
         })
     }
 
-    /// Returns names and types of the variables.
-    pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
+    /// Returns names and types of the state variables.
+    pub(super) fn list_types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
-        variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
+        variables.map(|variable| (variable.name.as_str(), to_type(&variable.stored)))
     }
 
-    /// Returns names and stored values of the variables.
+    /// Returns names of the state variables and their values in the model file.
     pub(super) fn stored_values(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.variables.iter().map(|variable| (variable.name.as_str(), &variable.stored))
     }
 
-    /// Marks the values as a mix of old and new ones.
+    /// Marks the values of the state variables as a mix of old and new ones.
     pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
-    /// Marks the values as consistent again.
-    pub(super) fn mark_whole(&mut self) {
+    /// Marks the values of the state variables as consistent again.
+    pub(super) fn mark_consistent(&mut self) {
         self.is_torn = false;
     }
 
     /// Refuses a state in which old and new values are mixed.
-    pub(super) fn demand_whole(&self) -> Result<(), Error> {
+    pub(super) fn demand_consistent(&self) -> Result<(), Error> {
         if self.is_torn {
             Err(Error::new(
                 ErrorKind::Internal,
@@ -423,12 +434,12 @@ impl State {
         }
     }
 
-    /// Returns names and current values of the variables.
-    pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
-        self.demand_whole()?;
+    /// Returns names and current values of the state variables.
+    pub(super) fn gather_values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+        self.demand_consistent()?;
         let values = self.variables.iter().zip(&self.current);
         values
-            .map(|(variable, current)| Ok((variable.name.as_str(), current.held.tensor()?)))
+            .map(|(variable, current)| Ok((variable.name.as_str(), current.held.to_tensor()?)))
             .collect()
     }
 
@@ -436,43 +447,50 @@ impl State {
         self.variables.len()
     }
 
+    /// Returns the index of the state variable called `name`.
     pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
         let found = self.variables.iter().position(|variable| variable.name == name);
         found.ok_or_else(|| {
             let message = format!("state variable '{name}' does not exist");
             let error = Error::new(ErrorKind::Input, message);
-            let names: Vec<&str> = self.types().map(|(name, _)| name).collect();
+            let names: Vec<&str> = self.list_types().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("use one of: {}", names.join(", "))),
+                None => {
+                    error.with_help(format!("use one of the state variables: {}", names.join(", ")))
+                }
             }
         })
     }
 
+    /// Returns the unique name of a state variable.
     pub(super) fn name(&self, index: usize) -> &str {
         &self.variables[index].name
     }
 
-    /// Returns the current value of a variable as one tensor.
-    pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
-        self.demand_whole()?;
-        self.current[index].held.tensor()
+    /// Returns the current value of a state variable as one tensor.
+    pub(super) fn gather_value(&self, index: usize) -> Result<Tensor, Error> {
+        self.demand_consistent()?;
+        self.current[index].held.to_tensor()
     }
 
+    /// Returns the current value of a state variable, in memory or on devices.
     pub(super) fn held_value(&self, index: usize) -> &Held {
         &self.current[index].held
     }
 
-    /// Returns the value of a variable in the file. Every new value has its type and shape.
+    /// Returns the value of a state variable in the model file. Every new value has its type and
+    /// shape.
     pub(super) fn stored_value(&self, index: usize) -> &Tensor {
         &self.variables[index].stored
     }
 
+    /// Whether a state variable is the default of an input of the main graph.
     pub(super) fn is_default(&self, index: usize) -> bool {
         self.variables[index].is_default
     }
 
-    /// Refuses a value that differs from a variable in type or shape.
+    /// Fails if a value differs from a state variable in type or shape.
     pub(super) fn check(&self, index: usize, value: &Tensor, kind: ErrorKind) -> Result<(), Error> {
         self.variables[index].check(&value.view(), kind)
     }
@@ -482,14 +500,14 @@ impl State {
     }
 
     /// Makes the memory of a variable's value exclusive, so that a new value can be written over it
-    /// in place. Returns whether it is. A stored value is copied once. A value that a clone of the
-    /// trainer shares is not copied: the copy would take as much memory as the new value, and for
-    /// longer.
+    /// in place. Returns whether the memory is exclusive. A stored value is copied once. A value
+    /// that a clone of the trainer shares is not copied: the copy would take as much memory as the
+    /// new value, and for longer.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
-    pub(super) fn make_own(&mut self, index: usize) -> Result<bool, Error> {
+    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<bool, Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
         if !current.is_assigned && !value.is_unique() {
@@ -500,9 +518,9 @@ impl State {
         Ok(value.is_unique())
     }
 
-    /// Borrows all variables, and the memory of the values of some of them, which must be
-    /// [exclusive](State::make_own). `names` lists these with the names of their inputs, sorted by
-    /// the number of the variable.
+    /// Borrows all state variables, and the memory of the values of the variables in `names`, which
+    /// must be [exclusive](State::make_exclusive). `names` pairs the names of inputs with the
+    /// indices of the variables that they read, sorted by index.
     pub(super) fn borrow_overwritable<'s>(
         &'s mut self,
         names: impl Iterator<Item = &'s (String, usize)>,
@@ -520,7 +538,8 @@ impl State {
         (variables, memory)
     }
 
-    /// Replaces the value of a variable. The value must fit.
+    /// Replaces the value of a state variable. The new value must have the variable's type and
+    /// shape.
     pub(super) fn set(&mut self, index: usize, value: NewValue) {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         if !current.is_assigned {
@@ -530,7 +549,8 @@ impl State {
         current.is_assigned = true;
     }
 
-    /// Assigns the new values of a run. Cannot fail, because every value has been checked.
+    /// Assigns the new values that a run computed for state variables. Cannot fail, because every
+    /// value has been checked.
     pub(super) fn assign(&mut self, values: &mut Vec<(usize, NewValue)>) {
         for (index, value) in values.drain(..) {
             self.set(index, value);
@@ -539,14 +559,14 @@ impl State {
     }
 
     /// Returns the state before training: stored values, no random number drawn, start of the data.
-    pub(super) fn at_beginning(&self) -> State {
+    pub(super) fn to_initial_state(&self) -> State {
         let mut state = self.clone();
         for (variable, current) in self.variables.iter().zip(&mut state.current) {
             *current = Current::from_stored(&variable.stored);
         }
         state.generator.draws = 0;
         state.position = DataPosition::default();
-        state.mark_whole();
+        state.mark_consistent();
         state
     }
 
@@ -562,26 +582,27 @@ impl State {
         self.generator = generator;
     }
 
-    /// Returns the seed of the next step or initialization.
-    pub(super) fn seed_of_step(&self) -> u64 {
+    /// Returns the seed for random operators of the next training step or initialization.
+    pub(super) fn make_step_seed(&self) -> u64 {
         mix_seed(self.generator, 0)
     }
 
-    /// Returns the seed of inference between the last step and the next.
-    pub(super) fn seed_of_inference(&self) -> u64 {
+    /// Returns the seed for random operators of inference between the last training step and the
+    /// next.
+    pub(super) fn make_inference_seed(&self) -> u64 {
         mix_seed(self.generator, 1)
     }
 
-    /// Writes changed values into the initializers of a model. Unchanged ones keep their encoding
-    /// in the file.
+    /// Writes changed values of state variables into the initializers of a model. Unchanged
+    /// initializers keep their encoding in the file.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
-        self.demand_whole()?;
+        self.demand_consistent()?;
         let assigned = self.variables.iter().zip(&self.current);
         let mut sparse: HashMap<GraphId, SparseStates> = HashMap::new();
         for (Variable { place, stored, .. }, Current { held, .. }) in
             assigned.filter(|(_, current)| current.is_assigned)
         {
-            let value = held.tensor()?;
+            let value = held.to_tensor()?;
             // Loading a state assigns every variable, changed or not.
             if value.bytes() == stored.bytes() {
                 continue;
@@ -609,9 +630,10 @@ impl State {
 }
 
 impl Variable {
+    /// Reads the stored value of an initializer; fails if it is a string tensor or unreadable.
     fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
         let graph = &model.graph;
-        let initializer = place.stored_tensor(graph);
+        let initializer = place.find_tensor(graph);
         let number = initializer.and_then(|initializer| initializer.data_type);
         if number == Some(NumberedType::STRING.0) {
             let message = format!(
@@ -636,7 +658,7 @@ impl Variable {
         };
         let stored = stored.map_err(|error| unreadable(&error))?;
         let is_default = place
-            .value(graph)
+            .find_value(graph)
             .is_some_and(|value| matches!(graph.value(value).producer, Producer::Input(_)));
         Ok(Variable { is_default, name, place, stored })
     }
@@ -653,14 +675,14 @@ impl Variable {
         }
     }
 
-    /// Refuses a value that differs in type or shape.
+    /// Fails if a value differs from the state variable in type or shape.
     pub(super) fn check(&self, value: &TensorView<'_>, kind: ErrorKind) -> Result<(), Error> {
         let Variable { name, stored, .. } = self;
         if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
             return Ok(());
         }
         let given = Type::tensor(value.data_type(), value.dims().iter().copied());
-        let message = format!("the state variable '{name}' is {}, not {given}", type_of(stored));
+        let message = format!("the state variable '{name}' is {}, not {given}", to_type(stored));
         Err(Error::new(kind, message))
     }
 }
@@ -668,14 +690,15 @@ impl Variable {
 /// Dense replacements of a graph's sparse initializers, by position.
 type SparseStates = BTreeMap<usize, graph::TensorProto>;
 
-/// Number of elements of sparse state that is accepted from any model.
+/// Maximum number of elements of the sparse state variables of any model, whatever its size.
 const SPARSE_ELEMENTS: u64 = 1 << 28;
-/// Number of elements of sparse state that is accepted for each element of dense state. Adam keeps
-/// two for each weight, and a third one for a 16-bit weight.
+/// Maximum number of elements of sparse state variables per element of dense ones, in a larger
+/// model. Adam keeps two for each weight, and a third one for a 16-bit weight.
 const SPARSE_RATIO: u64 = 8;
 
-/// Refuses sparse state that takes much more memory than the dense values in the file: a few bytes
-/// of a sparse tensor stand for any number of elements, and a trainer materializes all of them.
+/// Fails if sparse state variables take much more memory than the dense values in the file: a few
+/// bytes of a sparse tensor stand for any number of elements, and a trainer materializes all of
+/// them.
 fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     let (mut dense, mut sparse) = (0u64, 0u64);
     for (_, place) in &places.all {
@@ -689,13 +712,14 @@ fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     }
     let message = format!(
         "the sparse state variables have {sparse} elements, more than {SPARSE_RATIO} for each of \
-         the {dense} elements of dense ones"
+         the {dense} elements of dense state variables"
     );
-    Err(Error::new(ErrorKind::Invalid, message).with_help("store them as dense initializers"))
+    Err(Error::new(ErrorKind::Invalid, message)
+        .with_help("store the sparse state variables as dense initializers"))
 }
 
 /// Returns the type of a tensor.
-pub(super) fn type_of(tensor: &Tensor) -> Type {
+pub(super) fn to_type(tensor: &Tensor) -> Type {
     Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
 }
 

@@ -8,9 +8,9 @@ use super::{Optimizer, OptimizerKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignNumber {
-    /// The chosen optimizer.
+    /// Optimizer that does not have the hyperparameter.
     pub optimizer: OptimizerName,
-    /// Name of the hyperparameter, a field of [`OptimizerNumbers`].
+    /// Name of the rejected hyperparameter, a field of [`OptimizerNumbers`].
     pub number: &'static str,
     /// Optimizers that have the hyperparameter.
     pub optimizers: &'static [OptimizerName],
@@ -50,8 +50,8 @@ pub enum OptimizerName {
     AdamW,
 }
 
-/// Hyperparameters of an optimizer. `None` stands for the usual value, and is required where the
-/// optimizer does not have the hyperparameter.
+/// Hyperparameters of an optimizer. `None` stands for the usual value; a hyperparameter that the
+/// optimizer does not have must be `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OptimizerNumbers {
     /// Default learning rate. Usually 0.01, for Adam and AdamW 0.001.
@@ -71,7 +71,7 @@ pub struct OptimizerNumbers {
 }
 
 impl OptimizerName {
-    /// All names.
+    /// All optimizers, in the order of the variants.
     pub const ALL: [OptimizerName; 6] = [
         OptimizerName::Sgd,
         OptimizerName::Momentum,
@@ -81,7 +81,7 @@ impl OptimizerName {
         OptimizerName::AdamW,
     ];
 
-    /// Returns the name in lower case.
+    /// Returns the name of the optimizer in lower case, such as `adamw`.
     pub fn name(self) -> &'static str {
         match self {
             OptimizerName::Sgd => "sgd",
@@ -98,15 +98,15 @@ impl OptimizerName {
         self.make_optimizer(&OptimizerNumbers::default())
     }
 
-    /// Returns the optimizer with these hyperparameters, as nodes of `ai.onnx`.
+    /// Returns the optimizer with the given hyperparameters, as nodes of `ai.onnx`.
     ///
     /// ```
     /// use sardonyx::tool::{OptimizerName, OptimizerNumbers};
     ///
     /// let numbers = OptimizerNumbers { momentum: Some(0.5), ..OptimizerNumbers::default() };
-    /// assert!(OptimizerName::Nesterov.with(&numbers).is_ok());
+    /// assert!(OptimizerName::Nesterov.to_optimizer(&numbers).is_ok());
     /// assert_eq!(
-    ///     OptimizerName::Adam.with(&numbers).unwrap_err().to_string(),
+    ///     OptimizerName::Adam.to_optimizer(&numbers).unwrap_err().to_string(),
     ///     "the optimizer adam has no momentum; momentum and nesterov have it",
     /// );
     /// ```
@@ -114,7 +114,7 @@ impl OptimizerName {
     /// # Errors
     ///
     /// [`ForeignNumber`] for a hyperparameter that the optimizer does not have.
-    pub fn with(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
+    pub fn to_optimizer(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
         use OptimizerName::{Adagrad, Adam, AdamW, Momentum, Nesterov};
         let given: [(_, Option<f64>, &'static [OptimizerName]); 5] = [
             ("momentum", numbers.momentum, &[Momentum, Nesterov]),
@@ -134,6 +134,7 @@ impl OptimizerName {
         }
     }
 
+    /// Makes the optimizer; absent hyperparameters get their usual values.
     fn make_optimizer(self, numbers: &OptimizerNumbers) -> Optimizer {
         let momentum = numbers.momentum.unwrap_or(0.9);
         let adam = |decoupled| OptimizerKind::Adam {

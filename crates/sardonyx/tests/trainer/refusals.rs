@@ -73,7 +73,7 @@ fn training_information_that_contradicts_itself_is_refused() {
         (
             ", sparse(float[100000, 10000], float[0] z {}, int64[0] {})",
             "algorithm: s () => (w1) { w1 = Neg (z) }, update_binding: [\"z\": \"w1\"]".to_string(),
-            "have 1000000000 elements, more than 8 for each of the 0 elements of dense ones",
+            "have 1000000000 elements, more than 8 for each of the 0 elements of dense state variables",
         ),
         (
             ", string[1] s = {\"a\"}",
@@ -119,7 +119,7 @@ fn unsorted_training_graphs_are_named() {
         initialization.starts_with("training_info[1].initialization is not sorted topologically: ")
     );
     assert!(algorithm.starts_with("training_info[1].algorithm is not sorted topologically: "));
-    assert!(algorithm.contains("other runtimes may refuse it"), "{algorithm}");
+    assert!(algorithm.contains("other runtimes may refuse the model"), "{algorithm}");
     let mut trainer = trainer;
     trainer.step(1, [("x", vector(&[1.0, 1.0]))], &RunOptions::default()).unwrap();
     assert_eq!(trainer.variable("z").unwrap().to_vec::<f32>().unwrap(), [0.0; 2]);

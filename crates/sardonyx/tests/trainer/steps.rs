@@ -70,7 +70,10 @@ fn the_order_of_steps_is_that_of_the_caller() {
     let error = iterated
         .step(2, [("x", Tensor::scalar(1f32))], &RunOptions::default())
         .expect_err("no such entry");
-    assert_eq!(error.to_string(), "training step 2 does not exist\nhelp: use an entry from 0 to 1");
+    assert_eq!(
+        error.to_string(),
+        "training step 2 does not exist\nhelp: use a training entry from 0 to 1"
+    );
 }
 
 /// Checks that bindings can swap two variables, even if the values are not outputs of a node:

@@ -168,7 +168,7 @@ fn values_are_set_if_they_fit() {
     assert_eq!(error.message(), "the state variable 'w' is float[2], not int64");
     let error = trainer.set_state("v", vector(&[8.0, 9.0])).expect_err("unknown");
     assert_eq!(error.message(), "state variable 'v' does not exist");
-    assert_eq!(error.help(), Some("use one of: w"));
+    assert_eq!(error.help(), Some("use one of the state variables: w"));
     assert_eq!(value_of(&trainer, "w"), [8.0, 9.0]);
 }
 
