@@ -272,13 +272,13 @@ fn as_text(report: &Report) -> String {
         line(name, format!("{time:.3} ms"));
     }
     line("throughput", format!("{:.2} runs/s", report.runs_per_second));
-    line("runs", human::group(report.n as u64));
+    line("runs", human::group_digits(report.n as u64));
     line("threads", report.threads.to_string());
     if report.concurrency > 1 {
         line("callers", report.concurrency.to_string());
     }
     if let Some(bytes) = report.arena_bytes {
-        line("planned", human::bytes(bytes as u64));
+        line("planned", human::format_bytes(bytes as u64));
     }
     let peak = report.rss_peak_mb;
     line("memory", peak.map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB")));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::saving::{self, Target, at_model, target_of};
 use crate::show;
@@ -131,7 +131,7 @@ fn write(
     }
     arrays::write(target, format, &content, terminal)?;
     if let Target::File(path) = target {
-        let tensors = count(content.tensors.len(), "tensor");
+        let tensors = format_count(content.tensors.len(), "tensor");
         terminal.remark(&format!("wrote {}: {tensors}", path.display()));
     }
     Ok(())
@@ -230,7 +230,7 @@ fn tensors_by_name<'a>(
         let names = there.iter().map(|tensor| tensor.name.as_str());
         return Err(failure.help(match suggest::closest(name, names) {
             Some(near) => format!("did you mean '{near}'?"),
-            None => format!("sardonyx ls lists the {}", count(there.len(), "tensor")),
+            None => format!("sardonyx ls lists the {}", format_count(there.len(), "tensor")),
         }));
     }
     Ok(found)
@@ -243,7 +243,7 @@ fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     if found.len() > SHOWN {
         places.push(format!("  ... and {} more", found.len() - SHOWN));
     }
-    let message = format!("{} have the {what}", count(found.len(), "tensor"));
+    let message = format!("{} have the {what}", format_count(found.len(), "tensor"));
     Failure::new(message)
         .help(format!("choose one with --place, such as one of\n{}", places.join("\n")))
 }

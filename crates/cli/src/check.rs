@@ -14,7 +14,7 @@ use sardonyx::{Error, OpenOptions, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
@@ -285,7 +285,7 @@ impl Counts {
         let words: Vec<String> = counts
             .into_iter()
             .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| count(usize::try_from(number).unwrap_or(usize::MAX), what))
+            .map(|(number, what)| format_count(usize::try_from(number).unwrap_or(usize::MAX), what))
             .collect();
         words.join(", ")
     }
@@ -325,8 +325,11 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
         }
         for (code, more) in &report.more {
             let number = usize::try_from(*more).unwrap_or(usize::MAX);
-            text +=
-                &format!("{}: and {} of {code}\n\n", checked.name, count(number, "more finding"));
+            text += &format!(
+                "{}: and {} of {code}\n\n",
+                checked.name,
+                format_count(number, "more finding")
+            );
         }
         for operator in cannot_run.iter().flatten() {
             text += &format!("{}: sardonyx cannot run {operator}\n\n", checked.name);
@@ -350,7 +353,7 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
             .filter(|checked| checked.result.as_ref().is_ok_and(|found| found.report.errors > 0));
         let unreadable = all.iter().filter(|checked| checked.result.is_err()).count();
         let mut summary =
-            format!("{} checked: {} with errors", count(all.len(), "model"), wrong.count());
+            format!("{} checked: {} with errors", format_count(all.len(), "model"), wrong.count());
         if unreadable > 0 {
             summary += &format!(", {unreadable} not readable");
         }

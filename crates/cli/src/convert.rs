@@ -8,7 +8,7 @@ use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::inline::added_text;
 use crate::model_arg::ModelArg;
 use crate::operator_name::qualified_name;
@@ -233,7 +233,7 @@ fn as_text(report: &ConvertReport) -> String {
     let others = others.into_iter().filter(|(nodes, _)| *nodes > 0);
     let others: String =
         others.map(|(nodes, what): (usize, _)| format!(", {nodes} {what}")).collect();
-    let (unchanged, made) = (count(report.unchanged, "node"), report.made);
+    let (unchanged, made) = (format_count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
         text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));

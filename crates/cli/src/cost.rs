@@ -9,7 +9,7 @@ use sardonyx::{Dim, Error};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, count, group};
+use crate::human::{Align, format_bytes, format_columns, format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::symbols;
 use crate::terminal::Terminal;
@@ -21,7 +21,7 @@ use crate::terminal::Terminal;
 /// products, convolutions and operators made of them; for other operators the number of output
 /// elements is listed.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -172,9 +172,9 @@ fn table(rows: &[Row<'_>]) -> String {
         ("bytes", Right),
         ("in", Left),
     ];
-    let cell = |sum: &Sum| format_sum(sum, "≥ ", group).unwrap_or("?".to_string());
+    let cell = |sum: &Sum| format_sum(sum, "≥ ", group_digits).unwrap_or("?".to_string());
     let cells = rows.iter().map(|row| {
-        let nodes = row.nodes.map(|nodes| group(nodes as u64));
+        let nodes = row.nodes.map(|nodes| group_digits(nodes as u64));
         let runs = match row.runs {
             Dim::Known(1) => String::new(),
             runs => cell(&runs.clone().into()),
@@ -192,7 +192,7 @@ fn table(rows: &[Row<'_>]) -> String {
             inner.into(),
         ]
     });
-    columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
+    format_columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
 }
 
 /// Formats the totals, the peak of memory, and the numbers of nodes that could not be counted.
@@ -218,11 +218,11 @@ fn summary(cost: &Cost) -> String {
         (cost.peak.missing, "activation", "the peak"),
     ];
     for (missing, what, of) in missing.into_iter().filter(|(missing, ..)| *missing > 0) {
-        let missing = count(missing, what);
+        let missing = format_count(missing, what);
         text += &format!("{of}: {missing} not counted, of unknown size\n");
     }
     if cost.bodies_counted_once > 0 {
-        let bodies = count(cost.bodies_counted_once, "node");
+        let bodies = format_count(cost.bodies_counted_once, "node");
         text += &format!("the number of iterations of {bodies} is unknown: subgraphs count once\n");
     }
     text
@@ -243,16 +243,16 @@ fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
 }
 
 fn total_of(sum: &Sum) -> String {
-    format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
+    format_sum(sum, "at least ", group_digits).unwrap_or("unknown".to_string())
 }
 
 /// Formats a number of bytes exactly, followed by a rounded one from 1,000 bytes on.
 fn in_bytes(sum: &Sum) -> String {
     let rounded = match sum.known.size() {
-        Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
+        Some(size @ 1000..) => format!(" ({})", format_bytes(size as u64)),
         _ => String::new(),
     };
-    let exact = format_sum(sum, "at least ", group);
+    let exact = format_sum(sum, "at least ", group_digits);
     exact.map_or("unknown".to_string(), |exact| format!("{exact} bytes{rounded}"))
 }
 

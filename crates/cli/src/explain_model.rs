@@ -12,7 +12,7 @@ use sardonyx::{Port, Session, Type, tool};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::human::{self, Align, columns, count, cut};
+use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::qualified_name;
 use crate::random::Sizes;
@@ -304,11 +304,11 @@ impl Memory {
             steps.filter(|step| which(step)).count()
         };
         Memory {
-            views: count(|step| step.is_view),
-            in_place: count(|step| step.in_place),
-            strided: count(|step| step.strided),
-            channels_last: count(|step| step.channels_last),
-            copies: count(|step| step.copies),
+            views: format_count(|step| step.is_view),
+            in_place: format_count(|step| step.in_place),
+            strided: format_count(|step| step.strided),
+            channels_last: format_count(|step| step.channels_last),
+            copies: format_count(|step| step.copies),
         }
     }
 }
@@ -346,8 +346,8 @@ impl Explanation<'_> {
         let mut lines = Lines(format!(
             "{}: {} become {}\n\n",
             self.name,
-            count(report.nodes, "node"),
-            count(self.steps.len(), "step")
+            format_count(report.nodes, "node"),
+            format_count(self.steps.len(), "step")
         ));
         self.write_rewritten(&mut lines);
         self.write_fused(&mut lines);
@@ -355,14 +355,14 @@ impl Explanation<'_> {
             "constants",
             format!(
                 "{} packed for kernels, {}; {} read as they are, {}",
-                human::group(report.packed as u64),
-                human::bytes(report.packed_bytes as u64),
-                human::group(report.kept as u64),
-                human::bytes(report.kept_bytes as u64)
+                human::group_digits(report.packed as u64),
+                human::format_bytes(report.packed_bytes as u64),
+                human::group_digits(report.kept as u64),
+                human::format_bytes(report.kept_bytes as u64)
             ),
         );
         if report.made_bytes > 0 {
-            let made = human::bytes(report.made_bytes as u64);
+            let made = human::format_bytes(report.made_bytes as u64);
             lines.add_row("", format!("{made} of it is not stored in the file"));
         }
         self.write_memory(&mut lines);
@@ -385,7 +385,7 @@ impl Explanation<'_> {
             let calls = report.expanded.values().sum();
             lines.add_row(
                 "expanded",
-                format!("{} replaced by its function body", count(calls, "node")),
+                format!("{} replaced by its function body", format_count(calls, "node")),
             );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
                 lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
@@ -399,7 +399,7 @@ impl Explanation<'_> {
                 "upgraded",
                 format!(
                     "{} to newer versions, {} added for this",
-                    count(upgraded, "node"),
+                    format_count(upgraded, "node"),
                     report.added
                 ),
             ),
@@ -416,8 +416,8 @@ impl Explanation<'_> {
                 (0, 0) => "nothing".to_string(),
                 (nodes, constants) => format!(
                     "{} and {} removed as duplicates",
-                    count(nodes, "node"),
-                    count(constants, "initializer")
+                    format_count(nodes, "node"),
+                    format_count(constants, "initializer")
                 ),
             },
         );
@@ -425,9 +425,9 @@ impl Explanation<'_> {
             "folded",
             format!(
                 "{} constant-folded, {}; {} were constants",
-                count(report.folded - report.constant_nodes, "node"),
-                human::bytes(report.folded_bytes as u64),
-                count(report.constant_nodes, "Constant node")
+                format_count(report.folded - report.constant_nodes, "node"),
+                human::format_bytes(report.folded_bytes as u64),
+                format_count(report.constant_nodes, "Constant node")
             ),
         );
     }
@@ -442,11 +442,11 @@ impl Explanation<'_> {
             "fused",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} became {times}", count(gone + times, "node")),
+                _ => format!("{} became {times}", format_count(gone + times, "node")),
             },
         );
         for ((pattern, _), group) in &fused {
-            let (times, example) = (group.times, cut(&group.example));
+            let (times, example) = (group.times, cut_line(&group.example));
             let size = if group.nodes.is_multiple_of(times) {
                 format!("{} nodes each", group.nodes / times)
             } else {
@@ -456,10 +456,10 @@ impl Explanation<'_> {
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            lines.add_row("nearly", format!("{} almost fused:", count(times, "node")));
+            lines.add_row("nearly", format!("{} almost fused:", format_count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
-                let (times, example) = (group.times, cut(&group.example));
-                let why = cut(why.unwrap_or_default());
+                let (times, example) = (group.times, cut_line(&group.example));
+                let why = cut_line(why.unwrap_or_default());
                 lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
             lines.add_rest(nearly.len());
@@ -470,16 +470,16 @@ impl Explanation<'_> {
             "steps",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} fused into the step of another", count(times, "node")),
+                _ => format!("{} fused into the step of another", format_count(times, "node")),
             },
         );
         for (operators, group) in groups.iter().take(SHOWN) {
-            let (times, example) = (group.times, cut(&group.example));
+            let (times, example) = (group.times, cut_line(&group.example));
             lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
         lines.add_rest(groups.len());
         if report.dead > 0 {
-            let dead = count(report.dead, "node");
+            let dead = format_count(report.dead, "node");
             lines.add_row("dead", format!("{dead} removed as unused"));
         }
     }
@@ -499,10 +499,10 @@ impl Explanation<'_> {
                 let saved = details.unshared_bytes.saturating_sub(arena);
                 let reuse = match saved {
                     0 => String::new(),
-                    _ => format!("; reusing memory saves {}", human::bytes(saved)),
+                    _ => format!("; reusing memory saves {}", human::format_bytes(saved)),
                 };
                 let inputs = if inputs.is_empty() { "no inputs" } else { &inputs };
-                let arena = human::bytes(arena);
+                let arena = human::format_bytes(arena);
                 lines.add_row(
                     "memory",
                     format!("{arena} for intermediate values{reuse}; for {inputs}"),
@@ -538,14 +538,14 @@ impl Explanation<'_> {
             let work = work.filter(|work| *work > 0);
             vec![
                 index.to_string(),
-                cut(&step.node),
+                cut_line(&step.node),
                 operator(step),
                 details.map(layout).unwrap_or_default(),
-                work.map(human::group).unwrap_or_default(),
-                cut(&step.kernel),
+                work.map(human::group_digits).unwrap_or_default(),
+                cut_line(&step.kernel),
             ]
         });
-        columns(&headings, &rows.collect::<Vec<_>>())
+        format_columns(&headings, &rows.collect::<Vec<_>>())
     }
 
     fn json(&self, with_steps: bool) -> Value {

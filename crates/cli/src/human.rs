@@ -65,7 +65,7 @@ fn fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usiz
 
 /// Writes `text` on one line for stdout. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
 /// pipe or a file all.
-pub(crate) fn cut(text: &str) -> String {
+pub(crate) fn cut_line(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, stdout_is_terminal()).into_owned()
 }
 
@@ -85,7 +85,7 @@ fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
 }
 
 /// Formats a number with thousands separators, such as `1,234,567`.
-pub(crate) fn group(number: u64) -> String {
+pub(crate) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -98,7 +98,7 @@ pub(crate) fn group(number: u64) -> String {
 }
 
 /// Formats a number of bytes in the largest decimal unit that leaves at least 1, such as `134 kB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub(crate) fn format_bytes(count: u64) -> String {
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
         return format!("{count} bytes");
@@ -117,9 +117,9 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// Formats a number with its noun in the singular or plural, such as `1 tensor` or `2 tensors`.
-pub(crate) fn count(number: usize, what: &str) -> String {
+pub(crate) fn format_count(number: usize, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", group(number as u64))
+    format!("{} {what}{s}", group_digits(number as u64))
 }
 
 /// Parses the value of an option that must be a whole number of at least 1.
@@ -185,7 +185,7 @@ pub(crate) enum Align {
 
 /// Lays the rows of a table out under their headings. Leaves out columns in which all cells are
 /// empty.
-pub(crate) fn columns<C: AsRef<str>>(
+pub(crate) fn format_columns<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
 ) -> String {
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn numbers_are_grouped_and_bytes_rounded() {
         let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
-        rows.iter().for_each(|(number, expected)| assert_eq!(group(*number), *expected));
+        rows.iter().for_each(|(number, expected)| assert_eq!(group_digits(*number), *expected));
         let rows = [
             (999, "999 bytes"),
             (1000, "1.0 kB"),
@@ -310,7 +310,7 @@ mod tests {
             (999_600, "1.0 MB"),
             (25_600_000_000, "26 GB"),
         ];
-        rows.iter().for_each(|(number, expected)| assert_eq!(bytes(*number), *expected));
+        rows.iter().for_each(|(number, expected)| assert_eq!(format_bytes(*number), *expected));
     }
 
     #[test]
@@ -378,7 +378,10 @@ mod tests {
             vec!["w".to_string(), "12".to_string(), String::new()],
             vec!["bias".to_string(), "1000000".to_string(), String::new()],
         ];
-        assert_eq!(columns(&headings, &rows), "name    bytes\nw          12\nbias  1000000\n");
+        assert_eq!(
+            format_columns(&headings, &rows),
+            "name    bytes\nw          12\nbias  1000000\n"
+        );
     }
 
     #[test]

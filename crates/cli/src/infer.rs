@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, columns, count};
+use crate::human::{Align, format_columns, format_count};
 use crate::model_arg::ModelArg;
 use crate::session::note_tolerated;
 use crate::terminal::{Each, Terminal};
@@ -189,7 +189,7 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
 /// Formats the number of values, and the number of those whose types are not fully known.
 fn summary(model: &Model, found: &Inferred) -> String {
     let TypeCounts { values, open } = found.type_counts(model);
-    let all = count(values, "value");
+    let all = format_count(values, "value");
     match open {
         0 => format!("{all}: the types of all are known"),
         open => {
@@ -220,7 +220,7 @@ fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
 fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
     if !rows.is_empty() {
-        *text += &columns(&headings, rows);
+        *text += &format_columns(&headings, rows);
         rows.clear();
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
-use crate::human::{bytes, count, cut, group, pad_names};
+use crate::human::{cut_line, format_bytes, format_count, group_digits, pad_names};
 use crate::model_arg::{Limits, ModelArg};
 use crate::objects::merge_objects;
 use crate::operator_name::qualified_name;
@@ -21,7 +21,7 @@ use crate::{machine, nodes};
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "MODEL", required_unless_present = "machine")]
@@ -91,8 +91,8 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         "version",
         model.model_version().filter(|version| *version != 0).map_or(String::new(), format_version),
     );
-    out.row("graph", cut(&model.graph_name()));
-    out.row("doc", cut(&model.doc()));
+    out.row("graph", cut_line(&model.graph_name()));
+    out.row("doc", cut_line(&model.doc()));
     out.gap();
 
     let inputs = model.inputs();
@@ -104,7 +104,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     out.rows("outputs", port_lines(&model.outputs()));
     out.gap();
 
-    out.row("nodes", group(model.node_count() as u64));
+    out.row("nodes", group_digits(model.node_count() as u64));
     out.row("parameters", totals(model.parameters()));
     if model.constants().tensors > 0 {
         out.row("constants", totals(model.constants()));
@@ -113,7 +113,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     let files = data_files(model, arg);
     out.rows("data files", files.iter().take(SHOWN_FILES).map(DataFile::as_text));
     if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
-        out.row("", format!("… and {} more", group(more as u64 + 1)));
+        out.row("", format!("… and {} more", group_digits(more as u64 + 1)));
     }
     out.rows("training", training_lines(model));
     out.rows("state", state_lines(model));
@@ -121,11 +121,11 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     out.gap();
 
     let operators = model.operators();
-    let width = operators.iter().map(|op| group(op.nodes as u64).len()).max().unwrap_or(0);
+    let width = operators.iter().map(|op| group_digits(op.nodes as u64).len()).max().unwrap_or(0);
     out.rows(
         "operators",
         operators.iter().map(|op| {
-            let count = group(op.nodes as u64);
+            let count = group_digits(op.nodes as u64);
             let function = if op.is_function { "  (function of this model)" } else { "" };
             format!("{count:>width$}  {}{function}", qualified_name(&op.domain, &op.name))
         }),
@@ -197,7 +197,7 @@ fn training_line(index: usize, entry: TrainingEntry) -> String {
         entry.algorithm.map(|name| format!("algorithm {name} ({inputs}) => ({outputs})"));
     let parts: Vec<String> = initialization.into_iter().chain(algorithm).collect();
     let parts = if parts.is_empty() { "no graphs".to_string() } else { parts.join(", ") };
-    cut(&format!("entry {index}: {parts}"))
+    cut_line(&format!("entry {index}: {parts}"))
 }
 
 /// Formats a line with name and type for each state variable.
@@ -219,7 +219,7 @@ fn state_lines(model: &Model) -> Vec<String> {
 /// Formats a line with key and value for each entry of the metadata.
 fn metadata_lines<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<String> {
     let entries = entries.iter();
-    align_names(entries.map(|(key, value)| (key.as_ref(), cut(value.as_ref()))).collect())
+    align_names(entries.map(|(key, value)| (key.as_ref(), cut_line(value.as_ref()))).collect())
 }
 
 /// Formats a line for each name and text, with the names padded to a common width.
@@ -274,7 +274,7 @@ fn file_size(size: u64) -> String {
     } else {
         ""
     };
-    bytes(size) + warning
+    format_bytes(size) + warning
 }
 
 /// Number and size of the tensors that have the same element type and storage.
@@ -294,8 +294,8 @@ impl StorageTotals {
             "nothing" => "without elements",
             _ => "not to be read",
         };
-        let tensors = count(self.tensors, "tensor");
-        format!("{} {place}: {tensors}, {}", self.element_type, bytes(self.bytes))
+        let tensors = format_count(self.tensors, "tensor");
+        format!("{} {place}: {tensors}, {}", self.element_type, format_bytes(self.bytes))
     }
 }
 
@@ -353,13 +353,13 @@ impl DataFile {
             DataFileStatus::Bytes(size) if size < self.end => {
                 format!("; the file is cut off: {size} bytes of {}", self.end)
             }
-            DataFileStatus::Bytes(size) => format!(" of a file of {}", bytes(size)),
+            DataFileStatus::Bytes(size) => format!(" of a file of {}", format_bytes(size)),
             DataFileStatus::Missing => "; the file is missing".to_string(),
             DataFileStatus::Refused(why) => format!("; not looked for: it {why}"),
             DataFileStatus::Unknown => String::new(),
         };
-        let tensors = count(*tensors, "tensor");
-        format!("{}: {tensors}, {}{found}", cut(location), bytes(*claimed))
+        let tensors = format_count(*tensors, "tensor");
+        format!("{}: {tensors}, {}{found}", cut_line(location), format_bytes(*claimed))
     }
 }
 
@@ -387,9 +387,9 @@ fn totals(totals: Totals) -> String {
     let s = if totals.tensors == 1 { "" } else { "s" };
     format!(
         "{} in {} tensor{s}, {}",
-        group(totals.elements),
-        group(totals.tensors as u64),
-        bytes(totals.bytes)
+        group_digits(totals.elements),
+        group_digits(totals.tensors as u64),
+        format_bytes(totals.bytes)
     )
 }
 

@@ -7,7 +7,7 @@ use sardonyx::{Model, SaveOptions, check};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -168,17 +168,20 @@ fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> S
 fn as_text(report: &InlineReport) -> String {
     let mut lines = Vec::new();
     for (function, calls) in &report.functions {
-        lines.push(format!("inlined {} of {function}", count(*calls, "call")));
+        lines.push(format!("inlined {} of {function}", format_count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
         let domain = shown_domain(domain);
-        lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
+        lines.push(format!(
+            "inlined {} of the operator {domain}.{name}",
+            format_count(*nodes, "node")
+        ));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (shown_domain(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (shown_domain(&kept.domain), format_count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -195,7 +198,7 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
-        lines.push(format!("removed {}", count(report.removed.len(), "function")));
+        lines.push(format!("removed {}", format_count(report.removed.len(), "function")));
     }
     lines.join("\n")
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::Protected;
-use crate::human::count;
+use crate::human::format_count;
 use crate::outputs::arrays_of;
 use crate::saving::Target;
 use crate::terminal::Terminal;
@@ -190,12 +190,12 @@ fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(St
 
 impl Dumped {
     pub(crate) fn print(&self, terminal: &Terminal) {
-        let values = count(self.values, "value");
+        let values = format_count(self.values, "value");
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
         if !self.left_out.is_empty() {
             terminal.note(&format!(
                 "{} cannot be stored in this kind of file: {}",
-                count(self.left_out.len(), "value"),
+                format_count(self.left_out.len(), "value"),
                 self.left_out.join(", ")
             ));
         }

@@ -9,7 +9,7 @@ use sardonyx::tool::edits::{Edit, NewError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::terminal::Terminal;
@@ -70,7 +70,7 @@ impl Command<'_> {
         let fact = format!(
             "{} made a model with {} that {name} does not have",
             errors.job,
-            count(total, "error")
+            format_count(total, "error")
         );
         let end = match saved {
             Some(_) => "the invalid model was written",

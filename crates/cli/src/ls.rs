@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
+use crate::human::{
+    Align, compare_names, cut_line, format_bytes, format_columns, format_count, group_digits,
+    parse_bytes,
+};
 use crate::model_arg::ModelArg;
 use crate::show;
 use crate::stats::{Number, Stats};
@@ -24,7 +27,7 @@ use crate::verdict::Verdict;
 /// the main graph; it is the PLACE of `sardonyx cat --place`. Sizes are written as 4096, 64K, 1.5M
 /// or 2G.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -249,27 +252,28 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
         ("wrong", Left),
     ];
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut text = if rows.is_empty() { String::new() } else { columns(&headings, &cells) + "\n" };
+    let mut text =
+        if rows.is_empty() { String::new() } else { format_columns(&headings, &cells) + "\n" };
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let elements = elements.fold(0, u64::saturating_add);
     let size = rows.iter().filter_map(|row| row.tensor.bytes).sum();
     text += &match (rows.len(), stored) {
         (_, 0) => "no tensors\n".to_string(),
-        (0, stored) => format!("none of {} matches\n", count(stored, "tensor")),
+        (0, stored) => format!("none of {} matches\n", format_count(stored, "tensor")),
         (listed, _) => {
-            let elements = group(elements);
+            let elements = group_digits(elements);
             let of = if listed == stored {
                 String::new()
             } else {
-                format!(" of {}", group(stored as u64))
+                format!(" of {}", group_digits(stored as u64))
             };
             let s = if stored == 1 { "" } else { "s" };
-            let listed = group(listed as u64);
-            format!("{listed}{of} tensor{s}, {elements} elements, {}\n", bytes(size))
+            let listed = group_digits(listed as u64);
+            format!("{listed}{of} tensor{s}, {elements} elements, {}\n", format_bytes(size))
         }
     };
     if broken > 0 {
-        text += &format!("{} cannot be read\n", count(broken, "tensor"));
+        text += &format!("{} cannot be read\n", format_count(broken, "tensor"));
     }
     text
 }
@@ -279,10 +283,10 @@ fn cells(row: &Row) -> Vec<String> {
     let stats = row.stats.as_ref();
     let is_obvious = tensor.place.starts_with("graph.initializer[");
     vec![
-        cut(&tensor.name),
+        cut_line(&tensor.name),
         tensor.type_name(),
         format!("{:?}", tensor.dims),
-        tensor.bytes.map_or("?".to_string(), bytes),
+        tensor.bytes.map_or("?".to_string(), format_bytes),
         place_of_values(tensor),
         stats.and_then(Stats::sparsity).map_or(String::new(), percent),
         number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
@@ -290,8 +294,8 @@ fn cells(row: &Row) -> Vec<String> {
         stats.and_then(|stats| stats.mean).map_or(String::new(), show::format_number),
         count_cell(stats.map(|stats| stats.nan)),
         count_cell(stats.map(|stats| stats.inf)),
-        if is_obvious { String::new() } else { cut(&tensor.place) },
-        row.problem.as_deref().map_or(String::new(), cut),
+        if is_obvious { String::new() } else { cut_line(&tensor.place) },
+        row.problem.as_deref().map_or(String::new(), cut_line),
     ]
 }
 
@@ -305,14 +309,16 @@ fn number_cell(number: Option<Number>) -> String {
 
 /// Formats a number of elements as a cell, which is empty for 0.
 fn count_cell(count: Option<u64>) -> String {
-    count.filter(|count| *count > 0).map_or(String::new(), group)
+    count.filter(|count| *count > 0).map_or(String::new(), group_digits)
 }
 
 fn place_of_values(tensor: &StoredTensor) -> String {
     match &tensor.storage {
         TensorStorage::Raw => "raw".to_string(),
         TensorStorage::Typed(field) => field.to_string(),
-        TensorStorage::External { location, offset, .. } => format!("{} @ {offset}", cut(location)),
+        TensorStorage::External { location, offset, .. } => {
+            format!("{} @ {offset}", cut_line(location))
+        }
         TensorStorage::Nothing => "no elements".to_string(),
         _ => "nowhere".to_string(),
     }

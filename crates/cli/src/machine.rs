@@ -4,7 +4,7 @@ use sardonyx::tool::Machine;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::bytes;
+use crate::human::format_bytes;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 
@@ -24,7 +24,7 @@ pub(crate) fn print(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Formats the machine as one line, which benchmarks print above their tables.
 fn to_line(machine: &Machine) -> String {
-    let [near, own, shared] = machine.caches.map(|size| bytes(size as u64));
+    let [near, own, shared] = machine.caches.map(|size| format_bytes(size as u64));
     format!(
         "{}, processors: {}, {}, caches: {near}, {own}, {shared}, one thread: {:.0} GFLOP/s, {:.1} \
          GB/s",

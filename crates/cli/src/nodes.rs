@@ -7,13 +7,13 @@ use sardonyx::tool::{Glob, suggest};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::human::{Align, columns, count, group};
+use crate::human::{Align, format_columns, format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::operator_name::qualified_name;
 use crate::terminal::Terminal;
 
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     /// List the nodes instead: position, operator, name, and the values that each reads and makes,
     /// with their types
@@ -120,16 +120,16 @@ fn text(nodes: &[NodeInfo], total: usize) -> String {
     let mut text = String::new();
     for graph in nodes.chunk_by(|one, other| one.graph == other.graph) {
         let rows: Vec<[String; 5]> = graph.iter().map(row).collect();
-        text += &format!("{}:\n{}", graph[0].graph, columns(&headings, &rows));
+        text += &format!("{}:\n{}", graph[0].graph, format_columns(&headings, &rows));
     }
     if !text.is_empty() {
         text.push('\n');
     }
-    let all = count(total, "node");
+    let all = format_count(total, "node");
     text + &if nodes.len() == total {
         format!("{all}\n")
     } else {
-        format!("{} of {all}\n", group(nodes.len() as u64))
+        format!("{} of {all}\n", group_digits(nodes.len() as u64))
     }
 }
 

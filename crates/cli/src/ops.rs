@@ -9,7 +9,7 @@ use sardonyx::tool::{Glob, suggest};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, columns, count};
+use crate::human::{Align, format_columns, format_count};
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -131,8 +131,8 @@ fn list(operators: &[&OpDef]) -> String {
         .collect();
     let headings = [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
-    let total = count(operators.len(), "operator");
-    format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
+    let total = format_count(operators.len(), "operator");
+    format!("{}\n{total} in {}\n", format_columns(&headings, &rows), format_count(sum, "version"))
 }
 
 fn versions(op: &OpDef) -> String {

@@ -5,7 +5,7 @@ use sardonyx::io::Weights;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::stored_tensors::{is_external, sum_of};
@@ -49,8 +49,8 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(
             "copied {}, {}, from data files",
-            count(tensors, "tensor"),
-            bytes(size)
+            format_count(tensors, "tensor"),
+            format_bytes(size)
         )),
     }
     Ok(())

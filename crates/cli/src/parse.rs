@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::terminal::Terminal;
@@ -52,7 +52,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         terminal.remark(&(model.render_finding(found, &name) + "\n"));
     }
     if errors > 0 {
-        let message = format!("{name}: the model has {}", count(errors, "error"));
+        let message = format!("{name}: the model has {}", format_count(errors, "error"));
         if args.strict {
             let help = "remove --strict to write the model with these warnings";
             let failure = Failure::new(message).code(ErrorKind::Invalid);
@@ -69,7 +69,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let mut data = DataFiles::new(&args.model);
     for file in model.external_files() {
         if data.find(&file.location) == DataFileStatus::Missing {
-            let (location, tensors) = (&file.location, count(file.tensors, "tensor"));
+            let (location, tensors) = (&file.location, format_count(file.tensors, "tensor"));
             terminal.remark(&format!(
                 "warning: the data file '{location}' with the values of {tensors} is missing"
             ));

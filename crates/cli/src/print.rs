@@ -209,7 +209,7 @@ impl Args {
         for range in &self.range {
             let part = options.print_range(model, range.clone())?;
             if part.0.is_empty() {
-                let count = human::count(model.node_count(), "node");
+                let count = human::format_count(model.node_count(), "node");
                 return Err(Failure::new(format!("no nodes at {}..{}", range.start, range.end))
                     .help(format!("use positions in the main graph, which has {count}")));
             }

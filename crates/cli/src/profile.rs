@@ -341,7 +341,7 @@ impl Args {
         terminal.remark(&format!("wrote {}", target.display()));
         let dropped: u64 = tracks.iter().map(|track| track.run.dropped).sum();
         if dropped > 0 {
-            let (first, more) = (human::group(MOST_EVENTS), human::group(dropped));
+            let (first, more) = (human::group_digits(MOST_EVENTS), human::group_digits(dropped));
             terminal.note(&format!("the trace has the first {first} steps; {more} more ran"));
         }
         Ok(())

@@ -4,7 +4,7 @@ use sardonyx::{Model, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -25,7 +25,7 @@ pub(crate) fn report_refusals(
     } else {
         let renderings = findings.iter().map(|found| model.render_finding(found, name));
         let renderings: String = renderings.map(|text| text + "\n\n").collect();
-        let what = count(findings.len(), "refusal");
+        let what = format_count(findings.len(), "refusal");
         terminal.print(&format!("{renderings}{name}: {what}, nothing was written\n"))?;
     }
     Ok(Verdict::Findings)

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::{self, FileKind, Protected};
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::{Limits, ModelArg, is_stdin};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
@@ -253,7 +253,7 @@ fn save_values(
         read(args, from).map_err(|failure| failure.at(args.input.display()))?;
     let mut left_out = Vec::new();
     if !metadata.is_empty() && to != Format::Safetensors {
-        left_out.push(count(metadata.len(), "text") + " of metadata");
+        left_out.push(format_count(metadata.len(), "text") + " of metadata");
     }
     let listed: Vec<_> = read
         .iter()
@@ -294,7 +294,8 @@ fn save_values(
         terminal.json(&answer, true)?;
     } else {
         if let Target::File(path) = target {
-            let (size, values) = (size.map_or("?".to_string(), bytes), count(values, "value"));
+            let (size, values) =
+                (size.map_or("?".to_string(), format_bytes), format_count(values, "value"));
             terminal.remark(&format!("wrote {}, {size}: {values}", path.display()));
         }
         saving::note_left_out(&left_out, terminal);

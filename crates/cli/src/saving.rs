@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::{ModelArg, is_stdin};
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -324,13 +324,13 @@ impl Saved {
     /// Lists on stderr the files that were written, kept or removed, with notes about them.
     pub(crate) fn print(&self, terminal: &Terminal) {
         if let Target::File(path) = &self.target {
-            let size = bytes(self.report.bytes);
+            let size = format_bytes(self.report.bytes);
             terminal.remark(&format!("wrote {}, {size}", path.display()));
         }
         let files = self.report.files.iter().map(|file| {
             let what = if file.reused { "kept" } else { "wrote" };
-            let (path, size) = (self.path_of(&file.location), bytes(file.bytes));
-            format!("{what} {path}, {size}: {}", count(file.tensors, "tensor"))
+            let (path, size) = (self.path_of(&file.location), format_bytes(file.bytes));
+            format!("{what} {path}, {size}: {}", format_count(file.tensors, "tensor"))
         });
         print_first(files, "data file", terminal);
         let uses = self
@@ -381,7 +381,7 @@ fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, termina
     let more = lines.len().saturating_sub(SHOWN);
     lines.take(SHOWN).for_each(|line| terminal.remark(&line));
     if more > 0 {
-        terminal.remark(&format!("… and {}", count(more, &format!("more {what}"))));
+        terminal.remark(&format!("… and {}", format_count(more, &format!("more {what}"))));
     }
 }
 

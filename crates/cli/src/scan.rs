@@ -9,7 +9,7 @@ use sardonyx::io::ReadLimits;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{bytes, count, parse_bytes};
+use crate::human::{format_bytes, format_count, parse_bytes};
 use crate::model_arg::is_stdin;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -154,17 +154,17 @@ fn line(found: &ScanFinding) -> String {
 
 fn facts_line(report: &ScanReport) -> String {
     let facts = &report.facts;
-    let mut parts = vec![bytes(facts.size)];
+    let mut parts = vec![format_bytes(facts.size)];
     if facts.graphs > 0 {
         parts.push(count_u64(facts.nodes, "node"));
         parts.push(count_u64(facts.tensors, "tensor"));
     }
     if !facts.data_files.is_empty() {
-        let files = count(facts.data_files.len(), "data file");
+        let files = format_count(facts.data_files.len(), "data file");
         // Files that are missing or were not looked up have no size.
         let sized = facts.data_files.iter().any(|file| file.size.is_some());
         parts.push(if sized {
-            format!("{files} of {}", bytes(facts.outside_present))
+            format!("{files} of {}", format_bytes(facts.outside_present))
         } else {
             files
         });
@@ -174,7 +174,7 @@ fn facts_line(report: &ScanReport) -> String {
 
 /// Formats a number with its noun, such as `2 nodes`.
 fn count_u64(number: u64, what: &str) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), what)
+    format_count(usize::try_from(number).unwrap_or(usize::MAX), what)
 }
 
 fn verdict_line(report: &ScanReport, strict: bool) -> String {

@@ -245,7 +245,7 @@ fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
 pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     let merged = imports.saturating_sub(model.opsets().len());
     if merged > 0 {
-        let what = crate::human::count(merged, "duplicate import");
+        let what = crate::human::format_count(merged, "duplicate import");
         terminal.note(&format!("removed {what} of operator sets"));
     }
 }

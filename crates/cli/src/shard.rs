@@ -10,7 +10,7 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::{count, group};
+use crate::human::{format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -28,7 +28,7 @@ use crate::{invalid, saving};
 /// cut, and collectives of another engine where ranks exchange values. All ranks take all inputs
 /// and give all outputs. `sardonyx run 'rank%d.onnx' --processes N` runs them together.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -160,7 +160,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         terminal.note(&format!("the model is not divided: {why}"));
     }
     if report.inside > 0 && division != Division::Pipeline {
-        let nodes = count(report.inside, "node");
+        let nodes = format_count(report.inside, "node");
         terminal.note(&format!(
             "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
         ));
@@ -209,18 +209,18 @@ fn as_text(name: &str, report: &ShardReport, division: Division) -> String {
         Division::Tensor => {
             let products = format!(
                 "{} split by columns, {rows} by rows, {whole} not split",
-                count(*columns, "product"),
+                format_count(*columns, "product"),
             );
             match tables {
                 0 => products,
-                _ => format!("{products}; {} split by rows", count(*tables, "table")),
+                _ => format!("{products}; {} split by rows", format_count(*tables, "table")),
             }
         }
         Division::Pipeline => {
-            let stages: Vec<String> = stages.iter().map(|work| group(*work)).collect();
+            let stages: Vec<String> = stages.iter().map(|work| group_digits(*work)).collect();
             format!("multiply-adds by stage: {}", stages.join(", "))
         }
-        Division::Batch => format!("{} split along the first axis", count(*inputs, "input")),
+        Division::Batch => format!("{} split along the first axis", format_count(*inputs, "input")),
     };
     format!("configuration '{name}': {what}")
 }

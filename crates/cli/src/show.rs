@@ -25,7 +25,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
             let mut text = format!(
                 "{name}: {} of {}\n",
                 value.value_type(),
-                human::count(items.len(), "item")
+                human::format_count(items.len(), "item")
             );
             for (i, item) in items.items().iter().take(SHOWN_ROWS).enumerate() {
                 text += &indent(&value_text(&format!("[{i}]"), item)?);

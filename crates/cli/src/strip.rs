@@ -7,7 +7,7 @@ use sardonyx::tool::edits::Edit;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
@@ -120,8 +120,8 @@ fn as_text(report: &StripReport) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, what)| match (*number, *what) {
             (2.., "entry of metadata") => format!("{number} entries of metadata"),
-            (number, "text") => format!("{} of documentation", count(number, "text")),
-            (number, what) => count(number, what),
+            (number, "text") => format!("{} of documentation", format_count(number, "text")),
+            (number, what) => format_count(number, what),
         })
         .collect();
     if parts.is_empty() {

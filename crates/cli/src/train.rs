@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::files::{self, Protected};
-use crate::human::{count, parse_positive};
+use crate::human::{format_count, parse_positive};
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
@@ -140,7 +140,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     args.load_state(&mut trainer, &model, &data, terminal)?;
     if let Some(left) = data.left_out() {
-        let left = count(left, "example");
+        let left = format_count(left, "example");
         terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
     }
     let mut course = Course {
@@ -263,12 +263,12 @@ impl Args {
 /// start of the data.
 fn place_in_data(trainer: &Trainer, data: &Data) -> String {
     let Position { epoch, taken } = Position::from_trainer(trainer, data);
-    let epochs = count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
+    let epochs = format_count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
     match (epoch, taken) {
         (0, 0) => String::new(),
         (_, 0) => format!(", after {epochs}"),
-        (0, _) => format!(", after {}", count(taken, "example")),
-        _ => format!(", after {epochs} and {}", count(taken, "example")),
+        (0, _) => format!(", after {}", format_count(taken, "example")),
+        _ => format!(", after {epochs} and {}", format_count(taken, "example")),
     }
 }
 
@@ -481,7 +481,7 @@ impl Course<'_> {
     ) -> Result<(), Failure> {
         let Course { args, terminal, .. } = &self;
         if ended.is_err() {
-            let steps = count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
+            let steps = format_count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
             terminal.remark(&format!("training ended after {steps}"));
         }
         let state = self.save_state(model);

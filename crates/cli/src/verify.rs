@@ -9,7 +9,7 @@ use sardonyx::{
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::session::{SizeArgs, Sizes};
 use crate::terminal::Terminal;
 use crate::{filling, random};
@@ -170,7 +170,7 @@ impl Verified {
         };
         match failed {
             None => {
-                let runs = count(usize::try_from(*runs).unwrap_or(usize::MAX), "run");
+                let runs = format_count(usize::try_from(*runs).unwrap_or(usize::MAX), "run");
                 format!("verified by {runs} of both models: {closeness}\n")
             }
             Some(Failed { run, output, what, first }) => {

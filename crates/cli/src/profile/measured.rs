@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Args, Calls, Run, SCHEMA, nothing_run};
 use crate::failure::Failure;
-use crate::human::{self, Align, columns, count, cut};
+use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::steps;
 use crate::timing::median;
 
@@ -236,9 +236,9 @@ impl Profile {
             format!(
                 "{} us, the median of {}; the shortest {} us; {}, {}",
                 format_micros(self.run),
-                count(self.runs, "run"),
+                format_count(self.runs, "run"),
                 format_micros(self.shortest),
-                count(self.threads, "thread"),
+                format_count(self.threads, "thread"),
                 instruction_set
             ),
         );
@@ -247,7 +247,7 @@ impl Profile {
             format!(
                 "{} us in {}, the sum of their medians",
                 format_micros(total.took),
-                count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
+                format_count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
             ),
         );
         line(
@@ -255,15 +255,15 @@ impl Profile {
             format!("{} us outside of steps, {percent:.1} % of the run", format_micros(overhead)),
         );
         if self.views() > 0 {
-            let views = human::group(self.views() as u64);
+            let views = human::group_digits(self.views() as u64);
             line("views", format!("{views}, which are not run"));
         }
         if let Some(multiply_adds @ 1..) = total.multiply_adds {
             let speed = rate(2.0, Some(multiply_adds), total.took).unwrap_or(0.0);
-            let number = human::group(multiply_adds);
+            let number = human::group_digits(multiply_adds);
             line("work", format!("{number} multiply-adds, {speed:.1} GFLOP/s"));
         }
-        let arena = human::bytes(self.arena_bytes as u64);
+        let arena = human::format_bytes(self.arena_bytes as u64);
         line("memory", format!("{arena} for intermediate values"));
 
         let right = Align::Right;
@@ -277,7 +277,7 @@ impl Profile {
             ("kernel", Align::Left),
         ];
         let operators = self.operators().into_iter();
-        let sums = operators.map(|(operator, sum)| (operator, cut(&sum.kernel()), sum));
+        let sums = operators.map(|(operator, sum)| (operator, cut_line(&sum.kernel()), sum));
         let rows = sums.chain([("all steps", String::new(), total)]).map(|(name, kernel, sum)| {
             let mut row = vec![name.to_string(), sum.calls.to_string()];
             row.extend(self.speeds(sum.took, sum.multiply_adds, sum.bytes));
@@ -285,7 +285,7 @@ impl Profile {
             row
         });
         text += "\n";
-        text += &columns(&headings, &rows.collect::<Vec<_>>());
+        text += &format_columns(&headings, &rows.collect::<Vec<_>>());
 
         let mut steps: Vec<(usize, &MeasuredStep)> = self.steps.iter().enumerate().collect();
         if !args.all {
@@ -299,18 +299,18 @@ impl Profile {
         }
         let rows = steps.into_iter().map(|(index, step)| self.step_cells(index, step));
         text += "\n";
-        text += &columns(&STEP_HEADINGS, &rows.collect::<Vec<_>>());
+        text += &format_columns(&STEP_HEADINGS, &rows.collect::<Vec<_>>());
         text
     }
 
     /// Formats a step as a row of a table with [`STEP_HEADINGS`].
     pub(super) fn step_cells(&self, index: usize, step: &MeasuredStep) -> Vec<String> {
-        let mut row = vec![index.to_string(), cut(&step.info.node), step.operator()];
+        let mut row = vec![index.to_string(), cut_line(&step.info.node), step.operator()];
         match step.time {
             Some(_) => row.extend(self.speeds(step.took(), step.multiply_adds(), step.bytes())),
             None => row.extend([const { String::new() }; 4]),
         }
-        row.extend([step.layout(), step.dims(), cut(&step.info.kernel)]);
+        row.extend([step.layout(), step.dims(), cut_line(&step.info.kernel)]);
         row
     }
 

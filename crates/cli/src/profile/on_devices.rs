@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::measured::{self, format_micros, round_number, to_micros};
 use super::{Args, Device, TimedExchange, nothing_run};
 use crate::failure::Failure;
-use crate::human::{self, Align, columns, count, cut};
+use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::objects::merge_objects;
 use crate::timing::median;
 
@@ -62,7 +62,11 @@ impl Moved {
     }
 
     fn cells(self) -> [String; 3] {
-        [format_micros(self.moving), format_micros(self.waiting), human::bytes(self.sent.bytes)]
+        [
+            format_micros(self.moving),
+            format_micros(self.waiting),
+            human::format_bytes(self.sent.bytes),
+        ]
     }
 }
 
@@ -174,17 +178,17 @@ impl DeviceProfile {
         let mut text = format!(
             "run       {} us, the median of {}; the shortest {} us; {} of {}, {}\n",
             format_micros(self.run),
-            count(self.runs, "run"),
+            format_count(self.runs, "run"),
             format_micros(self.shortest),
-            count(self.devices.len(), "device"),
-            count(self.threads, "thread"),
+            format_count(self.devices.len(), "device"),
+            format_count(self.threads, "thread"),
             self.instruction_set
         );
         text += &format!(
             "moves     {}, {} in {}\n\n",
             self.moves.len(),
-            human::bytes(sent.bytes),
-            count(usize::try_from(sent.messages).unwrap_or(usize::MAX), "message")
+            human::format_bytes(sent.bytes),
+            format_count(usize::try_from(sent.messages).unwrap_or(usize::MAX), "message")
         );
         let right = Align::Right;
         let headings = [
@@ -201,7 +205,7 @@ impl DeviceProfile {
             row.push(format!("{:.1} %", 100.0 * idle));
             row
         });
-        text += &columns(&headings, &rows.collect::<Vec<_>>());
+        text += &format_columns(&headings, &rows.collect::<Vec<_>>());
         text += &self.moves_text();
         text += &self.steps_text(args);
         text
@@ -224,13 +228,13 @@ impl DeviceProfile {
         let rows = self.moves.iter().flat_map(|one| {
             one.devices.iter().enumerate().map(|(place, (device, moved))| {
                 let [value, from, to] = &one.words;
-                let word = |word: &str| if place == 0 { cut(word) } else { String::new() };
+                let word = |word: &str| if place == 0 { cut_line(word) } else { String::new() };
                 let mut row = vec![word(value), word(from), word(to), device.to_string()];
                 row.extend(moved.cells());
                 row
             })
         });
-        format!("\n{}", columns(&headings, &rows.collect::<Vec<_>>()))
+        format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
     fn steps_text(&self, args: &Args) -> String {
@@ -254,7 +258,7 @@ impl DeviceProfile {
             row.extend(device.profile.step_cells(index, step));
             row
         });
-        format!("\n{}", columns(&headings, &rows.collect::<Vec<_>>()))
+        format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
     pub(super) fn json(&self, args: &Args) -> Value {

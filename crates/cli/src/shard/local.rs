@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Args;
 use crate::devices::NUMBER;
 use crate::failure::Failure;
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::saving::{Saved, Target};
 use crate::session::Sizes;
 use crate::terminal::Terminal;
@@ -161,21 +161,21 @@ impl WrittenRanks {
         let WrittenRanks { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
             "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
-            count(ranks.len(), "rank"),
+            format_count(ranks.len(), "rank"),
             engine.name(),
             outputs.join(", "),
         ));
         for (number, rank) in ranks.iter().enumerate() {
             rank.saved.print(terminal);
             if rank.constants > 0 {
-                let constants = bytes(rank.constants);
+                let constants = format_bytes(rank.constants);
                 terminal.detail(&format!("rank {number} has {constants} of constants"));
             }
         }
         if *not_honored > 0 {
             terminal.note(&format!(
                 "{} not honored; `sardonyx explain --devices` lists them with reasons",
-                count(*not_honored, "annotation")
+                format_count(*not_honored, "annotation")
             ));
         }
     }
