@@ -98,7 +98,7 @@ fn show(
         let value = read_value(args, model, tensor)?;
         if args.all {
             let mut stdout = BufWriter::new(io::stdout().lock());
-            show::write_all(&mut stdout, title, &value)?;
+            show::write_tensor(&mut stdout, title, &value)?;
             stdout.flush()?;
         } else {
             terminal.print(&show::value_text(title, &value.into())?)?

@@ -400,12 +400,12 @@ fn sarif_log(all: &[CheckedFile]) -> Value {
         match &checked.result {
             Ok(found) => {
                 let findings = found.findings();
-                results.extend(findings.map(|(found, at)| sarif::result(found, at, name)));
+                results.extend(findings.map(|(found, at)| sarif::build_result(found, at, name)));
             }
-            Err(failure) => notifications.extend(sarif::notifications(failure, Some(name))),
+            Err(failure) => notifications.extend(sarif::build_notifications(failure, Some(name))),
         }
     }
-    sarif::log(results, notifications)
+    sarif::build_log(results, notifications)
 }
 
 /// Formats a finding as JSON, with its line and column if the model was read from text.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::format_count;
-use crate::inline::added_text;
+use crate::inline::format_added_function;
 use crate::model_arg::ModelArg;
 use crate::operator_name::qualified_name;
 use crate::refused::report_refusals;
@@ -246,7 +246,7 @@ fn as_text(report: &ConvertReport) -> String {
             &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
     for (function, original) in &report.added {
-        text += &format!("{}\n", added_text(function, original));
+        text += &format!("{}\n", format_added_function(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

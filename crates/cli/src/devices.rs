@@ -118,7 +118,7 @@ impl DeviceArgs {
         self.check_choice(model)?;
         let settings = self.settings();
         let workers = self.workers(model, is_stdin, &settings)?;
-        let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
+        let devices = session.prepare_devices(model, sizes, self.options(&settings, &workers))?;
         if devices.worker() == 0 {
             return Ok(Some(Running { runner: devices.into(), _workers: workers }));
         }

@@ -17,10 +17,10 @@ use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
-use crate::steps::{info_json, layout, operator, step_json};
+use crate::steps::{format_layout, format_operator, info_json, step_json};
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
-use crate::timing::millis;
+use crate::timing::to_millis;
 use crate::{check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
@@ -138,7 +138,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     let sizes = &opened.sizes;
     let plan = match args.training_step {
         None => {
-            let session = args.session.on_devices(&opened.model, sizes, options)?;
+            let session = args.session.prepare_devices(&opened.model, sizes, options)?;
             note_open_sizes(sizes, session.inputs(), terminal);
             // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
@@ -146,7 +146,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             session.plan(&inputs.collect::<Vec<_>>())?
         }
         Some(entry) => {
-            let builder = args.session.trainer(&opened.model)?.devices(options);
+            let builder = args.session.build_trainer(&opened.model)?.devices(options);
             let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
             let inputs = input_types(sizes, &ports, terminal);
@@ -234,13 +234,13 @@ fn input_types(
     let mut sizes = Sizes::new(sizes, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
-            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve(port, shape)),
+            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve_shape(port, shape)),
             _ => ty.clone(),
         });
         (port.name().to_string(), ty)
     });
     let types = types.collect();
-    sizes.note(terminal);
+    sizes.note_assumed(terminal);
     types
 }
 
@@ -328,7 +328,7 @@ impl Explanation<'_> {
     fn with_fused(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
-            let group = found.entry(operator(step)).or_insert_with(|| Group {
+            let group = found.entry(format_operator(step)).or_insert_with(|| Group {
                 times: 0,
                 nodes: 0,
                 example: step.node.clone(),
@@ -368,7 +368,7 @@ impl Explanation<'_> {
         self.write_memory(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
-            took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
+            took.map(|(part, took)| format!("{part} {:.1}", to_millis(*took))).collect();
         lines.add_row("took", format!("{} ms", took.join(", ")));
         let Lines(mut text) = lines;
         if with_steps {
@@ -539,8 +539,8 @@ impl Explanation<'_> {
             vec![
                 index.to_string(),
                 cut_line(&step.node),
-                operator(step),
-                details.map(layout).unwrap_or_default(),
+                format_operator(step),
+                details.map(format_layout).unwrap_or_default(),
                 work.map(human::group_digits).unwrap_or_default(),
                 cut_line(&step.kernel),
             ]
@@ -583,7 +583,7 @@ impl Explanation<'_> {
         let fused_steps = fused_steps.iter().map(|(by, node)| json!({"node": node, "by": by}));
         let took = report.took.iter();
         let took: Map<String, Value> =
-            took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
+            took.map(|(part, took)| (part.to_string(), json!(to_millis(*took)))).collect();
         let memory = match &self.details {
             Ok(details) => {
                 let memory = Memory::from_details(details);

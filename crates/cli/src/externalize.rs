@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::human::{format_bytes, format_count, parse_bytes};
 use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
-use crate::stored_tensors::sum_of;
+use crate::stored_tensors::sum_tensors;
 use crate::terminal::Terminal;
 
 /// Move tensor values to external data files beside the model
@@ -85,7 +85,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         terminal,
     )?;
     let staying = |fits: &dyn Fn(&StoredTensor) -> bool| {
-        sum_of(&model, |tensor| {
+        sum_tensors(&model, |tensor| {
             tensor.bytes.is_some_and(|bytes| bytes >= args.threshold) && fits(tensor)
         })
     };
@@ -124,7 +124,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
             ));
         }
     }
-    if saved.data_files() == 0 {
+    if saved.count_data_files() == 0 {
         let threshold = format_bytes(args.threshold);
         terminal.note(&format!("no tensor was moved: no raw data has {threshold} or more"));
     }

@@ -18,7 +18,7 @@ const CELL_COLUMNS: usize = 60;
 const PADDED_COLUMNS: usize = 200;
 
 /// Returns the number of columns that `text` takes on a terminal.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn measure_width(text: &str) -> usize {
     // Nearly all texts are ASCII, where a character is a column.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
@@ -42,19 +42,19 @@ fn stdout_is_terminal() -> bool {
 /// Shortens `text` to at most `columns` columns, which must be at least 3. Cuts out the middle,
 /// because names in models differ at their ends.
 pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
-    if width(text) <= columns {
+    if measure_width(text) <= columns {
         return text.into();
     }
     let end = (columns - 1) / 2;
-    let beginning = fitting_bytes(text.chars(), columns - 1 - end);
-    let end = fitting_bytes(text.chars().rev(), end);
+    let beginning = count_fitting_bytes(text.chars(), columns - 1 - end);
+    let end = count_fitting_bytes(text.chars().rev(), end);
     // A combining mark belongs to the character before it, which is cut out.
     let end = text[text.len() - end..].trim_start_matches(|c: char| c.width() == Some(0));
     format!("{}…{end}", &text[..beginning]).into()
 }
 
 /// Returns the number of bytes of the first `characters` that fit into `columns` columns.
-fn fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
+fn count_fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
     let mut used = 0;
     let fitting = characters.take_while(|c| {
         used += c.width().unwrap_or(0);
@@ -77,7 +77,7 @@ pub(crate) fn cut_note(text: &str) -> String {
 
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
     let line = one_line(text);
-    if on_terminal && width(&line) > columns {
+    if on_terminal && measure_width(&line) > columns {
         shorten(&line, columns).into_owned().into()
     } else {
         line
@@ -133,13 +133,13 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
 /// Parses the value of an option that is a size in bytes: `4096`, `64K` and `64KiB` (units of
 /// 1024), `64kB` (units of 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    size_in_bytes(text)
+    parse_size(text)
         .ok_or_else(|| format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'"))
 }
 
 /// Returns the bytes of a size with an optional unit; `None` if it has no number, an unknown unit
 /// or a fraction of a byte.
-fn size_in_bytes(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (power, base) = match unit.trim().to_ascii_lowercase().as_str() {
@@ -189,7 +189,7 @@ pub(crate) fn format_columns<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
 ) -> String {
-    table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
+    format_table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
 /// Pads names to the width of the longest one. On a terminal, cuts them to at most `columns`
@@ -197,18 +197,18 @@ pub(crate) fn format_columns<C: AsRef<str>>(
 pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
-    let widest = column_width(names.iter().map(|name| name.as_ref().into()));
+    let widest = measure_column(names.iter().map(|name| name.as_ref().into()));
     names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
 /// Returns the width to which the cells of a table column are padded: that of the widest one, of
 /// those up to [`PADDED_COLUMNS`].
-fn column_width<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
-    let widths = cells.map(|cell| width(&cell));
+fn measure_column<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
+    let widths = cells.map(|cell| measure_width(&cell));
     widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
 
-fn table<C: AsRef<str>>(
+fn format_table<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
     columns: usize,
@@ -221,7 +221,7 @@ fn table<C: AsRef<str>>(
         .filter(|column| cells(*column).any(|cell| !cell.is_empty()))
         .map(|column| {
             let lines = std::iter::once(headings[column].0).chain(cells(column));
-            (column, column_width(lines.map(cell)))
+            (column, measure_column(lines.map(cell)))
         })
         .collect();
     let mut out = String::new();
@@ -250,7 +250,7 @@ pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
 
 fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
     const BLANKS: &str = "                                ";
-    let mut blanks = columns.saturating_sub(width(text));
+    let mut blanks = columns.saturating_sub(measure_width(text));
     if align == Align::Left {
         *out += text;
     }
@@ -269,7 +269,7 @@ fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
 pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut left, mut right) = (a, b);
     loop {
-        let (m, n) = (leading_digits(left), leading_digits(right));
+        let (m, n) = (count_leading_digits(left), count_leading_digits(right));
         let order = if m > 0 && n > 0 {
             let (x, y) = (left[..m].trim_start_matches('0'), right[..n].trim_start_matches('0'));
             (left, right) = (&left[m..], &right[n..]);
@@ -291,7 +291,7 @@ pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 /// Counts the digits at the beginning of `text`.
-fn leading_digits(text: &str) -> usize {
+fn count_leading_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
@@ -327,7 +327,7 @@ mod tests {
         for (text, columns, expected) in rows {
             let found = shorten(text, columns);
             assert_eq!(found, expected, "{text} in {columns}");
-            assert!(width(&found) <= columns, "{found}");
+            assert!(measure_width(&found) <= columns, "{found}");
         }
     }
 
@@ -338,13 +338,13 @@ mod tests {
         let rows: Vec<Vec<String>> =
             names.iter().map(|name| vec![name.to_string(), "12".to_string()]).collect();
         let widths = |on_terminal| -> Vec<usize> {
-            let text = table(&headings, &rows, 20, on_terminal);
-            text.lines().map(width).collect()
+            let text = format_table(&headings, &rows, 20, on_terminal);
+            text.lines().map(measure_width).collect()
         };
         assert_eq!(widths(true), [27; 6]);
         // A cell that is wider than `PADDED_COLUMNS` does not widen its column.
         assert_eq!(widths(false), [37, 37, 37, 37, 37, 307]);
-        let whole = table(&headings, &rows, 20, false);
+        let whole = format_table(&headings, &rows, 20, false);
         assert!(whole.contains(names[4]) && !whole.contains('…'));
     }
 

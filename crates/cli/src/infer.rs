@@ -60,7 +60,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let mut model = args.model.open()?;
     let target =
         if args.saving.is_wanted() { Some(args.saving.target(&args.model, &model)?) } else { None };
-    let options = args.options(&mut model)?;
+    let options = args.build_options(&mut model)?;
     note_tolerated(&model, terminal);
     let found = model.infer(&options);
     let report = found.report(&model);
@@ -81,7 +81,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         let written =
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
-            terminal.remark(&(renderings.clone() + &summary(&model, &found)));
+            terminal.remark(&(renderings.clone() + &format_summary(&model, &found)));
             written.print(terminal);
         }
         saved = Some(written);
@@ -109,7 +109,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
+    fn build_options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = self.symbols.apply(model)?;
         if self.like_onnx {
             options = options
@@ -124,13 +124,14 @@ impl Args {
     fn as_text(&self, model: &Model, found: &Inferred) -> String {
         let mut text = String::new();
         if let Some(pattern) = &self.show {
-            text += &list(found.values(model).filter(|value| pattern.matches(&value.name)));
+            text +=
+                &format_values(found.values(model).filter(|value| pattern.matches(&value.name)));
         }
         if self.explain {
-            text += &explanation(model, found);
+            text += &format_unknown(model, found);
         }
         if self.show.is_none() && !self.explain && !self.saving.is_wanted() {
-            text += &format!("{}\n", summary(model, found));
+            text += &format!("{}\n", format_summary(model, found));
         }
         text
     }
@@ -187,7 +188,7 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
 }
 
 /// Formats the number of values, and the number of those whose types are not fully known.
-fn summary(model: &Model, found: &Inferred) -> String {
+fn format_summary(model: &Model, found: &Inferred) -> String {
     let TypeCounts { values, open } = found.type_counts(model);
     let all = format_count(values, "value");
     match open {
@@ -199,7 +200,7 @@ fn summary(model: &Model, found: &Inferred) -> String {
 }
 
 /// Lays the values of each graph out as a table, with the title of the graph above it.
-fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
+fn format_values<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
@@ -225,7 +226,7 @@ fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     }
 }
 
-fn explanation(model: &Model, found: &Inferred) -> String {
+fn format_unknown(model: &Model, found: &Inferred) -> String {
     let mut text = String::new();
     for unknown in found.unknown(model) {
         let what = match unknown.missing {

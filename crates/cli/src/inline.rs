@@ -56,7 +56,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
     let original = model.clone();
-    let report = match model.inline(&args.options()) {
+    let report = match model.inline(&args.build_options()) {
         Ok(report) => report,
         Err(EditError::NotInlinable(findings)) => {
             if args.saving.json {
@@ -81,7 +81,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             };
             return command.finish(*result, terminal);
         }
-        Err(refusal) => return Err(args.failure(&original, refusal)),
+        Err(refusal) => return Err(args.explain_refusal(&original, refusal)),
     };
     if is_changed(&report) {
         model.fill_producer();
@@ -108,7 +108,7 @@ fn is_changed(report: &InlineReport) -> bool {
 }
 
 impl Args {
-    fn options(&self) -> InlineOptions {
+    fn build_options(&self) -> InlineOptions {
         let mut options =
             InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
         if let Some(only) = &self.only {
@@ -130,7 +130,7 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: EditError) -> Failure {
+    fn explain_refusal(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
             EditError::TooLarge { .. } => {
@@ -192,7 +192,9 @@ fn as_text(report: &InlineReport) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
-    lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
+    lines.extend(
+        report.added.iter().map(|(function, original)| format_added_function(function, original)),
+    );
     for (domain, version) in &report.imported {
         let domain = shown_domain(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
@@ -204,6 +206,6 @@ fn as_text(report: &InlineReport) -> String {
 }
 
 /// Reports that `function` was added for calls of `original` that leave out inputs.
-pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
+pub(crate) fn format_added_function(function: &FunctionId, original: &FunctionId) -> String {
     format!("added {function} for calls of {original} that leave out inputs")
 }

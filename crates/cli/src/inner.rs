@@ -13,7 +13,7 @@ use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::Protected;
 use crate::human::format_count;
-use crate::outputs::arrays_of;
+use crate::outputs::to_arrays;
 use crate::saving::Target;
 use crate::terminal::Terminal;
 
@@ -53,12 +53,12 @@ pub(crate) struct DumpTarget {
 
 impl Args {
     /// Whether `--show` is given.
-    pub(crate) fn shows(&self) -> bool {
+    pub(crate) fn has_shown_values(&self) -> bool {
         !self.show.is_empty()
     }
 
     /// Returns the file of `--to`. Fails if its format holds only one array.
-    pub(crate) fn target(&self) -> Result<Option<DumpTarget>, Failure> {
+    pub(crate) fn resolve_target(&self) -> Result<Option<DumpTarget>, Failure> {
         let Some(path) = &self.to else { return Ok(None) };
         match Format::from_path(path) {
             Some(format @ (Format::Npz | Format::Safetensors)) => {
@@ -73,7 +73,7 @@ impl Args {
 
     /// Resolves the patterns of `--show` and `--dump`, and adds the values to the outputs of the
     /// model. Also adds values whose names are in `expected`, for a comparison.
-    pub(crate) fn apply<'n>(
+    pub(crate) fn add_outputs<'n>(
         &self,
         model: Model,
         expected: impl Iterator<Item = &'n str>,
@@ -144,7 +144,7 @@ pub(crate) struct Dumped {
 
 impl WantedValues {
     /// Returns the outputs of the model itself, without the inner values.
-    pub(crate) fn outputs(&self, given: &Outputs) -> Outputs {
+    pub(crate) fn select_own_outputs(&self, given: &Outputs) -> Outputs {
         let values = given.iter().take(self.own);
         values.map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
@@ -179,7 +179,7 @@ impl WantedValues {
 
 /// Returns the arrays that store a value, with their names; `None` if the format cannot hold it.
 fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
-    let tensors = arrays_of(name, value)?;
+    let tensors = to_arrays(name, value)?;
     let fit = tensors.iter().all(|(_, tensor)| match (format, tensor.data_type()) {
         (Format::Npz, DataType::String) => npy::write(tensor).is_ok(),
         (Format::Npz, elem) => npy::header(elem, tensor.dims()).is_ok(),

@@ -44,7 +44,7 @@ pub(crate) struct Inputs {
 impl Args {
     /// Returns the first file if its name is a number and no such file exists. The number was
     /// probably meant for the option before it, which takes none.
-    pub(crate) fn stray_number(&self) -> Option<&str> {
+    pub(crate) fn find_stray_number(&self) -> Option<&str> {
         let first = self.files.first()?;
         (first.parse::<u64>().is_ok() && !Path::new(first).exists()).then_some(first)
     }
@@ -57,7 +57,7 @@ impl Inputs {
     }
 
     /// Returns the types of the inputs that are tensors, by name.
-    pub(crate) fn types(&self) -> Vec<(String, Type)> {
+    pub(crate) fn to_tensor_types(&self) -> Vec<(String, Type)> {
         let types = self.values.iter().filter_map(|(name, value)| {
             let tensor = value.as_tensor()?;
             let dims = tensor.dims().iter().copied();
@@ -69,13 +69,17 @@ impl Inputs {
 
 /// Reads the input files, and fills inputs without a file if `--random`, `--fill` or `--shape` is
 /// given. Fails if a required input has no value then.
-pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Result<Inputs, Failure> {
-    gather_or_fill(args, &args.filling, opened, terminal)
+pub(crate) fn gather_inputs(
+    args: &Args,
+    opened: &Opened,
+    terminal: &Terminal,
+) -> Result<Inputs, Failure> {
+    gather_with(args, &args.filling, opened, terminal)
 }
 
-/// Like [`gather`], but fills all inputs if none is given, for commands whose results hardly
+/// Like [`gather_inputs`], but fills all inputs if none is given, for commands whose results hardly
 /// depend on the values.
-pub(crate) fn gather_or_make(
+pub(crate) fn gather_or_fill_all(
     args: &Args,
     opened: &Opened,
     terminal: &Terminal,
@@ -83,12 +87,12 @@ pub(crate) fn gather_or_make(
     let needs_some = opened.session.inputs().iter().any(Port::is_required);
     if args.filling.seed().is_none() && args.files.is_empty() && needs_some {
         terminal.detail("no inputs are given: they are filled as by --random 0");
-        return gather_or_fill(args, &filling::Args::with_seed(0), opened, terminal);
+        return gather_with(args, &filling::Args::with_seed(0), opened, terminal);
     }
-    gather_or_fill(args, &args.filling, opened, terminal)
+    gather_with(args, &args.filling, opened, terminal)
 }
 
-fn gather_or_fill(
+fn gather_with(
     args: &Args,
     filling: &filling::Args,
     opened: &Opened,
@@ -111,14 +115,15 @@ fn gather_or_fill(
             gather.add_stored_state(trained, filling)?;
         }
         let given = &gather.inputs.values;
-        let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
+        let mut filled =
+            random::fill_inputs(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
         terminal.note(
             "--set INPUT[AXIS]=SIZE has no effect on inputs that are not filled; give --random",
         );
     }
-    gather.complete()
+    gather.into_inputs()
 }
 
 /// Inputs of a run while they are collected.
@@ -151,7 +156,7 @@ fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
 
 /// Returns the value for `--fill` if `text`, which was given in the place of a file, is a number or
 /// a truth value.
-fn as_fill(text: &str) -> Option<String> {
+fn to_fill_value(text: &str) -> Option<String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some("1".to_string()),
         "false" => Some("0".to_string()),
@@ -190,12 +195,12 @@ impl<'a> Gather<'a> {
     /// Reads a file for the input `name`, or for the next inputs without a value.
     fn read_file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
-            self.port(name)?;
+            self.find_port(name)?;
         } else if path.is_dir() {
             return self.read_directory(path);
         }
         let bytes = files::read(path).map_err(|failure| match (&name, path.to_str()) {
-            (Some(name), Some(text)) => match as_fill(text).filter(|_| !path.exists()) {
+            (Some(name), Some(text)) => match to_fill_value(text).filter(|_| !path.exists()) {
                 Some(fill) => failure.help(format!("for a number, use --fill {name}={fill}")),
                 None => failure,
             },
@@ -207,10 +212,10 @@ impl<'a> Gather<'a> {
             FileKind::Npz => self.read_archive(name, &bytes).map_err(at),
             kind => {
                 let port = match &name {
-                    Some(name) => self.port(name)?,
+                    Some(name) => self.find_port(name)?,
                     None => self.next_port().map_err(at)?,
                 };
-                let value = self.decode(kind, &bytes, port).map_err(at)?;
+                let value = self.decode_value(kind, &bytes, port).map_err(at)?;
                 self.set_value(port, value)
             }
         }
@@ -245,13 +250,13 @@ impl<'a> Gather<'a> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
             let (items, arrays): (Vec<_>, Vec<_>) =
-                arrays.into_iter().partition(|(member, _)| self.item_of(member).is_some());
+                arrays.into_iter().partition(|(member, _)| self.split_item_name(member).is_some());
             self.append_items(items)?;
             for (member, array) in arrays {
                 // `numpy.savez(file, a, b)` names the arrays arr_0 and arr_1.
                 let unnamed =
                     member.strip_prefix("arr_").is_some_and(|rest| rest.parse::<usize>().is_ok());
-                let port = match self.port(&member) {
+                let port = match self.find_port(&member) {
                     Err(_) if unnamed => self.next_port()?,
                     port => port?,
                 };
@@ -260,9 +265,10 @@ impl<'a> Gather<'a> {
             }
             return Ok(());
         };
-        let port = self.port(&name)?;
+        let port = self.find_port(&name)?;
         if is_sequence(port) {
-            let is_item = |member: &str| self.item_of(member).is_some_and(|(of, _)| of == port);
+            let is_item =
+                |member: &str| self.split_item_name(member).is_some_and(|(of, _)| of == port);
             if arrays.iter().any(|(member, _)| is_item(member)) {
                 let items = arrays.into_iter().filter(|(member, _)| is_item(member)).collect();
                 return self.append_items(items);
@@ -291,7 +297,7 @@ impl<'a> Gather<'a> {
 
     /// Splits the name of an array in an archive, such as `x.0`, into a sequence input and the
     /// position of the item; `None` if the array is not an item.
-    fn item_of(&self, member: &str) -> Option<(&'a Port, usize)> {
+    fn split_item_name(&self, member: &str) -> Option<(&'a Port, usize)> {
         let (name, position) = member.rsplit_once('.')?;
         let is_whole_name = self.session.inputs().iter().any(|port| port.name() == member);
         let port = self.session.inputs().iter().find(|port| port.name() == name)?;
@@ -304,7 +310,7 @@ impl<'a> Gather<'a> {
         let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
             BTreeMap::new();
         for (member, array) in arrays {
-            let Some((port, position)) = self.item_of(&member) else { continue };
+            let Some((port, position)) = self.split_item_name(&member) else { continue };
             let (_, items) = sequences.entry(port.name()).or_insert((port, BTreeMap::new()));
             items.insert(position, (member, array));
         }
@@ -325,17 +331,19 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn decode(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    fn decode_value(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
             FileKind::Npy => self.read_array(bytes, port),
-            FileKind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
-                .map(Value::Tensor),
+            FileKind::Image => {
+                images::load_image(bytes.as_slice(), port, &self.args.image, self.model)
+                    .map(Value::Tensor)
+            }
             FileKind::Proto => {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
                     Value::Tensor(tensor) => {
-                        match_type(tensor, port, self.args.cast).map(Value::Tensor)
+                        match_element_type(tensor, port, self.args.cast).map(Value::Tensor)
                     }
                     other => Ok(other),
                 }
@@ -364,7 +372,7 @@ impl<'a> Gather<'a> {
         let value = match value {
             Value::Tensor(item) if is_sequence(port) => {
                 if self.growing.contains(port.name()) {
-                    return self.append(port, item);
+                    return self.append_item(port, item);
                 }
                 if !self.is_given(port) {
                     self.growing.insert(port.name().to_string());
@@ -382,7 +390,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Appends an item to a sequence that has a first one.
-    fn append(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
+    fn append_item(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
         for (name, value) in &mut self.inputs.values {
             if let Value::Sequence(sequence) = value
                 && name == port.name()
@@ -397,7 +405,7 @@ impl<'a> Gather<'a> {
         self.inputs.values.iter().any(|(name, _)| name == port.name())
     }
 
-    fn port(&self, name: &str) -> Result<&'a Port, Failure> {
+    fn find_port(&self, name: &str) -> Result<&'a Port, Failure> {
         Ok(self.session.input(name)?)
     }
 
@@ -415,7 +423,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Returns the inputs, or fails if a required one has no value.
-    fn complete(self) -> Result<Inputs, Failure> {
+    fn into_inputs(self) -> Result<Inputs, Failure> {
         let missing: Vec<&str> = self
             .session
             .inputs()
@@ -444,7 +452,7 @@ fn is_sequence(port: &Port) -> bool {
 
 /// Returns the element type of the arrays that an input takes: that of the tensor, or of the items
 /// of a sequence.
-fn element(port: &Port) -> Option<DataType> {
+fn element_type(port: &Port) -> Option<DataType> {
     match input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
         Type::Sequence(item) => item.elem(),
@@ -456,11 +464,11 @@ fn element(port: &Port) -> Option<DataType> {
 /// as bare bytes, which get the type of the input. An array of another element type is cast if
 /// `converts`, else refused.
 pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    match_type(arrays::read_npy(bytes, element(port))?, port, converts)
+    match_element_type(arrays::read_npy(bytes, element_type(port))?, port, converts)
 }
 
-fn match_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
+fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+    let Some(wanted) = element_type(port).filter(|wanted| *wanted != tensor.data_type()) else {
         return Ok(tensor);
     };
     if converts {

@@ -87,14 +87,14 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let mut tensors: Vec<StoredTensor> = model.tensors();
     let stored = tensors.len();
-    tensors.retain(|tensor| args.selects(tensor));
+    tensors.retain(|tensor| args.is_selected(tensor));
     if let Some(sort) = args.sort {
-        sort.sort(&mut tensors);
+        sort.sort_tensors(&mut tensors);
     }
     if args.reverse {
         tensors.reverse();
     }
-    let rows = examine(&model, tensors, args, terminal);
+    let rows = examine_tensors(&model, tensors, args, terminal);
     let broken = rows.iter().filter(|row| row.problem.is_some()).count();
     if args.json {
         terminal.json(&as_json(&rows, broken, &args.model.name()), true)?
@@ -109,7 +109,7 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
 
 impl Args {
     /// Whether the options select `tensor` for the list.
-    fn selects(&self, tensor: &StoredTensor) -> bool {
+    fn is_selected(&self, tensor: &StoredTensor) -> bool {
         let is_external = is_external(tensor);
         (self.names.is_empty() || self.names.iter().any(|glob| glob.matches(&tensor.name)))
             && (self.types.is_empty()
@@ -122,7 +122,7 @@ impl Args {
 
 impl Sort {
     /// Sorts tensors. Those with equal keys stay in the order of the model file.
-    fn sort(self, tensors: &mut [StoredTensor]) {
+    fn sort_tensors(self, tensors: &mut [StoredTensor]) {
         match self {
             Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
             Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
@@ -143,7 +143,7 @@ fn data_file_position(tensor: &StoredTensor) -> Option<(String, u64)> {
 }
 
 /// Checks whether each tensor can be read, and computes statistics of its values with `--stats`.
-fn examine(
+fn examine_tensors(
     model: &Model,
     tensors: Vec<StoredTensor>,
     args: &Args,
@@ -159,10 +159,10 @@ fn examine(
     let rows = tensors
         .into_iter()
         .map(|tensor| {
-            let mut problem = problem(model, &tensor).or_else(|| files.problem(&tensor));
+            let mut problem = find_problem(model, &tensor).or_else(|| files.problem(&tensor));
             let mut stats = None;
             if args.stats && problem.is_none() {
-                match stats_of(model, &tensor, |bytes| bar.inc(bytes)) {
+                match compute_stats(model, &tensor, |bytes| bar.inc(bytes)) {
                     Ok(found) => stats = found,
                     Err(what) => problem = Some(what),
                 }
@@ -176,7 +176,7 @@ fn examine(
 
 /// Returns the reason why a tensor cannot be read, as far as the model file shows it without
 /// decoding values or opening data files.
-fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
+fn find_problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     if let TensorStorage::Broken(what) = &tensor.storage {
         return Some(what.clone());
     }
@@ -214,7 +214,7 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     }
 }
 
-fn stats_of(
+fn compute_stats(
     model: &Model,
     tensor: &StoredTensor,
     advance: impl FnMut(u64),
@@ -251,7 +251,7 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
         ("place", Left),
         ("wrong", Left),
     ];
-    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(format_cells).collect();
     let mut text =
         if rows.is_empty() { String::new() } else { format_columns(&headings, &cells) + "\n" };
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
@@ -278,7 +278,7 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn format_cells(row: &Row) -> Vec<String> {
     let tensor = &row.tensor;
     let stats = row.stats.as_ref();
     let is_obvious = tensor.place.starts_with("graph.initializer[");
@@ -287,20 +287,20 @@ fn cells(row: &Row) -> Vec<String> {
         tensor.type_name(),
         format!("{:?}", tensor.dims),
         tensor.bytes.map_or("?".to_string(), format_bytes),
-        place_of_values(tensor),
-        stats.and_then(Stats::sparsity).map_or(String::new(), percent),
-        number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
-        number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
+        format_value_location(tensor),
+        stats.and_then(Stats::sparsity).map_or(String::new(), format_percent),
+        format_number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
+        format_number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
         stats.and_then(|stats| stats.mean).map_or(String::new(), show::format_number),
-        count_cell(stats.map(|stats| stats.nan)),
-        count_cell(stats.map(|stats| stats.inf)),
+        format_count_cell(stats.map(|stats| stats.nan)),
+        format_count_cell(stats.map(|stats| stats.inf)),
         if is_obvious { String::new() } else { cut_line(&tensor.place) },
         row.problem.as_deref().map_or(String::new(), cut_line),
     ]
 }
 
 /// Formats a statistic as a cell, which is empty if the tensor does not have it.
-fn number_cell(number: Option<Number>) -> String {
+fn format_number_cell(number: Option<Number>) -> String {
     number.map_or(String::new(), |number| match number {
         Number::Integer(value) => value.to_string(),
         Number::Real(value) => show::format_number(value),
@@ -308,11 +308,11 @@ fn number_cell(number: Option<Number>) -> String {
 }
 
 /// Formats a number of elements as a cell, which is empty for 0.
-fn count_cell(count: Option<u64>) -> String {
+fn format_count_cell(count: Option<u64>) -> String {
     count.filter(|count| *count > 0).map_or(String::new(), group_digits)
 }
 
-fn place_of_values(tensor: &StoredTensor) -> String {
+fn format_value_location(tensor: &StoredTensor) -> String {
     match &tensor.storage {
         TensorStorage::Raw => "raw".to_string(),
         TensorStorage::Typed(field) => field.to_string(),
@@ -325,7 +325,7 @@ fn place_of_values(tensor: &StoredTensor) -> String {
 }
 
 /// Formats a share as a percentage. Only shares of exactly 0 and 1 become `0 %` and `100 %`.
-fn percent(share: f64) -> String {
+fn format_percent(share: f64) -> String {
     let text = format!("{:.1} %", share * 100.0);
     match text.as_str() {
         "0.0 %" if share > 0.0 => "<0.1 %".to_string(),
@@ -371,7 +371,7 @@ fn row_json(row: &Row) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::percent;
+    use super::format_percent;
 
     #[test]
     fn shares_are_not_rounded_to_all_or_nothing() {
@@ -384,7 +384,7 @@ mod tests {
             (1.0, "100 %"),
         ];
         for (share, expected) in rows {
-            assert_eq!(percent(share), expected);
+            assert_eq!(format_percent(share), expected);
         }
     }
 }

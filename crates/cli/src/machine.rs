@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 const SCHEMA: &str = "sardonyx.info-machine/1";
 
 /// Measures the machine and prints it.
-pub(crate) fn print(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
+pub(crate) fn print_machine(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
     let machine = Machine::measure()?;
     if as_json {
         terminal.json(&merge_objects(json!({"schema": SCHEMA}), json!(machine)), true)

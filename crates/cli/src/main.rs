@@ -136,11 +136,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    last_resort::install();
+    last_resort::install_hook();
     sardonyx::tool::keep_panic_places();
     let wanted = usage::EarlyOptions::from_args(std::env::args_os().skip(1));
-    let answered = last_resort::catch(|| {
-        let command = usage::with_negative_numbers(Cli::command());
+    let answered = last_resort::catch_panic(|| {
+        let command = usage::allow_negative_numbers(Cli::command());
         let matches = command.color(wanted.color).try_get_matches();
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
                 }
-                Terminal::plain(wanted.format).answer(&Failure::from(&usage));
+                Terminal::plain(wanted.format).answer_failure(&Failure::from(&usage));
                 return ExitCode::from(2);
             }
         };

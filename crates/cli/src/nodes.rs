@@ -38,20 +38,20 @@ impl Args {
     }
 
     /// Whether `node` matches the patterns of `--op` and `--name`.
-    fn fits(&self, node: &NodeInfo) -> bool {
-        let op = self.op.as_ref().is_none_or(|op| is_of(op, node));
+    fn is_selected(&self, node: &NodeInfo) -> bool {
+        let op = self.op.as_ref().is_none_or(|op| has_operator(op, node));
         op && self.name.as_ref().is_none_or(|name| name.matches(&node.name))
     }
 
     /// Returns a hint for the case that no node matches: an operator or a node whose name resembles
     /// the pattern, or how to list the operators.
-    fn hint(&self, nodes: &[NodeInfo]) -> Option<String> {
+    fn suggest_names(&self, nodes: &[NodeInfo]) -> Option<String> {
         let mut operators: Vec<String> =
             nodes.iter().map(|node| qualified_name(&node.domain, &node.operator)).collect();
         operators.sort_unstable();
         operators.dedup();
         if let Some(op) = &self.op
-            && !nodes.iter().any(|node| is_of(op, node))
+            && !nodes.iter().any(|node| has_operator(op, node))
         {
             let wanted = op.text();
             let near = suggest::closest(&wanted, operators.iter().map(String::as_str));
@@ -70,12 +70,12 @@ impl Args {
 }
 
 /// Whether the operator of `node` matches a pattern, with or without its domain.
-fn is_of(op: &Glob, node: &NodeInfo) -> bool {
+fn has_operator(op: &Glob, node: &NodeInfo) -> bool {
     op.matches(&node.operator) || op.matches(&qualified_name(&node.domain, &node.operator))
 }
 
 /// Prints the nodes that match `--op` and `--name`, or a hint if none does.
-pub(crate) fn list(
+pub(crate) fn list_nodes(
     args: &Args,
     arg: &ModelArg,
     json: bool,
@@ -85,13 +85,13 @@ pub(crate) fn list(
     let types = model.infer(&InferOptions::new().without_reasons(true));
     let nodes = model.nodes(Some(&types));
     let total = nodes.len();
-    let hint = args.hint(&nodes);
-    let fitting: Vec<NodeInfo> = nodes.into_iter().filter(|node| args.fits(node)).collect();
+    let hint = args.suggest_names(&nodes);
+    let fitting: Vec<NodeInfo> = nodes.into_iter().filter(|node| args.is_selected(node)).collect();
     if json {
         let answer = Answer { schema: SCHEMA, model: arg.name(), total, nodes: &fitting };
         return terminal.json(&answer, true);
     }
-    terminal.print(&text(&fitting, total))?;
+    terminal.print(&format_nodes(&fitting, total))?;
     if let Some(hint) = hint.filter(|_| fitting.is_empty()) {
         terminal.note(&hint);
     }
@@ -109,7 +109,7 @@ struct Answer<'a> {
 }
 
 /// Formats a table of nodes for each graph, and the number of nodes below.
-fn text(nodes: &[NodeInfo], total: usize) -> String {
+fn format_nodes(nodes: &[NodeInfo], total: usize) -> String {
     let headings = [
         ("  node", Align::Right),
         ("operator", Align::Left),
@@ -119,7 +119,7 @@ fn text(nodes: &[NodeInfo], total: usize) -> String {
     ];
     let mut text = String::new();
     for graph in nodes.chunk_by(|one, other| one.graph == other.graph) {
-        let rows: Vec<[String; 5]> = graph.iter().map(row).collect();
+        let rows: Vec<[String; 5]> = graph.iter().map(format_row).collect();
         text += &format!("{}:\n{}", graph[0].graph, format_columns(&headings, &rows));
     }
     if !text.is_empty() {
@@ -133,24 +133,24 @@ fn text(nodes: &[NodeInfo], total: usize) -> String {
     }
 }
 
-fn row(node: &NodeInfo) -> [String; 5] {
+fn format_row(node: &NodeInfo) -> [String; 5] {
     [
         node.index.to_string(),
         qualified_name(&node.domain, &node.operator),
         node.name.clone(),
-        values_text(&node.inputs),
-        values_text(&node.outputs),
+        format_values(&node.inputs),
+        format_values(&node.outputs),
     ]
 }
 
 /// Formats the inputs or outputs of a node, separated by commas.
-fn values_text(values: &[Option<NodeValue>]) -> String {
-    let values: Vec<String> = values.iter().map(|value| value_text(value.as_ref())).collect();
+fn format_values(values: &[Option<NodeValue>]) -> String {
+    let values: Vec<String> = values.iter().map(|value| format_value(value.as_ref())).collect();
     values.join(", ")
 }
 
 /// Formats the name and type of a value, or a dash for an input or output that is left out.
-fn value_text(value: Option<&NodeValue>) -> String {
+fn format_value(value: Option<&NodeValue>) -> String {
     match value {
         None => "-".to_string(),
         Some(NodeValue { name, ty: Some(ty), .. }) => format!("{name}: {ty}"),

@@ -57,14 +57,14 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         .filter(|op| args.domain.as_deref().is_none_or(|domain| domain_of(op) == domain))
         .collect();
     if operators.is_empty() {
-        return Err(unknown_domain(args.domain.as_deref().unwrap_or_default()));
+        return Err(refuse_domain(args.domain.as_deref().unwrap_or_default()));
     }
     let wanted = args.name.as_deref().unwrap_or_default();
     if let Some(op) = operators.iter().find(|op| is_called(op, wanted)) {
         if args.json {
             terminal.json(&as_json(&[op]), true)?;
         } else {
-            terminal.print(&page(op, args)?)?;
+            terminal.print(&format_page(op, args)?)?;
         }
         return Ok(Verdict::Fine);
     }
@@ -72,15 +72,15 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     let found: Vec<&OpDef> = if asks_for_one {
         Vec::new()
     } else {
-        operators.iter().copied().filter(|op| fits(op, wanted)).collect()
+        operators.iter().copied().filter(|op| is_match(op, wanted)).collect()
     };
     if found.is_empty() {
-        return Err(unknown_operator(wanted, &operators));
+        return Err(refuse_operator(wanted, &operators));
     }
     if args.json {
         terminal.json(&as_json(&found), true)?
     } else {
-        terminal.print(&list(&found))?
+        terminal.print(&format_list(&found))?
     }
     Ok(Verdict::Fine)
 }
@@ -100,7 +100,7 @@ fn is_called(op: &OpDef, wanted: &str) -> bool {
 
 /// Whether the operator's name matches the pattern `wanted`, or its name or description contains
 /// that text.
-fn fits(op: &OpDef, wanted: &str) -> bool {
+fn is_match(op: &OpDef, wanted: &str) -> bool {
     if Glob::is_pattern(wanted) {
         return Glob::parse(wanted).is_ok_and(|glob| glob.matches(op.name));
     }
@@ -108,7 +108,7 @@ fn fits(op: &OpDef, wanted: &str) -> bool {
     op.full_name().to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
 }
 
-fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
+fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     let failure = Failure::new(format!("no operator '{wanted}' exists"));
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
@@ -117,17 +117,17 @@ fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     }
 }
 
-fn unknown_domain(wanted: &str) -> Failure {
+fn refuse_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
         .help(format!("use one of its domains: {}", domains.join(", ")))
 }
 
-fn list(operators: &[&OpDef]) -> String {
+fn format_list(operators: &[&OpDef]) -> String {
     let rows: Vec<Vec<String>> = operators
         .iter()
-        .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
+        .map(|op| vec![op.full_name(), format_versions(op), first_sentence(op.about).to_string()])
         .collect();
     let headings = [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
@@ -135,7 +135,7 @@ fn list(operators: &[&OpDef]) -> String {
     format!("{}\n{total} in {}\n", format_columns(&headings, &rows), format_count(sum, "version"))
 }
 
-fn versions(op: &OpDef) -> String {
+fn format_versions(op: &OpDef) -> String {
     let versions: Vec<String> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
 }
@@ -157,9 +157,9 @@ fn schema_at(op: &OpDef, opset: u32) -> Result<Schema, Failure> {
 }
 
 /// Formats the description of an operator, or the differences between two versions with `--diff`.
-fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
+fn format_page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     if let Some([from, to]) = args.diff.as_deref() {
-        return Ok(difference(&schema_at(op, *from)?, &schema_at(op, *to)?));
+        return Ok(format_difference(&schema_at(op, *from)?, &schema_at(op, *to)?));
     }
     let mut text = format!("{}\n\n", op.about);
     if args.all {
@@ -175,13 +175,13 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
             text += "\nits function depends on attributes, optional inputs and types\n";
         }
-        text += &format!("\nversions: {}\n", versions(op));
+        text += &format!("\nversions: {}\n", format_versions(op));
     }
     Ok(text)
 }
 
 /// Lists the differences between two versions of an operator, of which either may be the older.
-fn difference(from: &Schema, to: &Schema) -> String {
+fn format_difference(from: &Schema, to: &Schema) -> String {
     let mut lines = Vec::new();
     if from.deprecated != to.deprecated {
         lines.push(if to.deprecated {
@@ -195,7 +195,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     push_changes("attribute", &from.attributes, &to.attributes, &mut lines);
     for var in &to.types {
         match from.type_var(var.name) {
-            Some(old) => lines.extend(type_changes(old, var)),
+            Some(old) => lines.extend(format_type_changes(old, var)),
             None => {
                 lines.push(format!("+ type      {}: {}", var.name, var.allowed.names().join(" ")))
             }
@@ -204,7 +204,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     let gone = from.types.iter().filter(|var| to.type_var(var.name).is_none());
     lines.extend(gone.map(|var| format!("- type      {}", var.name)));
     if from.determinism != to.determinism {
-        lines.push(format!("  {}", determinism(to)));
+        lines.push(format!("  {}", describe_determinism(to)));
     }
     for (sign, some, others) in [("-", from, to), ("+", to, from)] {
         let only = some.notes.iter().filter(|note| !others.notes.contains(note));
@@ -252,7 +252,7 @@ impl Member for Attribute {
     }
 }
 
-fn type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
+fn format_type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
     let (old, new) = (from.allowed.names(), to.allowed.names());
     [("-", names_missing_in(&new, &old)), ("+", names_missing_in(&old, &new))]
         .into_iter()
@@ -303,7 +303,7 @@ fn functions_json(op: &OpDef, since: u32) -> Value {
 }
 
 /// Returns the word for whether an operator is deterministic, for texts and JSON answers.
-fn determinism(schema: &Schema) -> &'static str {
+fn describe_determinism(schema: &Schema) -> &'static str {
     match schema.determinism {
         Determinism::Deterministic => "deterministic",
         Determinism::NonDeterministic => "non-deterministic",
@@ -329,7 +329,7 @@ fn schema_json(schema: &Schema) -> Value {
     json!({
         "since": schema.since,
         "deprecated": schema.deprecated,
-        "determinism": determinism(schema),
+        "determinism": describe_determinism(schema),
         "notes": schema.notes,
         "inputs": inputs.collect::<Vec<_>>(),
         "fewest_inputs": fewest_inputs,

@@ -93,12 +93,12 @@ pub(crate) fn write(
     terminal: &Terminal,
 ) -> Result<Vec<WrittenOutput>, Failure> {
     match place {
-        Place::One(target, format) => write_one(outputs, target, *format, protected, terminal),
+        Place::One(target, format) => write_file(outputs, target, *format, protected, terminal),
         Place::Directory(path) => write_directory(outputs, path, protected),
     }
 }
 
-fn write_one(
+fn write_file(
     outputs: &Outputs,
     target: &Target,
     format: Format,
@@ -133,7 +133,7 @@ fn write_one(
                 ));
             }
             for (name, value) in &all {
-                let tensors = arrays_of(name, value).filter(|_| {
+                let tensors = to_arrays(name, value).filter(|_| {
                     // A format for one value holds no sequence, not even one with a single item.
                     value.as_tensor().is_some() || !format.holds_one()
                 });
@@ -166,7 +166,7 @@ fn write_one(
 /// Returns the arrays that store an output in a file of several: a tensor under its name, the items
 /// of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and for an
 /// empty sequence, which would leave no trace.
-pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
+pub(crate) fn to_arrays(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
     match value {
         Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
         Value::Sequence(sequence) if !sequence.is_empty() => {

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::human::{format_bytes, format_count};
 use crate::model_arg::ModelArg;
 use crate::saving;
-use crate::stored_tensors::{is_external, sum_of};
+use crate::stored_tensors::{is_external, sum_tensors};
 use crate::terminal::Terminal;
 
 /// Copy values from external data files into the model file
@@ -31,7 +31,7 @@ const SCHEMA: &str = "sardonyx.pack/1";
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let (tensors, size) = sum_of(&model, is_external);
+    let (tensors, size) = sum_tensors(&model, is_external);
     let options = SaveOptions::new();
     let saved =
         args.saving.save(&args.model, &model, options, Weights::Inside, target, terminal)?;

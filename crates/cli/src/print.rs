@@ -92,12 +92,12 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if let Target::File(path) = &target {
         saving::protect_inputs(&args.model, &model, &[]).check(path)?;
     }
-    let model = if args.takes_data_files(&model, &target) {
+    let model = if args.has_to_copy_data(&model, &target) {
         model.with_values_inside().map_err(|error| saving::at_model(&args.model, error))?
     } else {
         model
     };
-    let options = args.options(&target);
+    let options = args.build_options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
     let left_out = if only_parts {
         let (text, left_out) = args.print_parts(&options, &model)?;
@@ -135,7 +135,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 impl Args {
     /// Whether values in data files are copied into the text or into a file beside it: if an option
     /// requires it, or if the text cannot refer to the data files from its own directory.
-    fn takes_data_files(&self, model: &Model, target: &Target) -> bool {
+    fn has_to_copy_data(&self, model: &Model, target: &Target) -> bool {
         let files = model.external_files();
         if files.is_empty() || self.no_weights {
             return false;
@@ -162,7 +162,7 @@ impl Args {
         })
     }
 
-    fn options(&self, target: &Target) -> PrintOptions {
+    fn build_options(&self, target: &Target) -> PrintOptions {
         let mut options = PrintOptions::new();
         options = options.digests(self.digest);
         if let Some(bytes) = self.inline {

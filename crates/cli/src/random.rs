@@ -62,15 +62,15 @@ impl<'a> Sizes<'a> {
         if shape.len() != given.len() {
             let (given, wanted) = (given.len(), shape.len());
             let what = format!("the number of dimensions is {given} and should be {wanted}");
-            return Err(wrong_shape(port, &what));
+            return Err(refuse_shape(port, &what));
         }
         for (axis, (dim, size)) in shape.iter().zip(given).enumerate() {
-            match (self.value(dim), dim.as_symbol()) {
+            match (self.resolve_dim(dim), dim.as_symbol()) {
                 (Some(known), _) if known != *size => {
                     let name = dim.as_symbol().map(|name| format!(" ({name})"));
                     let name = name.unwrap_or_default();
                     let what = format!("dimension {axis}{name} is {size} and should be {known}");
-                    return Err(wrong_shape(port, &what));
+                    return Err(refuse_shape(port, &what));
                 }
                 (None, Some(symbol)) => {
                     self.known.insert(symbol.to_string(), *size);
@@ -83,7 +83,7 @@ impl<'a> Sizes<'a> {
 
     /// Returns the sizes of `shape`, a shape of the input `port`. Unknown dimensions are assumed to
     /// be 1.
-    pub(crate) fn resolve(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
+    pub(crate) fn resolve_shape(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
         for (axis, dim) in shape.iter().enumerate() {
             let set = self.open.iter().rev();
@@ -99,7 +99,7 @@ impl<'a> Sizes<'a> {
                     self.assumed.push(symbol);
                 }
             }
-            dims.push(self.value(dim).unwrap_or_else(|| {
+            dims.push(self.resolve_dim(dim).unwrap_or_else(|| {
                 let name = if dim.is_unknown() {
                     format!("{}[{axis}]", port.name())
                 } else {
@@ -115,7 +115,7 @@ impl<'a> Sizes<'a> {
     }
 
     /// Returns the size of a dimension, if all symbols in it have a known size.
-    fn value(&self, dim: &Dim) -> Option<usize> {
+    fn resolve_dim(&self, dim: &Dim) -> Option<usize> {
         dim.substitute(&|name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)))
             .size()
     }
@@ -128,7 +128,7 @@ impl<'a> Sizes<'a> {
         }
         for relation in model.infer(&InferOptions::new()).equalities(model) {
             let (Some(left), Some(right)) =
-                (self.value(&relation.left), self.value(&relation.right))
+                (self.resolve_dim(&relation.left), self.resolve_dim(&relation.right))
             else {
                 continue;
             };
@@ -157,7 +157,7 @@ impl<'a> Sizes<'a> {
     }
 
     /// Notes on the terminal which dimensions are assumed to be 1.
-    pub(crate) fn note(&self, terminal: &Terminal) {
+    pub(crate) fn note_assumed(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
                 "these dimensions are unknown and set to 1 (see --set): {}",
@@ -168,13 +168,13 @@ impl<'a> Sizes<'a> {
 }
 
 /// Returns the failure for a value of `--shape` that does not fit an input.
-fn wrong_shape(port: &Port, what: &str) -> Failure {
+fn refuse_shape(port: &Port, what: &str) -> Failure {
     Failure::new(format!("--shape does not fit the input '{port}': {what}")).code(ErrorKind::Input)
 }
 
 /// Makes values for the inputs that are not given and are required or named in `wanted`. A sequence
 /// gets one item. Assumed sizes are noted on the terminal, if there is one.
-pub(crate) fn fill(
+pub(crate) fn fill_inputs(
     wanted: &filling::Args,
     model: &Model,
     set: &session::Sizes,
@@ -211,7 +211,9 @@ pub(crate) fn fill(
         let elem = tensor.and_then(|tensor| tensor.elem);
         let dims = match (wanted.shape_of(port.name()), tensor) {
             (Some(dims), _) => Some(dims.to_vec()),
-            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.resolve(port, shape)),
+            (None, Some(tensor)) => {
+                tensor.shape.as_ref().map(|shape| sizes.resolve_shape(port, shape))
+            }
             (None, None) => None,
         };
         let Some((elem, dims)) = elem.zip(dims) else {
@@ -229,14 +231,14 @@ pub(crate) fn fill(
         }
     }
     if let Some(terminal) = terminal {
-        sizes.note(terminal);
+        sizes.note_assumed(terminal);
         for Planned { name, fill, .. } in &planned {
             terminal.detail(&format!("the input '{name}' is filled with {fill}"));
         }
     }
     sizes.check_relations(model)?;
     let seed = wanted.seed().unwrap_or(0);
-    planned.into_iter().map(|planned| planned.value(seed)).collect()
+    planned.into_iter().map(|planned| planned.make_value(seed)).collect()
 }
 
 /// Input that will be filled, with all that determines its value.
@@ -250,7 +252,7 @@ struct Planned<'a> {
 
 impl Planned<'_> {
     /// Makes the value, and returns it with the name of the input.
-    fn value(self, seed: u64) -> Result<(String, Value), Failure> {
+    fn make_value(self, seed: u64) -> Result<(String, Value), Failure> {
         let Planned { name, elem, dims, fill, is_sequence } = self;
         let tensor = make_tensor(SplitMix64::new(seed, name), elem, &dims, fill)
             .map_err(|failure| failure.at(format!("input '{name}'")))?;
@@ -275,18 +277,20 @@ fn make_tensor(
         return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
     };
     if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
-        let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
+        let bools = collect_numbers(stream.map(|u| u >> 63 != 0), count)?;
         return Ok(Tensor::from_bools(dims, &bools)?);
     }
     let is_whole = elem.is_integer() || matches!(elem, DataType::Bool | DataType::String);
     let made = if is_whole {
         let numbers = match fill {
-            Fill::Number(number) => collect(std::iter::repeat(whole_number(number, elem)?), count)?,
-            Fill::Arange => collect(0i64.., count)?,
+            Fill::Number(number) => {
+                collect_numbers(std::iter::repeat(to_whole_number(number, elem)?), count)?
+            }
+            Fill::Arange => collect_numbers(0i64.., count)?,
             Fill::Range(low, high) => {
-                let low = whole_number(low, elem)?;
-                let span = whole_number(high, elem)?.abs_diff(low);
-                collect(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
+                let low = to_whole_number(low, elem)?;
+                let span = to_whole_number(high, elem)?.abs_diff(low);
+                collect_numbers(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
             }
         };
         if elem == DataType::String {
@@ -296,15 +300,15 @@ fn make_tensor(
         Tensor::from_vec(dims, numbers)?
     } else {
         let numbers = match fill {
-            Fill::Number(number) => collect(std::iter::repeat(number.float), count)?,
-            Fill::Arange => collect((0u64..).map(|index| index as f64), count)?,
+            Fill::Number(number) => collect_numbers(std::iter::repeat(number.float), count)?,
+            Fill::Arange => collect_numbers((0u64..).map(|index| index as f64), count)?,
             Fill::Range(low, high) => {
                 let (low, span) = (low.float, high.float - low.float);
                 let numbers = stream.map(|u| {
                     let share = (u >> 40) as f64 / (1u64 << 24) as f64;
                     low + span * share
                 });
-                collect(numbers, count)?
+                collect_numbers(numbers, count)?
             }
         };
         Tensor::from_vec(dims, numbers)?
@@ -313,7 +317,7 @@ fn make_tensor(
 }
 
 /// Returns `number` as an integer, which elements of the type `elem` need.
-fn whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
+fn to_whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
     number.whole.ok_or_else(|| {
         let message = format!("{} is not a whole number, as {elem} needs", number.float);
         Failure::new(message).code(ErrorKind::Input)
@@ -321,7 +325,7 @@ fn whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
 }
 
 /// Collects the first `count` numbers of `stream`, or fails if there is not enough memory.
-fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
+fn collect_numbers<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
     out.try_reserve_exact(count).map_err(|_| {
         Failure::new(format!("not enough memory for {count} elements")).code(Code::Memory)

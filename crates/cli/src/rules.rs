@@ -25,16 +25,16 @@ pub(crate) struct Rule {
 
 /// Returns the rule with an id, in upper or lower case.
 pub(crate) fn find_rule(id: &str) -> Option<Rule> {
-    let row = rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
+    let row = parse_rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
     let [id, strength, words, versions, ..] = row[..] else {
         return None;
     };
-    let source = rows(SOURCES).find(|source| source[0] == id)?;
+    let source = parse_rows(SOURCES).find(|source| source[0] == id)?;
     Some(Rule { id, strength, words, versions, source: source.get(1)? })
 }
 
 /// Splits a table into rows of fields, without its comments and its header.
-fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+fn parse_rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !line.starts_with("id\t"));
     lines.map(|line| line.split('\t').collect())
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn every_rule_has_words_and_a_source() {
-        let ids: Vec<&str> = rows(RULES).map(|row| row[0]).collect();
-        let sources: Vec<&str> = rows(SOURCES).map(|row| row[0]).collect();
+        let ids: Vec<&str> = parse_rows(RULES).map(|row| row[0]).collect();
+        let sources: Vec<&str> = parse_rows(SOURCES).map(|row| row[0]).collect();
         assert_eq!(ids, sources);
         for id in ids {
             let found = find_rule(id).expect("the table has it");

@@ -13,7 +13,7 @@ use crate::devices::{DeviceArgs, Rank};
 use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
-use crate::inputs::{self, gather};
+use crate::inputs::{self, gather_inputs};
 use crate::model_arg::ModelArg;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
@@ -81,9 +81,9 @@ fn run_one(
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
     let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
-    let dump_target = args.inner.target()?;
+    let dump_target = args.inner.resolve_target()?;
     let only_looks = args.devices.devices;
-    if let (true, Some(number)) = (only_looks, args.inputs.stray_number()) {
+    if let (true, Some(number)) = (only_looks, args.inputs.find_stray_number()) {
         let message = format!("--devices takes no number, and the file '{number}' does not exist");
         return Err(Failure::new(message).help(
             "the device configuration of the model says how many devices there are; \
@@ -103,12 +103,12 @@ fn run_one(
                 rank.check(&model, terminal)?;
             }
             let names = expected.iter().flat_map(Expected::names);
-            args.inner.apply(model, names, expected.is_some())
+            args.inner.add_outputs(model, names, expected.is_some())
         },
     )?;
     let running = args.devices.runner(&opened, &args.session, arg.is_stdin())?;
     let Some(running) = running else { return Ok(Verdict::Fine) };
-    let mut inputs = gather(&args.inputs, &opened, terminal)?;
+    let mut inputs = gather_inputs(&args.inputs, &opened, terminal)?;
     let model = &opened.model;
     let classes = classes::Classes::new(&args.classes, model)?;
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
@@ -126,7 +126,7 @@ fn run_one(
             return Ok(Verdict::Fine);
         }
     }
-    let outputs = wanted.outputs(&given);
+    let outputs = wanted.select_own_outputs(&given);
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
         None => Vec::new(),
@@ -161,7 +161,7 @@ impl Args {
             ("a ranking", "--top and --labels")
         } else if self.expect.is_wanted() {
             ("a comparison", "--expect")
-        } else if self.inner.shows() {
+        } else if self.inner.has_shown_values() {
             ("inner values", "--show")
         } else {
             return Ok(());
@@ -284,7 +284,7 @@ fn run_repeatedly(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let run = || runner.run(inputs.named_values(), &args.stopping.options());
+    let run = || runner.run(inputs.named_values(), &args.stopping.to_run_options());
     let (mut outputs, first) = time_call(run);
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {

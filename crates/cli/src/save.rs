@@ -86,7 +86,7 @@ enum FormatName {
 const SCHEMA: &str = "sardonyx.save/1";
 
 impl FormatName {
-    fn of_path(path: &Path) -> Option<FormatName> {
+    fn from_path(path: &Path) -> Option<FormatName> {
         Some(match (Format::from_path(path), ModelFormat::from_path(path)) {
             (Some(Format::Npy), _) => FormatName::Npy,
             (Some(Format::Npz), _) => FormatName::Npz,
@@ -103,7 +103,7 @@ impl FormatName {
     }
 
     /// Returns the format of a model; `None` for a format of values.
-    fn model(self) -> Option<ModelFormat> {
+    fn model_format(self) -> Option<ModelFormat> {
         match self {
             FormatName::Onnx => Some(ModelFormat::Binary),
             FormatName::Onnxtxt => Some(ModelFormat::Notation),
@@ -114,7 +114,7 @@ impl FormatName {
     }
 
     /// Returns the format of values; `None` for a format of a model.
-    fn values(self) -> Option<Format> {
+    fn value_format(self) -> Option<Format> {
         Some(match self {
             FormatName::Npy => Format::Npy,
             FormatName::Npz => Format::Npz,
@@ -143,7 +143,7 @@ impl FormatName {
 }
 
 pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let (from, to) = args.forms()?;
+    let (from, to) = args.find_formats()?;
     let target = target_of(&args.output)?;
     match &target {
         Target::File(path) => {
@@ -154,7 +154,7 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         Target::Stdout if args.json => saving::check_stdout(true, None)?,
         Target::Stdout => {}
     }
-    match (from.model(), to.model(), from.values(), to.values()) {
+    match (from.model_format(), to.model_format(), from.value_format(), to.value_format()) {
         (Some(from), Some(to), ..) => save_model(args, from, to, &target, terminal),
         (_, _, Some(_), Some(format)) => save_values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
@@ -167,13 +167,13 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 impl Args {
     /// Returns the formats of the input and the output. A file with the suffix `.pb` is a model if
     /// the other file is one, else a value.
-    fn forms(&self) -> Result<(FormatName, FormatName), Failure> {
+    fn find_formats(&self) -> Result<(FormatName, FormatName), Failure> {
         let mut from = find_format(self.from, &self.input, "--from")?;
         let mut to = find_format(self.form, &self.output, "--form")?;
-        if self.from.is_none() && from == FormatName::Pb && to.model().is_some() {
+        if self.from.is_none() && from == FormatName::Pb && to.model_format().is_some() {
             from = FormatName::Onnx;
         }
-        if self.form.is_none() && to == FormatName::Pb && from.model().is_some() {
+        if self.form.is_none() && to == FormatName::Pb && from.model_format().is_some() {
             to = FormatName::Onnx;
         }
         Ok((from, to))
@@ -191,7 +191,7 @@ impl Args {
         }
     }
 
-    fn element(&self) -> Option<DataType> {
+    fn element_type(&self) -> Option<DataType> {
         self.ty.as_ref().and_then(Type::elem)
     }
 }
@@ -202,7 +202,7 @@ fn find_format(
     path: &Path,
     option: &str,
 ) -> Result<FormatName, Failure> {
-    let found = given.or_else(|| FormatName::of_path(path));
+    let found = given.or_else(|| FormatName::from_path(path));
     found.ok_or_else(|| {
         let message = format!("the format of '{}' is unknown", path.display());
         Failure::new(message).help(format!("give {option}"))
@@ -223,11 +223,11 @@ fn save_model(
     let report = match target {
         Target::File(path) => {
             saving::protect_data(&arg, &model).check(path)?;
-            saving::to_file(&arg, &model, options, path, terminal)?
+            saving::save_to_file(&arg, &model, options, path, terminal)?
         }
         Target::Stdout => {
             saving::check_stdout(false, Some(to))?;
-            saving::to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
+            saving::save_to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
         }
     };
     let lost = !report.left_out.is_empty();
@@ -250,7 +250,7 @@ fn save_values(
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
     let Values { read, metadata } =
-        read(args, from).map_err(|failure| failure.at(args.input.display()))?;
+        read_values(args, from).map_err(|failure| failure.at(args.input.display()))?;
     let mut left_out = Vec::new();
     if !metadata.is_empty() && to != Format::Safetensors {
         left_out.push(format_count(metadata.len(), "text") + " of metadata");
@@ -275,7 +275,7 @@ fn save_values(
     } else {
         let mut content = Content { metadata, ..Content::default() };
         for (name, value) in read {
-            flatten(name, value, &mut content.tensors, &mut left_out)?;
+            flatten_value(name, value, &mut content.tensors, &mut left_out)?;
         }
         arrays::write(target, to, &content, terminal)?;
     }
@@ -309,7 +309,7 @@ struct Values {
     metadata: Vec<(String, String)>,
 }
 
-fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
+fn read_values(args: &Args, from: FormatName) -> Result<Values, Failure> {
     let file = if is_stdin(&args.input) {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;
@@ -345,7 +345,7 @@ fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
 
 /// Reads a `.npy` file. `--type` gives the element type if NumPy lacks it.
 fn read_array(args: &Args, file: &Buffer) -> Result<Value, Failure> {
-    arrays::read_npy(file, args.element()).map(Value::from)
+    arrays::read_npy(file, args.element_type()).map(Value::from)
 }
 
 /// Reads a `.pb` file as a value of the type that `--type` gives, by default a tensor.
@@ -371,7 +371,7 @@ fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
 /// Combines all values into one of the type that `--type` gives: a sequence, a map or an optional.
 fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
     let is_single = read.len() == 1;
-    let wanted = args.ty.as_ref().map(value_type).transpose()?;
+    let wanted = args.ty.as_ref().map(to_value_type).transpose()?;
     if is_single
         && let Some((_, value)) = read.first()
         && wanted.as_ref().is_none_or(|ty| value.value_type() == *ty)
@@ -400,10 +400,10 @@ fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String
         (Some(Type::Optional(_)), Some(ValueType::Optional(element))) => match read.pop() {
             None => Value::none(*element),
             Some((_, value)) if is_single && value.value_type() == *element => Value::some(value),
-            Some((_, value)) => return Err(other_type(&value, &ValueType::Optional(element))),
+            Some((_, value)) => return Err(refuse_type(&value, &ValueType::Optional(element))),
         },
         (_, Some(wanted)) if is_single => {
-            let found = read.pop().map(|(_, value)| other_type(&value, &wanted));
+            let found = read.pop().map(|(_, value)| refuse_type(&value, &wanted));
             return Err(found.unwrap_or_else(|| Failure::new("there is no value")));
         }
         _ => {
@@ -416,12 +416,12 @@ fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String
     Ok((name, value))
 }
 
-fn other_type(value: &Value, wanted: &ValueType) -> Failure {
+fn refuse_type(value: &Value, wanted: &ValueType) -> Failure {
     Failure::new(format!("the value has type {}, not {wanted}", value.value_type()))
 }
 
 /// Returns the type of values of `ty` without shapes. Fails if such values cannot be stored.
-fn value_type(ty: &Type) -> Result<ValueType, Failure> {
+fn to_value_type(ty: &Type) -> Result<ValueType, Failure> {
     let Some(found) = ty.value_type() else {
         return Err(Failure::new("the type has no element type"));
     };
@@ -443,7 +443,7 @@ fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
 
 /// Adds the tensors in a value to `tensors`, and what the tensors alone do not preserve to
 /// `left_out`. The items of sequences and maps are called `NAME.POSITION` or `NAME.KEY`.
-fn flatten(
+fn flatten_value(
     name: String,
     value: Value,
     tensors: &mut Vec<(String, Tensor)>,
@@ -458,7 +458,7 @@ fn flatten(
         Value::Sequence(sequence) => {
             left_out.push(format!("the sequence type of '{name}', whose items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
-                flatten(format!("{name}.{index}"), item, tensors, left_out)?;
+                flatten_value(format!("{name}.{index}"), item, tensors, left_out)?;
             }
         }
         Value::Map(map) => {
@@ -469,12 +469,12 @@ fn flatten(
                     MapKey::Unsigned(key) => key.to_string(),
                     MapKey::String(key) => String::from_utf8_lossy(key).into_owned(),
                 };
-                flatten(format!("{name}.{key}"), item.clone(), tensors, left_out)?;
+                flatten_value(format!("{name}.{key}"), item.clone(), tensors, left_out)?;
             }
         }
         Value::Optional(_, Some(inner)) => {
             left_out.push(format!("the optional type of '{name}'"));
-            flatten(name, *inner, tensors, left_out)?;
+            flatten_value(name, *inner, tensors, left_out)?;
         }
         Value::Optional(_, None) => {
             left_out.push(format!("'{name}', which is an empty optional"));
@@ -498,7 +498,7 @@ mod tests {
         let line = ["sardonyx", "save", input, "-o", output];
         let matches = command.try_get_matches_from(line).unwrap();
         let Only::Save(args) = Only::from_arg_matches(&matches).unwrap();
-        args.forms()
+        args.find_formats()
     }
 
     #[test]

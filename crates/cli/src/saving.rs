@@ -58,7 +58,7 @@ pub(crate) enum ModelForm {
 }
 
 impl ModelForm {
-    pub(crate) fn form(self) -> ModelFormat {
+    pub(crate) fn to_format(self) -> ModelFormat {
         match self {
             ModelForm::Onnx => ModelFormat::Binary,
             ModelForm::Onnxtxt => ModelFormat::Notation,
@@ -136,7 +136,7 @@ impl Args {
         })?;
         let target = target_of(path)?;
         match &target {
-            Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
+            Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::to_format))?,
             Target::File(path) => {
                 let mut input = Protected::default();
                 input.add(&arg.path);
@@ -163,7 +163,7 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Saved, Failure> {
         let options = options.weights(weights).sync(self.sync).replace(self.replace);
-        let form = self.form.map(ModelForm::form);
+        let form = self.form.map(ModelForm::to_format);
         let options = match form {
             Some(form) => options.form(form),
             None => options,
@@ -181,10 +181,10 @@ impl Args {
             ));
         }
         let report = match &target {
-            Target::File(path) => to_file(arg, model, options, path, terminal),
+            Target::File(path) => save_to_file(arg, model, options, path, terminal),
             Target::Stdout => {
                 let form = form.unwrap_or(ModelFormat::Binary);
-                to_stdout(arg, model, options, weights, form, terminal)
+                save_to_stdout(arg, model, options, weights, form, terminal)
             }
         }?;
         // A model that is written beside the old one keeps referring to its data files, which both
@@ -238,7 +238,7 @@ pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), 
 }
 
 /// Saves a model to a file, with a progress bar.
-pub(crate) fn to_file(
+pub(crate) fn save_to_file(
     arg: &ModelArg,
     model: &Model,
     options: SaveOptions,
@@ -259,7 +259,7 @@ pub(crate) fn to_file(
 
 /// Writes a model to stdout. Its references to data files are unchanged, because the directory that
 /// the output ends up in is unknown.
-pub(crate) fn to_stdout(
+pub(crate) fn save_to_stdout(
     arg: &ModelArg,
     model: &Model,
     options: SaveOptions,
@@ -288,7 +288,7 @@ pub(crate) fn to_stdout(
         files::io_failure("cannot create a directory in", &std::env::temp_dir(), &error)
     })?;
     let path = directory.path().join("model");
-    let report = to_file(arg, model, options.form(form), &path, terminal)?;
+    let report = save_to_file(arg, model, options.form(form), &path, terminal)?;
     let mut file =
         File::open(&path).map_err(|error| files::io_failure("cannot read", &path, &error))?;
     let mut stdout = io::stdout().lock();
@@ -317,7 +317,7 @@ impl Saved {
     }
 
     /// Returns the number of data files that were written or kept for the model.
-    pub(crate) fn data_files(&self) -> usize {
+    pub(crate) fn count_data_files(&self) -> usize {
         self.report.files.len()
     }
 

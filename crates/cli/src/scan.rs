@@ -130,9 +130,9 @@ fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
 }
 
 fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
-    let mut text = format!("{name}: {}\n", facts_line(report));
+    let mut text = format!("{name}: {}\n", format_facts(report));
     for (i, found) in report.findings.iter().enumerate() {
-        text += &format!("  {}\n", line(found));
+        text += &format!("  {}\n", format_finding(found));
         // Findings with the same code are adjacent and share their advice, which follows the last.
         let next = report.findings.get(i + 1);
         if next.is_none_or(|next| next.code != found.code) {
@@ -140,10 +140,10 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
             text += &format!("    help: {}{}\n", found.help, requirement.unwrap_or_default());
         }
     }
-    text + &format!("  {}\n", verdict_line(report, strict))
+    text + &format!("  {}\n", format_verdict(report, strict))
 }
 
-fn line(found: &ScanFinding) -> String {
+fn format_finding(found: &ScanFinding) -> String {
     let head = format!("{}[{}]", found.severity, found.code);
     if found.place.is_empty() {
         format!("{head} {}", found.message)
@@ -152,12 +152,12 @@ fn line(found: &ScanFinding) -> String {
     }
 }
 
-fn facts_line(report: &ScanReport) -> String {
+fn format_facts(report: &ScanReport) -> String {
     let facts = &report.facts;
     let mut parts = vec![format_bytes(facts.size)];
     if facts.graphs > 0 {
-        parts.push(count_u64(facts.nodes, "node"));
-        parts.push(count_u64(facts.tensors, "tensor"));
+        parts.push(format_count_u64(facts.nodes, "node"));
+        parts.push(format_count_u64(facts.tensors, "tensor"));
     }
     if !facts.data_files.is_empty() {
         let files = format_count(facts.data_files.len(), "data file");
@@ -173,16 +173,16 @@ fn facts_line(report: &ScanReport) -> String {
 }
 
 /// Formats a number with its noun, such as `2 nodes`.
-fn count_u64(number: u64, what: &str) -> String {
+fn format_count_u64(number: u64, what: &str) -> String {
     format_count(usize::try_from(number).unwrap_or(usize::MAX), what)
 }
 
-fn verdict_line(report: &ScanReport, strict: bool) -> String {
+fn format_verdict(report: &ScanReport, strict: bool) -> String {
     let counts: Vec<String> =
         [(report.errors, "error"), (report.warnings, "warning"), (report.notes, "note")]
             .into_iter()
             .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| count_u64(n, what))
+            .map(|(n, what)| format_count_u64(n, what))
             .collect();
     let verdict = match verdict_word(report, strict) {
         "findings" if report.errors > 0 => "do not open it",

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::model_arg::ModelArg;
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
-use crate::timing::{millis, time_call};
+use crate::timing::{time_call, to_millis};
 use crate::{human, symbols};
 
 /// Options for preparing a model to run.
@@ -27,7 +27,7 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_enum, default_value_t = Level::All, value_name = "LEVEL")]
     optimization: Level,
     /// Skip a rewrite of the program. May be repeated
-    #[arg(long, value_name = "REWRITE", value_parser = rewrite_names())]
+    #[arg(long, value_name = "REWRITE", value_parser = make_rewrite_parser())]
     without_rewrite: Vec<String>,
     /// Arithmetic of matrix products
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
@@ -65,7 +65,7 @@ pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
 pub(crate) struct SizeArgs {
     /// Set the size of a symbolic dimension of the inputs for all runs. INPUT[AXIS], such as x[0],
     /// sets a dimension without a name, for inputs that are filled
-    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse_size)]
     set: Vec<(String, i64)>,
 }
 
@@ -152,7 +152,7 @@ impl SessionArgs {
     ) -> Result<(Opened, T), Failure> {
         let (opened, opening) = time_call(|| self.open_file(model));
         let (changed, found) = change(opened?)?;
-        let opened = self.prepare(model, changed, opening, terminal, configure)?;
+        let opened = self.prepare_session(model, changed, opening, terminal, configure)?;
         Ok((opened, found))
     }
 
@@ -203,12 +203,12 @@ impl SessionArgs {
             (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
             (model, None) => (model, None),
         };
-        let opened = self.prepare(model, opened, opening, terminal, configure)?;
+        let opened = self.prepare_session(model, opened, opening, terminal, configure)?;
         Ok(Opened { trained, ..opened })
     }
 
     /// Prepares a session for `model`, which `arg` names and took `opening` to open.
-    fn prepare(
+    fn prepare_session(
         &self,
         arg: &ModelArg,
         model: Model,
@@ -220,7 +220,8 @@ impl SessionArgs {
         let model = model.with_own_structure()?;
         let sizes = self.sizes.resolve(&model)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = time_call(|| configure(self.builder(&model, &sizes)).build());
+        let (session, preparing) =
+            time_call(|| configure(self.make_builder(&model, &sizes)).build());
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = arg.is_stdin();
@@ -237,34 +238,37 @@ impl SessionArgs {
         note_tolerated(&model, terminal);
         terminal.detail(&format!(
             "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
-            millis(opening),
-            millis(preparing),
+            to_millis(opening),
+            to_millis(preparing),
             session.threads()
         ));
         Ok(Opened { model, session, sizes, trained: None })
     }
 
     /// Prepares the model to run on the devices of one of its configurations.
-    pub(crate) fn on_devices(
+    pub(crate) fn prepare_devices(
         &self,
         model: &Model,
         sizes: &Sizes,
         options: DeviceOptions,
     ) -> Result<DeviceSession, Failure> {
-        Ok(self.builder(model, sizes).devices(options)?)
+        Ok(self.make_builder(model, sizes).devices(options)?)
     }
 
     /// Returns the builder of a trainer, with the options set.
-    pub(crate) fn trainer<'m>(&self, model: &'m Model) -> Result<TrainerBuilder<'m>, Failure> {
+    pub(crate) fn build_trainer<'m>(
+        &self,
+        model: &'m Model,
+    ) -> Result<TrainerBuilder<'m>, Failure> {
         if self.mapped {
             let failure = Failure::new("--mapped is for runs: training keeps a copy of the model");
             return Err(failure.help("remove --mapped"));
         }
         let sizes = self.sizes.resolve(model)?;
-        Ok(Trainer::builder(model).session(|_| self.builder(model, &sizes)))
+        Ok(Trainer::builder(model).session(|_| self.make_builder(model, &sizes)))
     }
 
-    fn builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
+    fn make_builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
@@ -298,7 +302,7 @@ impl SessionArgs {
 }
 
 /// Returns a parser that accepts the names of all rewrites.
-fn rewrite_names() -> PossibleValuesParser {
+fn make_rewrite_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(sardonyx::tool::rewrites().map(|(name, _)| name))
 }
 

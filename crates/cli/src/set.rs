@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
     /// Version of the model itself
-    #[arg(long, value_name = "N|1.2.3", value_parser = parse_number)]
+    #[arg(long, value_name = "N|1.2.3", value_parser = parse_version_number)]
     model_version: Option<i64>,
     /// Documentation; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
@@ -79,9 +79,9 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let edits = args.edits();
+    let edits = args.list_edits();
     let before = edits.iter().any(|edit| !edit.rules().is_empty()).then(|| model.clone());
-    let changes = args.apply(&mut model, terminal)?;
+    let changes = args.apply_edits(&mut model, terminal)?;
     if let Some(before) = before
         && let Err(result) = model.check_edits(&before, JobKind::Set, &edits)
     {
@@ -112,7 +112,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         return Ok(Verdict::Fine);
     }
     for change in &changes {
-        let (before, after) = (value_text(&change.before), value_text(&change.after));
+        let (before, after) = (format_field(&change.before), format_field(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));
     }
     saved.print(terminal);
@@ -120,7 +120,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
 }
 
 /// Formats the value of a field for a note.
-fn value_text(value: &Option<String>) -> String {
+fn format_field(value: &Option<String>) -> String {
     value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
 }
 
@@ -137,7 +137,7 @@ impl Args {
     }
 
     /// Returns the edits that the options make, whose rules are checked afterwards.
-    fn edits(&self) -> Vec<Edit> {
+    fn list_edits(&self) -> Vec<Edit> {
         let edits = [
             (Edit::OperatorSets, !self.opsets.is_empty()),
             (Edit::IrVersion, self.ir_version.is_some()),
@@ -147,10 +147,10 @@ impl Args {
     }
 
     /// Changes the header of `model`, and returns the changes.
-    fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
+    fn apply_edits(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
-            let (before, imports) = (declared_opset(model, domain), model.opsets().len());
+            let (before, imports) = (find_opset(model, domain), model.opsets().len());
             model.set_opset(domain, *version);
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
@@ -161,7 +161,7 @@ impl Args {
                 ));
             }
             let what = format!("opset {}", shown_domain(domain));
-            changes.version(&what, before, *version);
+            changes.add_version(&what, before, *version);
         }
         // The IR version comes after the operator sets, which newer IR versions require.
         if let Some(version) = self.ir_version {
@@ -169,33 +169,33 @@ impl Args {
             model
                 .set_ir_version(version)
                 .map_err(|error| Failure::from(error).at(self.model.name()))?;
-            changes.version("ir_version", before, version);
+            changes.add_version("ir_version", before, version);
         }
         if let Some(name) = &self.producer {
-            changes.text("producer_name", &model.producer_name(), name);
+            changes.add_text("producer_name", &model.producer_name(), name);
             model.set_producer_name(name);
         }
         if let Some(version) = &self.producer_version {
-            changes.text("producer_version", &model.producer_version(), version);
+            changes.add_text("producer_version", &model.producer_version(), version);
             model.set_producer_version(version);
         }
         if let Some(domain) = &self.domain {
-            changes.text("domain", &model.domain(), domain);
+            changes.add_text("domain", &model.domain(), domain);
             model.set_domain(domain);
         }
         if let Some(version) = self.model_version {
-            changes.version("model_version", model.model_version(), version);
+            changes.add_version("model_version", model.model_version(), version);
             model.set_model_version(version);
         }
         if let Some(doc) = &self.doc {
             let doc = read_text(doc)?;
-            changes.text("doc", &model.doc(), &doc);
+            changes.add_text("doc", &model.doc(), &doc);
             model.set_doc(&doc);
         }
         for key in &self.remove_metadata {
             let before = model.metadata_value(key).map(|value| value.into_owned());
             if model.remove_metadata(key) {
-                changes.add(&format!("metadata {key}"), before, None)
+                changes.add_change(&format!("metadata {key}"), before, None)
             } else {
                 terminal.note(&describe_missing_entry(model, key))
             }
@@ -203,7 +203,7 @@ impl Args {
         for (key, value) in &self.metadata {
             let before = model.metadata_value(key).map(|value| value.into_owned());
             model.set_metadata(key, value);
-            changes.add(&format!("metadata {key}"), before, Some(value.clone()));
+            changes.add_change(&format!("metadata {key}"), before, Some(value.clone()));
         }
         Ok(changes.0)
     }
@@ -214,26 +214,26 @@ struct Changes(Vec<Change>);
 
 impl Changes {
     /// Records a change, unless the value is unchanged.
-    fn add(&mut self, what: &str, before: Option<String>, after: Option<String>) {
+    fn add_change(&mut self, what: &str, before: Option<String>, after: Option<String>) {
         if before != after {
             self.0.push(Change { what: what.to_string(), before, after });
         }
     }
 
-    fn text(&mut self, what: &str, before: &str, after: &str) {
+    fn add_text(&mut self, what: &str, before: &str, after: &str) {
         let before = (!before.is_empty()).then(|| before.to_string());
-        self.add(what, before, Some(after.to_string()));
+        self.add_change(what, before, Some(after.to_string()));
     }
 
-    fn version(&mut self, what: &str, before: Option<i64>, after: i64) {
+    fn add_version(&mut self, what: &str, before: Option<i64>, after: i64) {
         let after = format_version(after);
-        self.add(what, before.map(format_version), Some(after));
+        self.add_change(what, before.map(format_version), Some(after));
     }
 }
 
 /// Returns the version that the model declares for an operator set. If it imports the set several
 /// times, the last import counts.
-fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
+fn find_opset(model: &Model, domain: &str) -> Option<i64> {
     let wanted = if domain == "ai.onnx" { "" } else { domain };
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
@@ -273,7 +273,7 @@ fn read_text(text: &str) -> Result<String, Failure> {
     }
 }
 
-fn parse_number(text: &str) -> Result<i64, String> {
+fn parse_version_number(text: &str) -> Result<i64, String> {
     parse_version(text)
         .filter(|version| *version >= 0)
         .ok_or_else(|| "expected a number such as 7, or a version such as 1.2.3".to_string())
@@ -288,7 +288,7 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
             "expected a number such as 21, or DOMAIN=VERSION such as ai.onnx.ml=5; `sardonyx \
              convert --release` takes versions of the onnx package"
         })?,
-        _ => parse_number(version)?,
+        _ => parse_version_number(version)?,
     };
     match version {
         1.. => Ok((domain.to_string(), version)),

@@ -78,11 +78,11 @@ const SCHEMA: &str = "sardonyx.shard/1";
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let Some(devices) = args.devices else {
-        let written = local::write(args, &model, args.configuration.as_deref(), terminal)?;
+        let written = local::write_ranks(args, &model, args.configuration.as_deref(), terminal)?;
         let written = match written {
             Ok(written) => written,
             Err(local::Invalid { result, target }) => {
-                return args.invalid_command(Some(target)).finish(result, terminal);
+                return args.make_invalid_command(Some(target)).finish(result, terminal);
             }
         };
         if args.saving.json {
@@ -99,7 +99,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-    let division = args.division();
+    let division = args.choose_division();
     let mut options = ShardOptions::new(division, devices);
     if let Some(name) = &args.name {
         options = options.configuration(name);
@@ -116,7 +116,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         Ok(annotated) => annotated,
         Err(error) => {
             return match error.invalid_result() {
-                Some(result) => args.invalid_command(target).finish(result.clone(), terminal),
+                Some(result) => args.make_invalid_command(target).finish(result.clone(), terminal),
                 None => Err(error.into()),
             };
         }
@@ -130,10 +130,10 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             let weights = Weights::Keep;
             saved = Some(args.saving.save(arg, &annotated, save, weights, target, terminal)?);
         }
-        None => match local::write(args, &annotated, Some(&name), terminal)? {
+        None => match local::write_ranks(args, &annotated, Some(&name), terminal)? {
             Ok(written) => local = Some(written),
             Err(local::Invalid { result, target }) => {
-                return args.invalid_command(Some(target)).finish(result, terminal);
+                return args.make_invalid_command(Some(target)).finish(result, terminal);
             }
         },
     }
@@ -144,7 +144,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "configuration": name,
             "devices": devices,
             "report": report,
-            "nothing_split": reason_not_split(&model, &report, division),
+            "nothing_split": explain_not_split(&model, &report, division),
         });
         if let Some(saved) = saved {
             answer["saved"] = saved.json();
@@ -156,7 +156,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&name, &report, division));
-    if let Some(why) = reason_not_split(&model, &report, division) {
+    if let Some(why) = explain_not_split(&model, &report, division) {
         terminal.note(&format!("the model is not divided: {why}"));
     }
     if report.inside > 0 && division != Division::Pipeline {
@@ -172,7 +172,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 
 impl Args {
     /// Returns the division of the model that the options choose.
-    fn division(&self) -> Division {
+    fn choose_division(&self) -> Division {
         match (self.pipeline, self.batch) {
             (true, _) => Division::Pipeline,
             (_, true) => Division::Batch,
@@ -181,7 +181,7 @@ impl Args {
     }
 
     /// Returns the command for reporting an invalid result that was to be written to `target`.
-    fn invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
+    fn make_invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
         invalid::Command {
             arg: &self.model,
             saving: &self.saving,
@@ -194,7 +194,7 @@ impl Args {
 
 /// Returns the reason why nothing is divided over the devices, with options to use instead; `None`
 /// if something is.
-fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
+fn explain_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",

@@ -92,11 +92,12 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     let rows = tensor.len() / width;
     let mut cells = Vec::new();
     for row in 0..rows.min(SHOWN_ROWS) {
-        cells.push(elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
+        cells.push(format_elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
     }
-    let widest = cells.iter().flatten().map(|cell| human::width(cell)).max().unwrap_or(0);
+    let widest = cells.iter().flatten().map(|cell| human::measure_width(cell)).max().unwrap_or(0);
     for (row, cells) in cells.iter().enumerate() {
-        let index = if tensor.rank() > 1 { row_index(tensor.dims(), row) } else { String::new() };
+        let index =
+            if tensor.rank() > 1 { format_row_index(tensor.dims(), row) } else { String::new() };
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
         let cells: Vec<String> = cells.iter().map(|cell| pad(cell, widest, Align::Right)).collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
@@ -105,7 +106,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
         let _ = writeln!(text, "  ... and {} more rows", rows - SHOWN_ROWS);
     }
     if rows > SHOWN_ROWS || width > SHOWN_ELEMENTS {
-        text += &summary(tensor)?;
+        text += &format_summary(tensor)?;
     }
     Ok(text)
 }
@@ -115,7 +116,7 @@ fn dims_text(dims: &[usize]) -> String {
 }
 
 /// Formats the index of a row along the last axis, such as `[0, 3, :]`.
-fn row_index(dims: &[usize], row: usize) -> String {
+fn format_row_index(dims: &[usize], row: usize) -> String {
     let mut rest = row;
     let mut index: Vec<String> = dims[..dims.len() - 1]
         .iter()
@@ -132,7 +133,7 @@ fn row_index(dims: &[usize], row: usize) -> String {
 
 /// Formats the smallest, the largest and the mean element of a tensor of numbers. Empty for other
 /// element types, and for more than [`SUMMARY_ELEMENTS`].
-fn summary(tensor: &Tensor) -> Result<String, Failure> {
+fn format_summary(tensor: &Tensor) -> Result<String, Failure> {
     let class = tensor.data_type().class();
     if !matches!(class, Class::Float | Class::Signed | Class::Unsigned)
         || tensor.len() > SUMMARY_ELEMENTS
@@ -174,8 +175,8 @@ pub(crate) fn format_number(x: f64) -> String {
 
 /// Formats `count` consecutive elements as text, with strings in quotes and cut after 60
 /// characters.
-fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
-    let texts = texts(tensor, start, count)?;
+fn format_elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+    let texts = elements_to_text(tensor, start, count)?;
     if tensor.data_type() != DataType::String {
         return Ok(texts);
     }
@@ -187,7 +188,11 @@ fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, 
 }
 
 /// Formats `count` consecutive elements as text, with strings whole and without quotes.
-pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+pub(crate) fn elements_to_text(
+    tensor: &Tensor,
+    start: usize,
+    count: usize,
+) -> Result<Vec<String>, Failure> {
     let part = tensor.view().reshape([tensor.len()])?.slice(0, start, count, 1)?.to_tensor()?;
     let part = cast(&part, DataType::String, CastOptions::default())?;
     let strings = part.strings().into_iter().flat_map(|strings| strings.iter());
@@ -197,7 +202,7 @@ pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<S
 /// Calls `line` for each row along the last axis with the index of the row and its elements as
 /// text. Converts a bounded number of elements at a time, so that a long row comes in several
 /// pieces.
-pub(crate) fn rows(
+pub(crate) fn for_each_row(
     tensor: &Tensor,
     mut line: impl FnMut(usize, Vec<String>, Piece) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -211,7 +216,7 @@ pub(crate) fn rows(
         while column < width {
             let count = AT_A_TIME.min(width - column);
             let piece = Piece { is_first: column == 0, is_last: column + count == width };
-            line(row, texts(tensor, row * width + column, count)?, piece)?;
+            line(row, elements_to_text(tensor, row * width + column, count)?, piece)?;
             column += count;
         }
     }
@@ -226,7 +231,7 @@ pub(crate) struct Piece {
 }
 
 /// Writes the name, type, shape and all elements of a tensor to `sink`.
-pub(crate) fn write_all(
+pub(crate) fn write_tensor(
     sink: &mut dyn std::io::Write,
     name: &str,
     tensor: &Tensor,
@@ -238,10 +243,10 @@ pub(crate) fn write_all(
         sink.write_all(b"  no elements\n")?;
     }
     let is_text = data_type == DataType::String;
-    rows(tensor, |row, cells, piece| {
+    for_each_row(tensor, |row, cells, piece| {
         let mut text = if piece.is_first { "  ".to_string() } else { " ".to_string() };
         if piece.is_first && dims.len() > 1 {
-            text += &row_index(dims, row);
+            text += &format_row_index(dims, row);
         }
         text += &if is_text {
             let quoted: Vec<String> = cells.iter().map(|cell| format!("{cell:?}")).collect();
@@ -365,7 +370,10 @@ pub(crate) fn tensor_json(
             strings.iter().take(shown).map(|text| json!(String::from_utf8_lossy(text))).collect()
         }
         None if shown == 0 => Vec::new(),
-        None => texts(tensor, 0, shown)?.iter().map(|text| element_json(text)).collect::<Vec<_>>(),
+        None => elements_to_text(tensor, 0, shown)?
+            .iter()
+            .map(|text| element_json(text))
+            .collect::<Vec<_>>(),
     };
     Ok(json!({
         "name": name,

@@ -66,7 +66,7 @@ impl Stats {
             let count = left.min(CHUNK);
             let bytes = data_type.storage_bytes(count).unwrap_or(0);
             let chunk = buffer.slice(start..start + bytes)?;
-            sums.add(data_type, count, chunk)?;
+            sums.add_chunk(data_type, count, chunk)?;
             start += bytes;
             left -= count;
             advance(bytes as u64);
@@ -111,7 +111,12 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, data_type: DataType, count: usize, chunk: Buffer) -> Result<(), TensorError> {
+    fn add_chunk(
+        &mut self,
+        data_type: DataType,
+        count: usize,
+        chunk: Buffer,
+    ) -> Result<(), TensorError> {
         let chunk = Tensor::from_buffer(data_type, [count], chunk)?;
         match data_type.class() {
             Class::Float => self.add_floats(&widen::<f64>(&chunk)?),

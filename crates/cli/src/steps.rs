@@ -4,14 +4,14 @@ use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
 /// Formats the operator of a step with those that are fused into it, such as `Conv with Relu`.
-pub(crate) fn operator(step: &StepInfo) -> String {
+pub(crate) fn format_operator(step: &StepInfo) -> String {
     let names = std::iter::once(step.op).chain(step.with.iter().copied());
     names.collect::<Vec<_>>().join(" with ")
 }
 
 /// Describes how a step uses memory, such as `in place, strided`. Empty for a step that reads dense
 /// operands and writes a dense result of its own.
-pub(crate) fn layout(step: &StepDetails) -> String {
+pub(crate) fn format_layout(step: &StepDetails) -> String {
     let words = [
         (step.is_view, "view"),
         (step.in_place, "in place"),

@@ -21,7 +21,7 @@ impl StopArgs {
     /// Returns the options of a run that begins now. The first call installs a handler for Ctrl-C,
     /// which cancels runs, so that the command ends with a message. A second Ctrl-C ends the
     /// process at once.
-    pub(crate) fn options<'a>(&self) -> RunOptions<'a> {
+    pub(crate) fn to_run_options<'a>(&self) -> RunOptions<'a> {
         let mut options = RunOptions::new();
         options.stop = interrupt_flag().cloned();
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

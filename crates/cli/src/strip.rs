@@ -55,7 +55,7 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.strip/1";
 
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let options = args.options();
+    let options = args.build_options();
     if options == StripOptions::default() {
         return Err(Failure::new("nothing to remove")
             .help("give --docs, --names, --metadata, --unused, --training, --types, or --all"));
@@ -94,7 +94,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self) -> StripOptions {
+    fn build_options(&self) -> StripOptions {
         StripOptions {
             docs: self.docs || self.all,
             names: self.names || self.all,

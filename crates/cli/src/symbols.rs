@@ -12,12 +12,12 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// Replace a symbolic dimension by a number, in the whole model. INPUT[AXIS], such as x[0],
     /// sets a dimension of an input that has no name
-    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse)]
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse_size)]
     set: Vec<(String, i64)>,
 }
 
 /// Parses `NAME=SIZE`, a size of at least 0.
-pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
+pub(crate) fn parse_size(text: &str) -> Result<(String, i64), String> {
     let parts = text.rsplit_once('=').map(|(name, size)| (name, size.parse()));
     match parts {
         Some((name, Ok(size @ 0..))) if !name.is_empty() => Ok((name.to_string(), size)),
@@ -41,7 +41,7 @@ impl OpenSize {
         name: &str,
         size: usize,
     ) -> Result<Option<Self>, Failure> {
-        let port = input_and_axis(name).and_then(|(input, axis)| {
+        let port = split_axis(name).and_then(|(input, axis)| {
             let port = inputs.iter().find(|port| port.name() == input)?;
             Some((port, axis))
         });
@@ -64,7 +64,7 @@ impl OpenSize {
 }
 
 /// Splits `INPUT[AXIS]`.
-fn input_and_axis(text: &str) -> Option<(&str, usize)> {
+fn split_axis(text: &str) -> Option<(&str, usize)> {
     let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
     Some((input, axis.parse().ok()?))
 }

@@ -134,21 +134,21 @@ impl Terminal {
         }
         if !failure.is_reported_elsewhere {
             self.print_failure(failure);
-            self.answer(failure);
+            self.answer_failure(failure);
         }
         ExitCode::from(2)
     }
 
     /// Writes the failure to stdout in the format that the arguments select, unless an answer was
     /// written already.
-    pub(crate) fn answer(&self, failure: &Failure) {
+    pub(crate) fn answer_failure(&self, failure: &Failure) {
         if self.answered.load(Ordering::Relaxed) {
             return;
         }
         let answer = match self.format {
             FailureFormat::Prose => return,
             FailureFormat::Json => failure.answer(),
-            FailureFormat::Sarif => sarif::failure_log(failure),
+            FailureFormat::Sarif => sarif::build_failure_log(failure),
         };
         // An error of stdout is ignored: stderr has the failure.
         let _ = self.json(&answer, true);
@@ -187,16 +187,16 @@ impl Terminal {
             Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
             None => "{spinner} {msg} {elapsed}",
         };
-        self.bar(what, steps, template)
+        self.make_bar(what, steps, template)
     }
 
     /// Returns a progress bar of `total` bytes. Their number may be set later.
     pub(crate) fn progress_bytes(&self, what: &'static str, total: u64) -> ProgressBar {
         let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {eta}";
-        self.bar(what, Some(total), template)
+        self.make_bar(what, Some(total), template)
     }
 
-    fn bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
+    fn make_bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
         if self.quiet || !shows_progress(io::stderr().is_terminal(), std::env::var_os("CI")) {
             return ProgressBar::hidden();
         }

@@ -43,7 +43,7 @@ impl RepeatArgs {
 
     /// Whether another run follows after `runs` runs that took `elapsed` together. Without `--runs`
     /// there are at most `most` runs.
-    pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
+    pub(crate) fn has_next_run(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
             None => {
@@ -107,36 +107,36 @@ impl Timing {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
         let n = sorted.len();
-        let middle = median(&sorted)?;
+        let middle = compute_median(&sorted)?;
         let sum: Duration = sorted.iter().sum();
         Some(Timing {
             runs: n,
-            min_ms: millis(sorted[0]),
-            median_ms: millis(middle),
-            p90_ms: millis(percentile(&sorted, 90)?),
-            p95_ms: millis(percentile(&sorted, 95)?),
-            p99_ms: millis(percentile(&sorted, 99)?),
-            max_ms: millis(sorted[n - 1]),
-            mean_ms: millis(sum.div_f64(n as f64)),
+            min_ms: to_millis(sorted[0]),
+            median_ms: to_millis(middle),
+            p90_ms: to_millis(find_percentile(&sorted, 90)?),
+            p95_ms: to_millis(find_percentile(&sorted, 95)?),
+            p99_ms: to_millis(find_percentile(&sorted, 99)?),
+            max_ms: to_millis(sorted[n - 1]),
+            mean_ms: to_millis(sum.div_f64(n as f64)),
         })
     }
 }
 
 /// Returns the percentile of sorted durations by nearest rank: the smallest duration that at least
 /// `percent` percent of them do not exceed. `None` without durations.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+fn find_percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }
 
 /// Returns the median of sorted durations: the mean of the two in the middle if their number is
 /// even. `None` without durations.
-pub(crate) fn median(sorted: &[Duration]) -> Option<Duration> {
+pub(crate) fn compute_median(sorted: &[Duration]) -> Option<Duration> {
     let n = sorted.len();
     Some((*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2)
 }
 
 /// Converts a duration to milliseconds, rounded to a tenth of a microsecond.
-pub(crate) fn millis(duration: Duration) -> f64 {
+pub(crate) fn to_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e7).round() / 1e4
 }
 

@@ -112,14 +112,14 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         _ => Some(args.saving.target(&args.model, &model)?),
     };
     args.check_places(&model, target.as_ref())?;
-    let mut trainer = args.trainer(&model)?;
+    let mut trainer = args.build_trainer(&model)?;
     args.check_writing(&trainer, target.as_ref())?;
     let entries = match args.entry {
         Some(entry) => vec![entry],
         None => (0..trainer.entries()).collect(),
     };
     let data = Data::read(args.data.as_deref(), &trainer, &entries, args.cast)?;
-    let mut data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
+    let mut data = data.split_into_batches(args.batch, &args.whole, &trainer, &entries)?;
     if let Some(rate) = args.learning_rate {
         data.set_learning_rate(rate, &trainer, &entries)?;
         if rate > LARGE_RATE {
@@ -131,7 +131,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let eval = match &args.eval {
         Some(path) => {
             let data = Data::read(Some(path), &trainer, &entries, args.cast)?;
-            Some(data.cut(args.batch, &args.whole, &trainer, &entries)?)
+            Some(data.split_into_batches(args.batch, &args.whole, &trainer, &entries)?)
         }
         None => None,
     };
@@ -139,7 +139,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         terminal.note(warning);
     }
     args.load_state(&mut trainer, &model, &data, terminal)?;
-    if let Some(left) = data.left_out() {
+    if let Some(left) = data.count_left_out() {
         let left = format_count(left, "example");
         terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
     }
@@ -176,7 +176,7 @@ impl Args {
     fn check_places(&self, model: &Model, target: Option<&saving::Target>) -> Result<(), Failure> {
         let mut data = Vec::new();
         for path in self.data.iter().chain(&self.eval) {
-            data.extend(data::files_of(path)?);
+            data.extend(data::list_files(path)?);
         }
         let inputs = saving::protect_inputs(&self.model, model, &data);
         if let Some(state) = &self.state {
@@ -214,8 +214,8 @@ impl Args {
     }
 
     /// Builds a trainer whose steps return the outputs that may be shown.
-    fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
-        let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
+    fn build_trainer(&self, model: &Model) -> Result<Trainer, Failure> {
+        let mut builder = self.session.build_trainer(model)?.outputs(outputs_to_show(model));
         if self.devices {
             let deadline = Duration::from_secs(self.device_timeout);
             let options = DeviceOptions::new().deadline(deadline);
@@ -240,7 +240,7 @@ impl Args {
         match &self.state {
             Some(path) if path.exists() => {
                 trainer.load(path)?;
-                let place = place_in_data(trainer, data);
+                let place = format_position(trainer, data);
                 terminal.remark(&format!("starting from the state in {}{place}", path.display()));
                 if let Some(seed) = self.session.seed().filter(|seed| *seed != trainer.seed()) {
                     terminal.note(&format!(
@@ -249,7 +249,7 @@ impl Args {
                     ));
                 }
             }
-            _ if self.initialize => trainer.initialize(&self.stopping.options())?,
+            _ if self.initialize => trainer.initialize(&self.stopping.to_run_options())?,
             _ if has_initialization => terminal.note(
                 "training starts from the stored values; --initialize starts from the model's initialization",
             ),
@@ -261,7 +261,7 @@ impl Args {
 
 /// Formats the position in the data at which training goes on, for the end of a line. Empty at the
 /// start of the data.
-fn place_in_data(trainer: &Trainer, data: &Data) -> String {
+fn format_position(trainer: &Trainer, data: &Data) -> String {
     let Position { epoch, taken } = Position::from_trainer(trainer, data);
     let epochs = format_count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
     match (epoch, taken) {
@@ -305,7 +305,7 @@ impl Position {
     /// Moves the position by `examples`, and to the next epoch if no batch is left.
     fn advance(&mut self, examples: usize, data: &Data) {
         self.taken = self.taken.saturating_add(examples);
-        if data.batches_from(self.taken) == 0 {
+        if data.count_batches_after(self.taken) == 0 {
             (self.epoch, self.taken) = (self.epoch.saturating_add(1), 0);
         }
     }
@@ -356,21 +356,21 @@ impl Course<'_> {
     /// Runs the steps, beginning at the position in the data that the trainer has.
     fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
         let mut position = Position::from_trainer(&self.trainer, data);
-        let first = data.batches_from(position.taken) as u64;
+        let first = data.count_batches_after(position.taken) as u64;
         let steps = match (self.args.steps, self.args.epochs.unwrap_or(1)) {
             (Some(steps), _) => steps,
             (None, epochs) => {
-                (epochs - 1).saturating_mul(data.batches() as u64).saturating_add(first)
+                (epochs - 1).saturating_mul(data.count_batches() as u64).saturating_add(first)
             }
         };
         let seed = self.args.shuffle.then_some(self.trainer.seed());
         let bar = self.terminal.progress("training", Some(steps));
         while self.steps < steps {
-            let examples = data.order(seed, position.epoch);
+            let examples = data.order_examples(seed, position.epoch);
             let epoch = position.epoch;
             while self.steps < steps && position.epoch == epoch {
-                let inputs = data.batch(&examples, position.taken)?;
-                self.step(&inputs)?;
+                let inputs = data.make_batch(&examples, position.taken)?;
+                self.run_step(&inputs)?;
                 position.advance(inputs.examples(), data);
                 self.trainer.set_data_position(position.epoch, position.taken as u64);
                 bar.inc(1);
@@ -384,8 +384,8 @@ impl Course<'_> {
     }
 
     /// Runs one step of `--entry`, or of all entries, and shows its outputs.
-    fn step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
-        let options = self.args.stopping.options();
+    fn run_step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
+        let options = self.args.stopping.to_run_options();
         let returned = match self.args.entry {
             Some(entry) => {
                 let inputs = inputs.for_entry(&self.trainer, entry)?;
@@ -396,10 +396,10 @@ impl Course<'_> {
         self.steps += 1;
         let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);
         for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
-            let numbers = numbers_of(outputs);
+            let numbers = find_numbers(outputs);
             self.check_finite(entry, &numbers);
             if is_shown {
-                self.show(&format!("step {}", self.steps), entry, &numbers);
+                self.show_numbers(&format!("step {}", self.steps), entry, &numbers);
                 self.history.push(Record { step: self.steps, entry, numbers });
             }
         }
@@ -430,20 +430,20 @@ impl Course<'_> {
 
     /// Shows the mean outputs of steps over `data`, without training on it.
     fn evaluate(&mut self, data: &Data) -> Result<(), Failure> {
-        let examples = data.order(None, 0);
+        let examples = data.order_examples(None, 0);
         for entry in self.entries.clone() {
             let mut sums: Numbers = Vec::new();
             let mut weight = 0.0;
             let mut taken = 0;
-            while data.batches_from(taken) > 0 {
-                let inputs = data.batch(&examples, taken)?;
+            while data.count_batches_after(taken) > 0 {
+                let inputs = data.make_batch(&examples, taken)?;
                 taken += inputs.examples();
-                let options = self.args.stopping.options();
+                let options = self.args.stopping.to_run_options();
                 let given = inputs.for_entry(&self.trainer, entry)?;
                 let outputs = self.trainer.evaluate(entry, given, &options)?;
                 let size = inputs.examples() as f64;
                 weight += size;
-                for (index, (name, number)) in numbers_of(&outputs).into_iter().enumerate() {
+                for (index, (name, number)) in find_numbers(&outputs).into_iter().enumerate() {
                     match sums.get_mut(index) {
                         Some((_, sum)) => *sum += number * size,
                         None => sums.push((name, number * size)),
@@ -451,14 +451,14 @@ impl Course<'_> {
                 }
             }
             sums.iter_mut().for_each(|(_, sum)| *sum /= weight);
-            self.show(&format!("evaluation after step {}", self.steps), entry, &sums);
+            self.show_numbers(&format!("evaluation after step {}", self.steps), entry, &sums);
             self.means.push(Record { step: self.steps, entry, numbers: sums });
         }
         Ok(())
     }
 
     /// Prints outputs of an entry on one line on stderr.
-    fn show(&self, what: &str, entry: usize, numbers: &Numbers) {
+    fn show_numbers(&self, what: &str, entry: usize, numbers: &Numbers) {
         if numbers.is_empty() {
             return;
         }
@@ -508,7 +508,7 @@ impl Course<'_> {
             return Err(first);
         }
         if args.saving.json {
-            return terminal.json(&self.answer(saved.as_ref()), true);
+            return terminal.json(&self.to_json(saved.as_ref()), true);
         }
         Ok(())
     }
@@ -531,7 +531,7 @@ impl Course<'_> {
     }
 
     /// Returns the JSON answer.
-    fn answer(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
+    fn to_json(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
         json!({
             "schema": SCHEMA,
             "model": self.args.model.name(),
@@ -549,7 +549,7 @@ impl Course<'_> {
 }
 
 /// Returns the outputs that have one element, as numbers.
-fn numbers_of(outputs: &Outputs) -> Numbers {
+fn find_numbers(outputs: &Outputs) -> Numbers {
     let numbers = outputs.iter().filter_map(|(name, value)| {
         let tensor = value.as_tensor().filter(|tensor| tensor.len() == 1)?;
         let number = cast(tensor, DataType::Double, CastOptions::default()).ok()?;

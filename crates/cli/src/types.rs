@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 16;
 /// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
 /// element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
-    let (ty, rest) = parse_prefix(text, 0)?;
+    let (ty, rest) = parse_leading_type(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
         rest => Err(format!("unexpected '{rest}' after the type")),
@@ -38,7 +38,7 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
 
 /// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
 /// the number of types around it.
-fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
+fn parse_leading_type(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());
     }
@@ -58,11 +58,11 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {
-            let (inner, rest) = parse_prefix(inside, depth + 1)?;
+            let (inner, rest) = parse_leading_type(inside, depth + 1)?;
             (Type::Sequence(Box::new(inner)), rest)
         }
         "optional" => {
-            let (inner, rest) = parse_prefix(inside, depth + 1)?;
+            let (inner, rest) = parse_leading_type(inside, depth + 1)?;
             (Type::Optional(Box::new(inner)), rest)
         }
         "map" => {
@@ -70,7 +70,7 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
             let rest = rest
                 .strip_prefix(',')
                 .ok_or("expected a comma and the type of the values after the type of the keys")?;
-            let (inner, rest) = parse_prefix(rest, depth + 1)?;
+            let (inner, rest) = parse_leading_type(rest, depth + 1)?;
             (Type::Map(parse_element(key)?, Box::new(inner)), rest)
         }
         other => {

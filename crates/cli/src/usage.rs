@@ -54,7 +54,7 @@ impl EarlyOptions {
 
 /// Allows negative numbers as values of all options, so that the parser of the value refuses them
 /// with its own message. Otherwise clap reports an unknown option.
-pub(crate) fn with_negative_numbers(command: Command) -> Command {
+pub(crate) fn allow_negative_numbers(command: Command) -> Command {
     command.mut_subcommands(|command| {
         command.mut_args(|arg| {
             let takes_value = arg.get_action().takes_values() && !arg.is_positional();

@@ -81,9 +81,9 @@ pub(crate) fn verify(
         // Only the first run notes how inputs are filled.
         let notes = (run == 1).then_some(terminal);
         let filling = filling::Args::with_seed(run);
-        let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], notes)?;
+        let inputs = random::fill_inputs(&filling, original, &sizes, before.inputs(), &[], notes)?;
         let wanted = before.run(inputs.clone(), &options).map_err(|error| {
-            Failure::from(error).help(advice_on_inputs(run, &inputs, before.inputs()))
+            Failure::from(error).help(advise_on_inputs(run, &inputs, before.inputs()))
         })?;
         let got = after.run(inputs.clone(), &options)?;
         let mut pairs = wanted.iter().zip(got.iter());
@@ -92,7 +92,7 @@ pub(crate) fn verify(
         });
         bar.inc(1);
         if let Some((output, what)) = differs {
-            let first = first_difference(original, converted, &inputs, tolerance);
+            let first = find_first_difference(original, converted, &inputs, tolerance);
             failed = Some(Failed { run, output, what, first });
             break;
         }
@@ -118,7 +118,7 @@ fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Fa
 
 /// Returns advice for an original model that fails on its pseudo-random inputs, mostly because it
 /// does not accept their sizes.
-fn advice_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
+fn advise_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
     /// Maximum number of inputs that are named.
     const SHOWN: usize = 6;
     let shown = inputs.iter().take(SHOWN).map(|(name, value)| match value.as_tensor() {
@@ -151,7 +151,7 @@ fn advice_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> S
 }
 
 /// Finds the first value in which the models differ; `None` if it cannot be found.
-fn first_difference(
+fn find_first_difference(
     original: &Model,
     converted: &Model,
     inputs: &[(String, Operand)],

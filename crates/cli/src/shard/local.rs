@@ -27,7 +27,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    fn collectives(self) -> Collectives {
+    fn to_collectives(self) -> Collectives {
         match self {
             Engine::Microsoft => Collectives::Microsoft,
             Engine::Tensorrt => Collectives::TensorRt,
@@ -71,15 +71,15 @@ pub(crate) struct Invalid {
 }
 
 /// Writes the models of all ranks of a configuration; none if one of them is invalid.
-pub(crate) fn write(
+pub(crate) fn write_ranks(
     args: &Args,
     model: &Model,
     configuration: Option<&str>,
     terminal: &Terminal,
 ) -> Result<Result<WrittenRanks, Invalid>, Failure> {
     let sizes = args.sizes.resolve(model)?;
-    let ranks = model.rank_models(&options(args, configuration, &sizes))?;
-    let mut targets = targets(args, model, ranks.count())?;
+    let ranks = model.rank_models(&build_options(args, configuration, &sizes))?;
+    let mut targets = find_targets(args, model, ranks.count())?;
     // All models are made once before any is written, to find errors. They are made again for
     // writing, because all together may not fit into memory.
     for rank in 0..ranks.count() {
@@ -117,8 +117,8 @@ pub(crate) fn write(
     }))
 }
 
-fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
-    let mut options = RankOptions::new(args.collectives.collectives());
+fn build_options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
+    let mut options = RankOptions::new(args.collectives.to_collectives());
     if let Some(name) = configuration {
         options = options.configuration(name);
     }
@@ -133,8 +133,8 @@ fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptio
 
 /// Returns the file for the model of each rank. Fails for several ranks if `--output` has no
 /// placeholder for the rank.
-fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
-    let has_number = args.saving.output().is_some_and(|path| rank_path(path, 0) != path);
+fn find_targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
+    let has_number = args.saving.output().is_some_and(|path| make_rank_path(path, 0) != path);
     if ranks > 1 && !has_number {
         let message = format!("{ranks} ranks need {ranks} files");
         return Err(Failure::new(message)
@@ -142,14 +142,14 @@ fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Fail
     }
     (0..ranks)
         .map(|rank| {
-            let path = args.saving.output().map(|path| rank_path(path, rank));
+            let path = args.saving.output().map(|path| make_rank_path(path, rank));
             args.saving.target_at(path.as_deref(), &args.model, model)
         })
         .collect()
 }
 
 /// Returns `path` with the number of the rank in place of the placeholder `%d`.
-fn rank_path(path: &Path, rank: usize) -> PathBuf {
+fn make_rank_path(path: &Path, rank: usize) -> PathBuf {
     match path.to_str() {
         Some(text) => PathBuf::from(text.replace(NUMBER, &rank.to_string())),
         None => path.to_path_buf(),

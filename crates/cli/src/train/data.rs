@@ -61,7 +61,7 @@ impl Inputs {
 }
 
 /// Returns the inputs of the steps of `entries`, each once.
-fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
+fn list_ports<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
     let mut ports: Vec<&Port> = Vec::new();
     for entry in entries {
         for port in trainer.step_inputs(*entry)? {
@@ -82,7 +82,7 @@ impl Data {
         entries: &[usize],
         converts: bool,
     ) -> Result<Data, Failure> {
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let files = match path {
             Some(path) if path.is_dir() => read_directory(path)?,
             Some(path) => read_archive(path, &ports)?,
@@ -112,14 +112,14 @@ impl Data {
         let missing = required.find(|port| !arrays.iter().any(|array| array.name == port.name()));
         if let Some(port) = missing {
             let failure = Failure::new(format!("the data has no array for the input '{port}'"));
-            return Err(failure.code(ErrorKind::Input).help(advice_on_data(&ports)));
+            return Err(failure.code(ErrorKind::Input).help(advise_on_data(&ports)));
         }
         Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
     }
 
     /// Splits the arrays into batches along their first axis, except for scalars and the arrays in
     /// `whole`. Without `batch` each step gets all data.
-    pub(super) fn cut(
+    pub(super) fn split_into_batches(
         mut self,
         batch: Option<u64>,
         whole: &[String],
@@ -132,14 +132,14 @@ impl Data {
         {
             return Err(Failure::new(format!("the data has no array '{name}'")));
         }
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let mut first: Option<(String, usize)> = None;
         for array in &mut self.arrays {
             let Some(examples) = array.tensor.dims().first().copied() else { continue };
             if whole.contains(&array.name) {
                 continue;
             }
-            check_cut(&array.name, array.tensor.data_type())?;
+            check_batch_type(&array.name, array.tensor.data_type())?;
             array.is_cut = true;
             match &first {
                 Some((name, other)) if *other != examples => {
@@ -181,7 +181,7 @@ impl Data {
         entries: &[usize],
     ) -> Result<(), Failure> {
         const NAME: &str = "learning_rate";
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let port = ports.iter().find(|port| port.name() == NAME);
         let ty = port.and_then(|port| Some((port.ty()?.elem()?, port.ty()?.shape()?)));
         let Some((elem, shape)) = ty else {
@@ -210,12 +210,12 @@ impl Data {
     }
 
     /// Returns the number of batches in an epoch.
-    pub(super) fn batches(&self) -> usize {
-        self.batches_from(0)
+    pub(super) fn count_batches(&self) -> usize {
+        self.count_batches_after(0)
     }
 
     /// Returns the number of batches in the rest of an epoch, after `taken` examples.
-    pub(super) fn batches_from(&self, taken: usize) -> usize {
+    pub(super) fn count_batches_after(&self, taken: usize) -> usize {
         let left = self.examples.saturating_sub(taken);
         if self.drops_rest { left / self.batch } else { left.div_ceil(self.batch) }
     }
@@ -223,7 +223,7 @@ impl Data {
     /// Returns the order of the examples in an epoch: a shuffle with `seed`, or without it the
     /// order of the data. The shuffle depends only on the seed and the number of the epoch, from 0,
     /// so that training that is resumed goes on with the order of an uninterrupted one.
-    pub(super) fn order(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
+    pub(super) fn order_examples(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.examples).collect();
         let Some(seed) = seed else { return order };
         let drawn = (self.examples as u64).saturating_sub(1);
@@ -237,13 +237,13 @@ impl Data {
     }
 
     /// Returns the number of examples of an epoch that are in no batch; `None` if all are in one.
-    pub(super) fn left_out(&self) -> Option<usize> {
+    pub(super) fn count_left_out(&self) -> Option<usize> {
         let left = self.examples % self.batch;
         (self.drops_rest && left > 0).then_some(left)
     }
 
     /// Returns the inputs of the batch that begins after `taken` examples of an epoch.
-    pub(super) fn batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
+    pub(super) fn make_batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
         let chosen = &order[taken..order.len().min(taken + self.batch)];
         let mut values = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
@@ -272,7 +272,7 @@ fn copy_rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
 }
 
 /// Refuses packed element types, of which a row may not begin and end at bytes.
-fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
+fn check_batch_type(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
     }
@@ -291,13 +291,13 @@ fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, F
                 _ => "expected a .npz file with training data",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
-            Err(failure.help(advice_on_data(ports)))
+            Err(failure.help(advise_on_data(ports)))
         }
     }
 }
 
 /// Returns advice on how to make data for the inputs `ports`.
-fn advice_on_data(ports: &[&Port]) -> String {
+fn advise_on_data(ports: &[&Port]) -> String {
     /// Maximum number of inputs that are named; mostly there are two.
     const SHOWN: usize = 6;
     let needed: Vec<&str> =
@@ -315,7 +315,7 @@ fn advice_on_data(ports: &[&Port]) -> String {
 }
 
 /// Returns the files that data are read from: a `.npz` file, or the `.npy` files of a directory.
-pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn list_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
@@ -334,7 +334,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Reads the `.npy` files of a directory, by file name without suffix.
 fn read_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
     let mut found = Vec::new();
-    for file in files_of(path)? {
+    for file in list_files(path)? {
         if let Some(name) = file.file_stem().and_then(|stem| stem.to_str()) {
             found.push((name.to_string(), files::read(&file)?));
         }
@@ -357,14 +357,14 @@ mod tests {
         let data = data(10, 3, false);
         let mut stream = SplitMix64::new(7, "");
         for epoch in 0..5 {
-            let order = data.order(Some(7), epoch);
+            let order = data.order_examples(Some(7), epoch);
             let mut expected: Vec<usize> = (0..10).collect();
             for index in (1..10).rev() {
                 let drawn = stream.next().unwrap() % (index as u64 + 1);
                 expected.swap(index, drawn as usize);
             }
             assert_eq!(order, expected, "epoch {epoch}");
-            assert_eq!(data.order(None, epoch), (0..10).collect::<Vec<_>>());
+            assert_eq!(data.order_examples(None, epoch), (0..10).collect::<Vec<_>>());
         }
     }
 
@@ -373,8 +373,8 @@ mod tests {
         for (taken, all, whole) in
             [(0, 4, 3), (1, 3, 3), (3, 3, 2), (9, 1, 0), (10, 0, 0), (99, 0, 0)]
         {
-            assert_eq!(data(10, 3, false).batches_from(taken), all);
-            assert_eq!(data(10, 3, true).batches_from(taken), whole);
+            assert_eq!(data(10, 3, false).count_batches_after(taken), all);
+            assert_eq!(data(10, 3, true).count_batches_after(taken), whole);
         }
     }
 }
