@@ -13,8 +13,8 @@ use crate::escape::escape_controls;
 const TEXT_COLUMNS: usize = 100;
 /// Maximum width of a table cell on a terminal, in columns.
 const CELL_COLUMNS: usize = 60;
-/// Maximum width to which the cells of a table are padded, in columns. Outside of terminals cells
-/// are not cut: a longer one shifts the rest of its own row to the right, and not all rows.
+/// Maximum width to which the cells of a table are padded, in columns. A longer cell, which is cut
+/// only on terminals, shifts the rest of its own row to the right, and no other row.
 const PADDED_COLUMNS: usize = 200;
 
 /// Returns the number of columns that `text` takes on a terminal.
@@ -23,8 +23,8 @@ pub(crate) fn measure_width(text: &str) -> usize {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
 
-/// Writes `text` on one line: a line break becomes `⏎`, a tab `\t`, and control characters are
-/// escaped, so that its width is known.
+/// Converts `text` to one line of known width: a line break becomes `⏎`, a tab `\t`, and control
+/// characters are escaped.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
         return escape_controls(text);
@@ -53,7 +53,8 @@ pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
     format!("{}…{end}", &text[..beginning]).into()
 }
 
-/// Returns the number of bytes of the first `characters` that fit into `columns` columns.
+/// Returns the number of bytes of the leading `characters` that fit into `columns` columns of a
+/// terminal.
 fn count_fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
     let mut used = 0;
     let fitting = characters.take_while(|c| {
@@ -63,18 +64,17 @@ fn count_fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -
     fitting.map(char::len_utf8).sum()
 }
 
-/// Writes `text` on one line for stdout. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
-/// pipe or a file all.
+/// Formats `text` as one line for stdout, cut to [`TEXT_COLUMNS`] columns if stdout is a terminal.
 pub(crate) fn cut_line(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, stdout_is_terminal()).into_owned()
 }
 
-/// Writes `text` on one line for stderr. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
-/// pipe or a file all.
+/// Formats `text` as one line for stderr, cut to [`TEXT_COLUMNS`] columns if stderr is a terminal.
 pub(crate) fn cut_note(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, io::stderr().is_terminal()).into_owned()
 }
 
+/// Formats `text` as one line, cut to `columns` columns if `on_terminal`.
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
     let line = one_line(text);
     if on_terminal && measure_width(&line) > columns {
@@ -97,7 +97,8 @@ pub(crate) fn group_digits(number: u64) -> String {
     out
 }
 
-/// Formats a number of bytes in the largest decimal unit that leaves at least 1, such as `134 kB`.
+/// Formats a number of bytes in the largest decimal unit in which the number is at least 1, such as
+/// `134 kB`.
 pub(crate) fn format_bytes(count: u64) -> String {
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
@@ -137,7 +138,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'"))
 }
 
-/// Returns the bytes of a size with an optional unit; `None` if it has no number, an unknown unit
+/// Parses a size with an optional unit into bytes; `None` if `text` has no number, an unknown unit
 /// or a fraction of a byte.
 fn parse_size(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -163,8 +164,8 @@ fn parse_size(text: &str) -> Option<u64> {
     (bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0).then_some(bytes as u64)
 }
 
-/// Parses the number of an option that may also be given without a number. The argument after such
-/// an option is taken for its number, so the error advises to put the option after the files.
+/// Parses the number of an option that may be given without its number. The argument parser takes
+/// the next argument for the number, so the error advises to put the option after the files.
 pub(crate) fn parse_optional(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|_| {
         "expected a whole number; without a number, the option goes after the files".to_string()
@@ -183,8 +184,8 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Lays the rows of a table out under their headings. Leaves out columns in which all cells are
-/// empty.
+/// Formats a table for stdout: rows in aligned columns below their headings. Leaves out columns in
+/// which all cells are empty.
 pub(crate) fn format_columns<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
@@ -192,8 +193,8 @@ pub(crate) fn format_columns<C: AsRef<str>>(
     format_table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
-/// Pads names to the width of the longest one. On a terminal, cuts them to at most `columns`
-/// columns first.
+/// Pads names to the width of the longest name. If stdout is a terminal, first cuts each name to at
+/// most `columns` columns.
 pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
@@ -201,13 +202,14 @@ pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize
     names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
-/// Returns the width to which the cells of a table column are padded: that of the widest one, of
-/// those up to [`PADDED_COLUMNS`].
+/// Returns the width of a table column, in columns of the terminal: the width of its widest cell,
+/// without cells wider than [`PADDED_COLUMNS`].
 fn measure_column<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
     let widths = cells.map(|cell| measure_width(&cell));
     widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
 
+/// Formats a table like [`format_columns`], with cells cut to `columns` columns if `on_terminal`.
 fn format_table<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
@@ -241,13 +243,14 @@ fn format_table<C: AsRef<str>>(
     out
 }
 
-/// Pads `text` with blanks to the width of a table column.
+/// Pads `text` with blanks to a width of `columns` columns of a terminal.
 pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
     let mut out = String::new();
     push_padded(&mut out, text, columns, align);
     out
 }
 
+/// Appends `text` to `out`, padded with blanks to a width of `columns` columns of a terminal.
 fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
     const BLANKS: &str = "                                ";
     let mut blanks = columns.saturating_sub(measure_width(text));

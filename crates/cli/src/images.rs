@@ -33,7 +33,7 @@ enum AxisOrder {
     Nhwc,
 }
 
-/// Decodes an image and converts it to a tensor for the input `port`.
+/// Decodes an image file and converts it to a tensor for the graph input `port`.
 pub(crate) fn load_image(
     bytes: &[u8],
     port: &Port,
@@ -75,22 +75,23 @@ pub(crate) fn load_image(
     Ok(cast(&Tensor::from_vec(dims, values)?, wanted.elem, CastOptions::default())?)
 }
 
-/// Element type, axes and sizes of an input that takes an image.
+/// Element type, axes and sizes of a graph input that takes an image.
 #[derive(Debug, PartialEq)]
 struct ImageInput {
     elem: DataType,
     layout: AxisOrder,
     rank: usize,
     channels: usize,
-    /// Height in pixels; `None` if any is possible, so that the image keeps its own.
+    /// Height in pixels; `None` if the graph input accepts any, so that the image keeps its height.
     height: Option<usize>,
-    /// Width in pixels; `None` if any is possible, so that the image keeps its own.
+    /// Width in pixels; `None` if the graph input accepts any, so that the image keeps its width.
     width: Option<usize>,
 }
 
 impl ImageInput {
-    /// Reads from the type of `port` how an image has to be converted. Fails if the input cannot
-    /// take an image. Without `layout` guesses the channel axis from its size.
+    /// Derives from the type of `port` how an image is converted to a tensor for this input. Fails
+    /// if the input cannot take an image. Without `layout`, guesses the channel axis from the sizes
+    /// of the axes.
     fn from_port(port: &Port, layout: Option<AxisOrder>) -> Result<ImageInput, Failure> {
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
             return Err(refuse_input(port, "it is not a dense tensor"));
@@ -155,12 +156,12 @@ impl ImageInput {
     }
 }
 
-/// Returns the failure for an input that cannot take an image.
+/// Returns the failure for a graph input that cannot take an image for the reason `why`.
 fn refuse_input(port: &Port, why: &str) -> Failure {
     Failure::new(format!("the input '{port}' cannot take an image: {why}")).code(ErrorKind::Input)
 }
 
-/// Whether an axis of this size can hold the channels of an image.
+/// Whether an axis of the size `dim` can hold the channels of an image: 1, 3 or 4.
 fn is_channel_count(dim: &Dim) -> bool {
     matches!(dim.known(), Some(1 | 3 | 4))
 }
@@ -170,8 +171,9 @@ fn is_channel_count(dim: &Dim) -> bool {
 struct Scale(Vec<(f32, f32)>);
 
 impl Scale {
-    /// Returns the map that `--mean` and `--std` give, or else the value range in the model's
-    /// metadata; by default 0 to 1 for floats and 0 to 255 for integers.
+    /// Creates the map from `--mean` and `--std`, or else from the value range in the model's
+    /// metadata. By default bytes map to 0..1 for float elements and to 0..255 for integer
+    /// elements.
     fn new(elem: DataType, channels: usize, args: &Args, model: &Model) -> Result<Scale, Failure> {
         if args.mean.is_empty() && args.std.is_empty() {
             let (low, high) = match model.metadata_value("Image.NominalPixelRange").as_deref() {
@@ -196,6 +198,7 @@ impl Scale {
         ))
     }
 
+    /// Maps the byte of a pixel in a channel to an element of the tensor.
     fn apply(&self, pixel: u8, channel: usize) -> f32 {
         let (factor, offset) = self.0[channel];
         // A division, as the product with 1/255 can be off by one bit at the ends of the range,
@@ -208,7 +211,8 @@ impl Scale {
     }
 }
 
-/// Returns the numbers of `option`, one for each channel. A single number counts for all channels.
+/// Returns one number of `option` for each image channel. A single number applies to all channels;
+/// without numbers, `default` does. Fails for any other number of `values`.
 fn expand_to_channels(
     option: &str,
     values: &[f32],
@@ -246,6 +250,7 @@ fn read_pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
     }
 }
 
+/// Decodes an image file within the default limits.
 fn decode_image(bytes: &[u8]) -> Result<DecodedImage, Failure> {
     DecodedImage::decode(bytes, &DecodeLimits::default()).map_err(|error| {
         Failure::from(error)

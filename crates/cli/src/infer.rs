@@ -56,6 +56,8 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.infer/1";
 
+/// Runs `sardonyx infer`. Contradictory types are findings if no model is written, or with
+/// `--strict`.
 pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut model = args.model.open()?;
     let target =
@@ -109,6 +111,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
+    /// Builds the options of inference, and sets the sizes of `--set` in `model`.
     fn build_options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = self.symbols.apply(model)?;
         if self.like_onnx {
@@ -121,6 +124,8 @@ impl Args {
         Ok(options)
     }
 
+    /// Formats the text answer: the values of `--show`, the reasons of `--explain`, or without both
+    /// options a summary.
     fn as_text(&self, model: &Model, found: &Inferred) -> String {
         let mut text = String::new();
         if let Some(pattern) = &self.show {
@@ -136,6 +141,7 @@ impl Args {
         text
     }
 
+    /// Builds the JSON answer, whose lists are computed while it is serialized.
     fn as_json<'a>(
         &self,
         model: &'a Model,
@@ -155,8 +161,8 @@ impl Args {
     }
 }
 
-/// JSON answer. Its lists are serialized element by element, so that the long ones are never in
-/// memory as a whole.
+/// JSON answer of `sardonyx infer`. Lists are serialized element by element, so that a long list is
+/// never in memory as a whole.
 #[derive(Serialize)]
 struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     schema: &'static str,
@@ -169,8 +175,8 @@ struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     saved: Option<Value>,
 }
 
-/// Returns a hint if no value matches the pattern of `--show`: the outputs of the node of this
-/// name, or a value with a similar name.
+/// Returns a hint if no value matches the pattern of `--show`: the outputs of the node with this
+/// name, or a value with a similar name. `None` if a value matches.
 fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
     if found.values(model).any(|value| show.matches(&value.name)) {
         return None;
@@ -187,7 +193,7 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
     Some(format!("no input and no output of a node is called '{wanted}'{near}"))
 }
 
-/// Formats the number of values, and the number of those whose types are not fully known.
+/// Formats the number of values, and the number of values whose types are not fully known.
 fn format_summary(model: &Model, found: &Inferred) -> String {
     let TypeCounts { values, open } = found.type_counts(model);
     let all = format_count(values, "value");
@@ -199,7 +205,7 @@ fn format_summary(model: &Model, found: &Inferred) -> String {
     }
 }
 
-/// Lays the values of each graph out as a table, with the title of the graph above it.
+/// Formats the values of each graph as a table with types and nodes, below the title of the graph.
 fn format_values<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -217,7 +223,7 @@ fn format_values<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String 
     text
 }
 
-/// Appends a table of the collected rows to `text`, and clears them.
+/// Appends a table of `rows` to `text`, unless there are no rows, and clears `rows`.
 fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
     if !rows.is_empty() {
@@ -226,6 +232,8 @@ fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     }
 }
 
+/// Lists the types and dimensions that inference could not determine, with nodes and reasons, and
+/// the equalities of dimensions that nodes require.
 fn format_unknown(model: &Model, found: &Inferred) -> String {
     let mut text = String::new();
     for unknown in found.unknown(model) {
@@ -247,6 +255,7 @@ fn format_unknown(model: &Model, found: &Inferred) -> String {
     if text.is_empty() { "nothing remains unknown\n".to_string() } else { text }
 }
 
+/// Converts a type, rank or dimension that inference could not determine to JSON.
 fn unknown_json(unknown: UnknownValue) -> Value {
     let (what, axis) = match unknown.missing {
         Missing::Type => ("type", None),
@@ -264,6 +273,7 @@ fn unknown_json(unknown: UnknownValue) -> Value {
     })
 }
 
+/// Converts an equality of two dimensions that a node requires to JSON.
 fn equal_json(equality: Equality) -> Value {
     json!({
         "left": equality.left.to_string(),

@@ -43,6 +43,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info/1";
 
+/// Runs `sardonyx info`: prints a summary of a model, its nodes, or a description of the machine.
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Some(path) = args.path.clone() else {
         return machine::print_machine(args.json, terminal);
@@ -65,6 +66,7 @@ const NAME_COLUMNS: usize = 40;
 /// thousands.
 const SHOWN_FILES: usize = 20;
 
+/// Formats the summary of a model as text.
 fn as_text(model: &Model, arg: &ModelArg) -> String {
     let mut out = Table::default();
     out.push_row("file", find_file_size(arg).map_or(String::new(), format_file_size));
@@ -265,9 +267,10 @@ fn find_file_size(arg: &ModelArg) -> Option<u64> {
         .map(|metadata| metadata.len())
 }
 
-/// Largest message in bytes that libprotobuf can read, and with it most programs that read models.
+/// Largest file in bytes that libprotobuf can read, and so most programs that read models.
 const MOST_BYTES: u64 = i32::MAX as u64;
 
+/// Formats the size of the model file, with a warning if libprotobuf cannot read so large a file.
 fn format_file_size(size: u64) -> String {
     let warning = if size > MOST_BYTES {
         ", more than the 2 GiB that programs built on libprotobuf can read"
@@ -286,6 +289,8 @@ struct StorageTotals {
 }
 
 impl StorageTotals {
+    /// Formats the tensors of one storage and element type, such as `float raw data: 2 tensors, 1.2
+    /// MB`.
     fn as_text(&self) -> String {
         let place = match self.storage {
             "raw" => "raw data",
@@ -299,7 +304,8 @@ impl StorageTotals {
     }
 }
 
-/// Adds up the tensors by storage and element type. The largest sums in bytes come first.
+/// Sums the number and bytes of stored tensors by storage and element type, in decreasing order of
+/// bytes.
 fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
     for tensor in model.tensors() {
@@ -321,16 +327,17 @@ fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     totals
 }
 
-/// Data file that the model refers to, and the file that exists at this location.
+/// Data file that the model refers to, with the status of the file on disk.
 struct DataFile {
     claimed: ExternalFile,
-    /// Offset in bytes at which the last value in the file ends.
+    /// Offset in bytes at which the last tensor in the data file ends.
     end: u64,
     found: DataFileStatus,
 }
 
 impl DataFile {
-    /// Returns the size of the file that exists, in bytes.
+    /// Returns the size of the data file on disk, in bytes; `None` if it is missing or was not
+    /// looked up.
     fn present_bytes(&self) -> Option<u64> {
         match self.found {
             DataFileStatus::Bytes(size) => Some(size),
@@ -338,6 +345,7 @@ impl DataFile {
         }
     }
 
+    /// Converts the data file to JSON: its tensors in the model, and its size on disk.
     fn as_json(&self) -> serde_json::Value {
         let found = json!({
             "end": self.end,
@@ -347,6 +355,8 @@ impl DataFile {
         merge_objects(json!(self.claimed), found)
     }
 
+    /// Formats the location, tensors and size of the data file, and whether the file is missing or
+    /// cut off.
     fn as_text(&self) -> String {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
@@ -383,6 +393,7 @@ fn find_data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
         .collect()
 }
 
+/// Formats numbers of elements, tensors and bytes.
 fn format_totals(totals: Totals) -> String {
     let s = if totals.tensors == 1 { "" } else { "s" };
     format!(
@@ -393,6 +404,7 @@ fn format_totals(totals: Totals) -> String {
     )
 }
 
+/// Converts the summary of a model to the JSON answer.
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     let unsupported = model.unsupported_operators();
     let file_size = find_file_size(arg);
@@ -441,6 +453,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     })
 }
 
+/// Converts bindings of state variables to outputs of the training information to JSON.
 fn bindings_json(bindings: &[(String, String)]) -> Vec<serde_json::Value> {
     let bindings = bindings.iter();
     bindings.map(|(variable, output)| json!({"variable": variable, "output": output})).collect()

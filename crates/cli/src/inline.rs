@@ -52,6 +52,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
+/// Runs `sardonyx inline`. Calls that cannot be inlined are findings, and then no model is written.
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
@@ -108,6 +109,7 @@ fn is_changed(report: &InlineReport) -> bool {
 }
 
 impl Args {
+    /// Builds the options of inlining from the arguments.
     fn build_options(&self) -> InlineOptions {
         let mut options =
             InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
@@ -130,6 +132,7 @@ impl Args {
         options
     }
 
+    /// Converts an error of inlining to a failure with advice.
     fn explain_refusal(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
@@ -160,11 +163,13 @@ impl Args {
     }
 }
 
+/// Formats findings as text, each followed by a blank line.
 fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
     renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n").collect()
 }
 
+/// Formats the report: inlined calls, nodes that stay, and functions that were added or removed.
 fn as_text(report: &InlineReport) -> String {
     let mut lines = Vec::new();
     for (function, calls) in &report.functions {
@@ -205,7 +210,7 @@ fn as_text(report: &InlineReport) -> String {
     lines.join("\n")
 }
 
-/// Reports that `function` was added for calls of `original` that leave out inputs.
+/// Formats the note that `function` was added for calls of `original` that leave out inputs.
 pub(crate) fn format_added_function(function: &FunctionId, original: &FunctionId) -> String {
     format!("added {function} for calls of {original} that leave out inputs")
 }

@@ -32,16 +32,18 @@ pub(crate) struct Args {
     to: Option<PathBuf>,
 }
 
-/// Inner values that a run has to return beside the outputs of the model.
+/// Intermediate values that a run returns in addition to the graph outputs.
 #[derive(Default)]
 pub(crate) struct WantedValues {
-    /// Names of the values to show, in the order of the arguments.
+    /// Names of the values that `--show` selects, in the order of the arguments.
     pub(crate) shown: Vec<String>,
-    /// Names of the values to dump, in the order of the graph.
+    /// Names of the values that `--dump` selects, each once, in the order of the patterns and then
+    /// of the nodes.
     dumped: Vec<String>,
-    /// Nodes of the main graph; empty if no inner value is wanted.
+    /// Nodes of the main graph; empty if no intermediate value is wanted.
     pub(crate) nodes: Vec<NodeInfo>,
-    /// Number of outputs of the model itself.
+    /// Number of graph outputs of the model itself. Outputs of the run after these are intermediate
+    /// values.
     pub(crate) own: usize,
 }
 
@@ -57,7 +59,8 @@ impl Args {
         !self.show.is_empty()
     }
 
-    /// Returns the file of `--to`. Fails if its format holds only one array.
+    /// Returns the file of `--to`, or `None` without the option. Fails if the format of the file
+    /// holds only one array.
     pub(crate) fn resolve_target(&self) -> Result<Option<DumpTarget>, Failure> {
         let Some(path) = &self.to else { return Ok(None) };
         match Format::from_path(path) {
@@ -71,8 +74,9 @@ impl Args {
         }
     }
 
-    /// Resolves the patterns of `--show` and `--dump`, and adds the values to the outputs of the
-    /// model. Also adds values whose names are in `expected`, for a comparison.
+    /// Resolves the patterns of `--show` and `--dump`, and adds the intermediate values to the
+    /// graph outputs of `model`. Also adds the values that are named in `expected`, for a
+    /// comparison.
     pub(crate) fn add_outputs<'n>(
         &self,
         model: Model,
@@ -108,14 +112,15 @@ impl Args {
     }
 }
 
-/// Returns the names of all values that nodes make.
+/// Returns the names of the outputs of `nodes`, without outputs that are left out.
 fn output_names(nodes: &[NodeInfo]) -> impl Iterator<Item = &str> {
     let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
     values.map(|value| &*value.name)
 }
 
-/// Returns the `values` that match a pattern, or fails if none does. A name without wildcards is
-/// returned without a check, because it may also be that of an input or an initializer.
+/// Returns the names in `values` that match a pattern, or fails if none does. A name without
+/// wildcards is returned without a check, because it may also be the name of a graph input or an
+/// initializer.
 fn find_matching<'v>(
     option: &str,
     pattern: &str,
@@ -143,7 +148,7 @@ pub(crate) struct Dumped {
 }
 
 impl WantedValues {
-    /// Returns the outputs of the model itself, without the inner values.
+    /// Returns the graph outputs of the model itself: `given` without the intermediate values.
     pub(crate) fn select_own_outputs(&self, given: &Outputs) -> Outputs {
         let values = given.iter().take(self.own);
         values.map(|(name, value)| (name.to_string(), value.clone())).collect()
@@ -177,7 +182,8 @@ impl WantedValues {
     }
 }
 
-/// Returns the arrays that store a value, with their names; `None` if the format cannot hold it.
+/// Returns the arrays that store a value in a file, with their names; `None` if the file format
+/// cannot hold the value.
 fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
     let tensors = to_arrays(name, value)?;
     let fit = tensors.iter().all(|(_, tensor)| match (format, tensor.data_type()) {
@@ -189,6 +195,7 @@ fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(St
 }
 
 impl Dumped {
+    /// Prints the written file on stderr, and the values that its format cannot hold.
     pub(crate) fn print(&self, terminal: &Terminal) {
         let values = format_count(self.values, "value");
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
@@ -201,6 +208,7 @@ impl Dumped {
         }
     }
 
+    /// Converts the path, the number of values and the values that were left out to JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         json!({"file": self.path, "values": self.values, "left_out": self.left_out})
     }

@@ -35,15 +35,15 @@ pub(crate) struct Args {
     image: images::Args,
 }
 
-/// Inputs of a run by name, and the files that they were read from.
+/// Values for the graph inputs of a run by name, and the files that they were read from.
 pub(crate) struct Inputs {
     pub(crate) values: Vec<(String, Value)>,
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Args {
-    /// Returns the first file if its name is a number and no such file exists. The number was
-    /// probably meant for the option before it, which takes none.
+    /// Returns the first input file if its name is a number and no such file exists; else `None`.
+    /// The number was probably meant for the preceding option, which takes no number.
     pub(crate) fn find_stray_number(&self) -> Option<&str> {
         let first = self.files.first()?;
         (first.parse::<u64>().is_ok() && !Path::new(first).exists()).then_some(first)
@@ -51,12 +51,13 @@ impl Args {
 }
 
 impl Inputs {
-    /// Returns the inputs for one run. Copies neither names nor elements.
+    /// Returns the values for one run with the names of the inputs. Copies neither names nor
+    /// elements.
     pub(crate) fn named_values(&self) -> Vec<(&str, Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
-    /// Returns the types of the inputs that are tensors, by name.
+    /// Returns the types of the inputs whose values are tensors, by name.
     pub(crate) fn to_tensor_types(&self) -> Vec<(String, Type)> {
         let types = self.values.iter().filter_map(|(name, value)| {
             let tensor = value.as_tensor()?;
@@ -68,7 +69,7 @@ impl Inputs {
 }
 
 /// Reads the input files, and fills inputs without a file if `--random`, `--fill` or `--shape` is
-/// given. Fails if a required input has no value then.
+/// given. Fails if a required input still has no value.
 pub(crate) fn gather_inputs(
     args: &Args,
     opened: &Opened,
@@ -92,6 +93,8 @@ pub(crate) fn gather_or_fill_all(
     gather_with(args, &args.filling, opened, terminal)
 }
 
+/// Reads the input files, and fills inputs without a file as `filling` requests. Fails if a
+/// required input still has no value.
 fn gather_with(
     args: &Args,
     filling: &filling::Args,
@@ -132,14 +135,14 @@ struct Gather<'a> {
     model: &'a Model,
     session: &'a Session,
     inputs: Inputs,
-    /// Names of the sequences whose items are given one by one.
+    /// Names of the sequence inputs whose items are given one by one.
     growing: HashSet<String>,
 }
 
-/// Splits an argument into the name of an input, if it has one, and a path. The name of an input
-/// may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME is an input. Without
-/// such a NAME the argument is a path if that exists; else it is split at the first `=`, and the
-/// caller refuses the name.
+/// Splits an input argument into the name of a graph input, if it has one, and the path of a file.
+/// The name of an input may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME
+/// is an input. Without such a NAME the argument is a path if that exists; else it is split at the
+/// first `=`, and the caller refuses the name.
 fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
     let cuts: Vec<(&str, &str)> =
         arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..])).collect();
@@ -155,7 +158,7 @@ fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
 }
 
 /// Returns the value for `--fill` if `text`, which was given in the place of a file, is a number or
-/// a truth value.
+/// a truth value; else `None`.
 fn to_fill_value(text: &str) -> Option<String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some("1".to_string()),
@@ -305,7 +308,8 @@ impl<'a> Gather<'a> {
         (is_sequence(port) && !is_whole_name).then_some((port, position))
     }
 
-    /// Appends the items in an archive to their sequences, in the order of their positions.
+    /// Appends arrays of an archive to sequence inputs, in the order of the positions in the names
+    /// of the arrays. Fails if a position is missing.
     fn append_items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
         let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
             BTreeMap::new();
@@ -331,6 +335,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
+    /// Decodes the bytes of a file to a value for the graph input `port`.
     fn decode_value(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
             FileKind::Npy => self.read_array(bytes, port),
@@ -367,7 +372,8 @@ impl<'a> Gather<'a> {
         read_array(bytes, port, self.args.cast).map(Value::Tensor)
     }
 
-    /// Sets the value of an input, or appends an item to a sequence.
+    /// Sets the value of a graph input, or appends an item to a sequence. Fails if the input has a
+    /// value already.
     fn set_value(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         let value = match value {
             Value::Tensor(item) if is_sequence(port) => {
@@ -389,7 +395,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Appends an item to a sequence that has a first one.
+    /// Appends a tensor to the sequence input `port`, whose first item is already set.
     fn append_item(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
         for (name, value) in &mut self.inputs.values {
             if let Value::Sequence(sequence) = value
@@ -401,16 +407,18 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
+    /// Whether the graph input `port` has a value.
     fn is_given(&self, port: &Port) -> bool {
         self.inputs.values.iter().any(|(name, _)| name == port.name())
     }
 
+    /// Returns the graph input `name`. Fails if the model has no such input.
     fn find_port(&self, name: &str) -> Result<&'a Port, Failure> {
         Ok(self.session.input(name)?)
     }
 
-    /// Returns the input for the next file without a name: the first required input without a
-    /// value, or else the first optional one.
+    /// Returns the graph input for the next file without a name: the first required input without a
+    /// value, or else the first optional one. Fails if all inputs have values.
     fn next_port(&self) -> Result<&'a Port, Failure> {
         let inputs = self.session.inputs().iter();
         let free: Vec<&Port> = inputs.filter(|port| !self.is_given(port)).collect();
@@ -422,7 +430,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Returns the inputs, or fails if a required one has no value.
+    /// Returns the collected inputs. Fails if a required input has no value.
     fn into_inputs(self) -> Result<Inputs, Failure> {
         let missing: Vec<&str> = self
             .session
@@ -446,12 +454,13 @@ impl<'a> Gather<'a> {
     }
 }
 
+/// Whether the graph input `port` takes a sequence.
 fn is_sequence(port: &Port) -> bool {
     matches!(input_type(port), Some(Type::Sequence(_)))
 }
 
-/// Returns the element type of the arrays that an input takes: that of the tensor, or of the items
-/// of a sequence.
+/// Returns the element type of the arrays that a graph input takes: that of the tensor, or of the
+/// items of a sequence. `None` if it is unknown.
 fn element_type(port: &Port) -> Option<DataType> {
     match input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
@@ -460,13 +469,15 @@ fn element_type(port: &Port) -> Option<DataType> {
     }
 }
 
-/// Reads a `.npy` file as a tensor for the input `port`. Element types that NumPy lacks are stored
-/// as bare bytes, which get the type of the input. An array of another element type is cast if
-/// `converts`, else refused.
+/// Reads a `.npy` file as a tensor for the graph input `port`. Element types that NumPy lacks are
+/// stored as bare bytes, which get the type of the input. An array of another element type is cast
+/// if `converts`, else refused.
 pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
     match_element_type(arrays::read_npy(bytes, element_type(port))?, port, converts)
 }
 
+/// Returns `tensor` with the element type of the graph input `port`. A tensor of another element
+/// type is cast if `converts`, else refused.
 fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
     let Some(wanted) = element_type(port).filter(|wanted| *wanted != tensor.data_type()) else {
         return Ok(tensor);

@@ -25,20 +25,21 @@ pub(crate) struct Args {
     keep_invalid: bool,
 }
 
-/// Command whose result is invalid, with all that is needed to report it.
+/// Command that produced an invalid model, with the data to report the errors.
 pub(crate) struct Command<'a> {
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
     pub(crate) invalid: &'a Args,
-    /// File or stdout that the result was to be written to, if any.
+    /// File or stdout that the invalid model was to be written to; `None` if the command writes no
+    /// model.
     pub(crate) target: Option<saving::Target>,
     /// JSON answer without the errors and the written files.
     pub(crate) answer: Value,
 }
 
 impl Command<'_> {
-    /// Lists the errors that the result has and the input model does not. Writes the result only
-    /// with `--keep-invalid`.
+    /// Reports the errors of the edited model that the input model does not have. Writes the edited
+    /// model only with `--keep-invalid`.
     pub(crate) fn finish(
         self,
         result: InvalidResult,
@@ -82,7 +83,7 @@ impl Command<'_> {
     }
 }
 
-/// Renders an error of the result, with the node of the input model that it originates from.
+/// Formats an error of the edited model, with the node of the input model that it originates from.
 fn render_error(result: &InvalidResult, error: &NewError) -> String {
     let job = result.errors().job;
     let mut text = result.model().render_finding(&error.finding, &format!("result of {job}"));
@@ -92,6 +93,7 @@ fn render_error(result: &InvalidResult, error: &NewError) -> String {
     text + "\n\n"
 }
 
+/// Converts an error of the edited model to JSON, with its origin in the input model.
 fn error_json(error: &NewError) -> Value {
     let mut found = crate::check::finding_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
@@ -103,8 +105,8 @@ fn error_json(error: &NewError) -> Value {
     found
 }
 
-/// Lists in JSON the rules that are checked after edits: the names of their codes, unless all rules
-/// are checked.
+/// Describes in JSON which rules are checked after `edits`: all rules, or the names of their
+/// finding codes.
 pub(crate) fn checked_rules(edits: &[Edit]) -> Value {
     let everything = edits.iter().any(|edit| edit.changes_operators());
     let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());

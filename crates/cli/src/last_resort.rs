@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::failure::{Code, Failure};
 
-/// Message and place of the first panic in any thread. Later panics are mostly its consequences.
+/// Message and source location of the first panic in any thread. Later panics are mostly its
+/// consequences.
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Installs a panic hook that keeps the message of the first panic and prints none.

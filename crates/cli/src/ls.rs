@@ -74,15 +74,17 @@ enum Sort {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ls/1";
 
-/// Line of the list: a tensor with its statistics.
+/// Row of the list: a stored tensor, its problem and its statistics.
 struct Row {
     tensor: StoredTensor,
-    /// Reason why the tensor cannot be read.
+    /// Reason why the tensor cannot be read; `None` if it can be read.
     problem: Option<String>,
-    /// Statistics of the values, with `--stats`.
+    /// Statistics of the values; `None` without `--stats`, for strings, and if the tensor cannot be
+    /// read.
     stats: Option<Stats>,
 }
 
+/// Runs `sardonyx ls`. Tensors that cannot be read are findings.
 pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let mut tensors: Vec<StoredTensor> = model.tensors();
@@ -121,7 +123,7 @@ impl Args {
 }
 
 impl Sort {
-    /// Sorts tensors. Those with equal keys stay in the order of the model file.
+    /// Sorts tensors by this key. Tensors with equal keys stay in the order of the model file.
     fn sort_tensors(self, tensors: &mut [StoredTensor]) {
         match self {
             Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
@@ -174,8 +176,8 @@ fn examine_tensors(
     rows
 }
 
-/// Returns the reason why a tensor cannot be read, as far as the model file shows it without
-/// decoding values or opening data files.
+/// Returns the reason why a tensor cannot be read, or `None`, as far as the model file shows it
+/// without decoding values or opening data files.
 fn find_problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     if let TensorStorage::Broken(what) = &tensor.storage {
         return Some(what.clone());
@@ -214,6 +216,8 @@ fn find_problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     }
 }
 
+/// Reads the values of a tensor and computes their statistics; `None` for strings. Calls `advance`
+/// with the number of bytes of each chunk.
 fn compute_stats(
     model: &Model,
     tensor: &StoredTensor,
@@ -234,6 +238,7 @@ fn message_without_tensor(error: &sardonyx::Error) -> String {
     }
 }
 
+/// Formats the list as a table, with the number of tensors and the total size below.
 fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
     use Align::{Left, Right};
     let headings = [
@@ -278,6 +283,7 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
     text
 }
 
+/// Formats a tensor as the cells of a row of the table.
 fn format_cells(row: &Row) -> Vec<String> {
     let tensor = &row.tensor;
     let stats = row.stats.as_ref();
@@ -299,7 +305,7 @@ fn format_cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// Formats a statistic as a cell, which is empty if the tensor does not have it.
+/// Formats a statistic as a table cell, which is empty if the tensor has no such statistic.
 fn format_number_cell(number: Option<Number>) -> String {
     number.map_or(String::new(), |number| match number {
         Number::Integer(value) => value.to_string(),
@@ -307,11 +313,13 @@ fn format_number_cell(number: Option<Number>) -> String {
     })
 }
 
-/// Formats a number of elements as a cell, which is empty for 0.
+/// Formats a number of elements as a table cell, which is empty for 0 and without a number.
 fn format_count_cell(count: Option<u64>) -> String {
     count.filter(|count| *count > 0).map_or(String::new(), group_digits)
 }
 
+/// Formats where the values of a tensor are stored: a field of the model, or data file and offset
+/// in bytes.
 fn format_value_location(tensor: &StoredTensor) -> String {
     match &tensor.storage {
         TensorStorage::Raw => "raw".to_string(),
@@ -336,6 +344,7 @@ fn format_percent(share: f64) -> String {
     }
 }
 
+/// Converts the list of tensors and its totals to the JSON answer.
 fn as_json(rows: &[Row], broken: usize, name: &str) -> Value {
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let size: u64 = rows.iter().filter_map(|row| row.tensor.bytes).sum();
@@ -352,6 +361,7 @@ fn as_json(rows: &[Row], broken: usize, name: &str) -> Value {
     })
 }
 
+/// Converts a tensor with its problem and statistics to JSON.
 fn row_json(row: &Row) -> Value {
     let mut answer = Map::new();
     let Value::Object(tensor) = json!(row.tensor) else {

@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info-machine/1";
 
-/// Measures the machine and prints it.
+/// Measures the speed of this machine, and prints its description.
 pub(crate) fn print_machine(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
     let machine = Machine::measure()?;
     if as_json {

@@ -86,6 +86,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
+/// Global allocator, which backs large allocations with large pages.
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
@@ -135,6 +136,7 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+/// Parses the arguments, runs the command, and returns its exit code.
 fn main() -> ExitCode {
     last_resort::install_hook();
     sardonyx::tool::keep_panic_places();

@@ -33,6 +33,7 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.info-nodes/1";
 
 impl Args {
+    /// Whether `--nodes` is given.
     pub(crate) fn is_wanted(&self) -> bool {
         self.nodes
     }
@@ -69,7 +70,7 @@ impl Args {
     }
 }
 
-/// Whether the operator of `node` matches a pattern, with or without its domain.
+/// Whether the operator of `node` matches the pattern `op`, with or without its domain.
 fn has_operator(op: &Glob, node: &NodeInfo) -> bool {
     op.matches(&node.operator) || op.matches(&qualified_name(&node.domain, &node.operator))
 }
@@ -103,7 +104,7 @@ pub(crate) fn list_nodes(
 struct Answer<'a> {
     schema: &'static str,
     model: String,
-    /// Number of nodes in the model, with those that are not listed.
+    /// Number of nodes in the model, including nodes that are not listed.
     total: usize,
     nodes: &'a [NodeInfo],
 }
@@ -133,6 +134,7 @@ fn format_nodes(nodes: &[NodeInfo], total: usize) -> String {
     }
 }
 
+/// Formats a node as the cells of a row of the table.
 fn format_row(node: &NodeInfo) -> [String; 5] {
     [
         node.index.to_string(),

@@ -51,6 +51,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ops/1";
 
+/// Runs `sardonyx ops`: describes one operator, or lists the operators that match.
 pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let operators: Vec<&OpDef> = Registry::standard()
         .operators()
@@ -85,6 +86,7 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     Ok(Verdict::Fine)
 }
 
+/// Returns the name of an operator's domain, which is `ai.onnx` for the default domain.
 fn domain_of(op: &OpDef) -> &'static str {
     match op.domain {
         "" => "ai.onnx",
@@ -108,6 +110,7 @@ fn is_match(op: &OpDef, wanted: &str) -> bool {
     op.full_name().to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
 }
 
+/// Returns the failure for an operator that does not exist, with a similar name as advice.
 fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     let failure = Failure::new(format!("no operator '{wanted}' exists"));
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
@@ -117,6 +120,7 @@ fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     }
 }
 
+/// Returns the failure for a domain that the standard does not have.
 fn refuse_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
@@ -124,6 +128,7 @@ fn refuse_domain(wanted: &str) -> Failure {
         .help(format!("use one of its domains: {}", domains.join(", ")))
 }
 
+/// Formats a table of operators with their versions and summaries, and the numbers of both below.
 fn format_list(operators: &[&OpDef]) -> String {
     let rows: Vec<Vec<String>> = operators
         .iter()
@@ -135,18 +140,20 @@ fn format_list(operators: &[&OpDef]) -> String {
     format!("{}\n{total} in {}\n", format_columns(&headings, &rows), format_count(sum, "version"))
 }
 
+/// Lists the operator set versions that define or change an operator, such as `1 6 7 13`.
 fn format_versions(op: &OpDef) -> String {
     let versions: Vec<String> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
 }
 
+/// Returns the first sentence of a text, with its period.
 fn first_sentence(text: &str) -> &str {
     let end = text.find(". ").map_or(text.len(), |at| at + 1);
     &text[..end]
 }
 
-/// Returns the definition of an operator in a version of its operator set, or fails if the operator
-/// is newer.
+/// Returns the definition of an operator in a version of its operator set. Fails if the operator
+/// was added later.
 fn schema_at(op: &OpDef, opset: u32) -> Result<Schema, Failure> {
     op.schema_at(opset).ok_or_else(|| {
         let first = op.versions().next().map_or(0, |version| version.since);
@@ -237,6 +244,7 @@ fn push_changes<T: Member>(what: &str, from: &[T], to: &[T], lines: &mut Vec<Str
 
 /// Input, output or attribute of an operator.
 trait Member: ToString {
+    /// Returns the name of the input, output or attribute.
     fn name(&self) -> &'static str;
 }
 
@@ -252,6 +260,7 @@ impl Member for Attribute {
     }
 }
 
+/// Formats the element types that a type variable lost (`-`) and gained (`+`) between two versions.
 fn format_type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
     let (old, new) = (from.allowed.names(), to.allowed.names());
     [("-", names_missing_in(&new, &old)), ("+", names_missing_in(&old, &new))]
@@ -266,11 +275,13 @@ fn names_missing_in(others: &[String], names: &[String]) -> String {
     missing.cloned().collect::<Vec<_>>().join(" ")
 }
 
+/// Converts operators with all their versions to the JSON answer.
 fn as_json(operators: &[&OpDef]) -> Value {
     let operators: Vec<Value> = operators.iter().map(|op| operator_json(op)).collect();
     json!({ "schema": SCHEMA, "operators": operators })
 }
 
+/// Converts an operator with all its versions to JSON.
 fn operator_json(op: &OpDef) -> Value {
     let versions: Vec<Value> = op
         .versions()
@@ -311,6 +322,7 @@ fn describe_determinism(schema: &Schema) -> &'static str {
     }
 }
 
+/// Converts a version of an operator to JSON.
 fn schema_json(schema: &Schema) -> Value {
     let inputs = schema.inputs.iter().map(|input| param_json(input, schema.input_meaning(input)));
     let outputs = schema.outputs.iter();
@@ -342,6 +354,7 @@ fn schema_json(schema: &Schema) -> Value {
     })
 }
 
+/// Converts an input or output of an operator to JSON; `about` is its description.
 fn param_json(param: &Param, about: Option<&str>) -> Value {
     let (arity, fewest, homogeneous) = match param.arity {
         Arity::Single => ("single", 1, true),
@@ -364,6 +377,7 @@ fn param_json(param: &Param, about: Option<&str>) -> Value {
     })
 }
 
+/// Converts an attribute of an operator to JSON; `about` is its description.
 fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     let default = attribute.default.map(|default| match default {
         // Written like in the standard: 0.01, not 0.009999999776482582.
@@ -383,6 +397,7 @@ fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     })
 }
 
+/// Converts a float to JSON with the fewest decimal digits that identify it.
 fn float_json(value: f32) -> Value {
     json!(value.to_string().parse::<f64>().unwrap_or(f64::from(value)))
 }

@@ -66,14 +66,14 @@ impl Place {
         }
     }
 
-    /// Whether the outputs are written to stdout, so that nothing else can be.
+    /// Whether the outputs are written to stdout, which then takes no other text.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Place::One(Target::Stdout, _))
     }
 }
 
 /// Returns the suffix of a path that looks like a file: up to 8 letters and digits, of which the
-/// first is a letter. A directory without a slash at its end may be called `run.1`.
+/// first is a letter; else `None`. A directory without a slash at its end may be called `run.1`.
 fn file_suffix(path: &Path) -> Option<&str> {
     if files::ends_as_directory(path) {
         return None;
@@ -85,7 +85,7 @@ fn file_suffix(path: &Path) -> Option<&str> {
     is_suffix.then_some(suffix)
 }
 
-/// Writes all outputs, and returns the written files.
+/// Writes all outputs of a run to `place`, and returns the written files.
 pub(crate) fn write(
     outputs: &Outputs,
     place: &Place,
@@ -98,6 +98,7 @@ pub(crate) fn write(
     }
 }
 
+/// Writes all outputs to one file or to stdout. Fails if the format cannot hold the outputs.
 fn write_file(
     outputs: &Outputs,
     target: &Target,
@@ -163,9 +164,9 @@ fn write_file(
     })
 }
 
-/// Returns the arrays that store an output in a file of several: a tensor under its name, the items
-/// of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and for an
-/// empty sequence, which would leave no trace.
+/// Returns the arrays that store an output in a file of several arrays: a tensor under its name,
+/// the items of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and
+/// for an empty sequence, which would leave no trace.
 pub(crate) fn to_arrays(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
     match value {
         Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
@@ -179,6 +180,7 @@ pub(crate) fn to_arrays(name: &str, value: &Value) -> Option<Vec<(String, Tensor
     }
 }
 
+/// Returns the failure for an output of a type that only `.pb` files can hold.
 fn refuse_type(name: &str, value: &Value) -> Failure {
     let ty = value.value_type();
     let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
@@ -221,7 +223,7 @@ fn write_directory(
     Ok(contents.into_iter().map(|(written, _)| written).collect())
 }
 
-/// Returns a file name for each output in a directory, without suffixes.
+/// Returns a unique file name without suffix for each of the output `names`.
 pub(crate) fn file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken = HashSet::new();
     names.enumerate().map(|(index, name)| file_stem(name, index, &mut taken)).collect()

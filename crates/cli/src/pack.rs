@@ -28,6 +28,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.pack/1";
 
+/// Runs `sardonyx pack`: writes the model with the values of its data files inside.
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;

@@ -37,6 +37,8 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.parse/1";
 
+/// Runs `sardonyx parse`. With `--strict`, errors of the model are findings, and no model is
+/// written.
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     // Read instead of mapped, because an editor may change a text while it is parsed.
     let options = OpenOptions::new().form(ModelFormat::Notation).access(Access::Read);
@@ -96,8 +98,8 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     Ok(Verdict::Fine)
 }
 
-/// Checks the model, and returns its errors with their total number, of which not all may be
-/// listed. Without `strict` the errors become warnings, as the model is written in spite of them.
+/// Checks the model. Returns the listed errors, and the total number of errors, which may be
+/// larger. Without `strict` the errors become warnings, as the model is written in spite of them.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::CheckOptions::new().types(true).without_files(true);
     let report = model.check(&options);

@@ -60,6 +60,7 @@ pub(crate) struct Args {
     function: Vec<String>,
 }
 
+/// Parses the value of `--inline`: a size in bytes, or `all`.
 fn parse_inline(text: &str) -> Result<u64, String> {
     match text {
         "all" => Ok(u64::MAX),
@@ -78,7 +79,7 @@ fn parse_range(text: &str) -> Result<Range<usize>, String> {
     }
 }
 
-/// Parses one end of a range, which is `default` if it is left out.
+/// Parses one end of a range of positions; an empty text stands for `default`.
 fn parse_position(text: &str, default: usize) -> Result<usize, String> {
     match text {
         "" => Ok(default),
@@ -86,6 +87,8 @@ fn parse_position(text: &str, default: usize) -> Result<usize, String> {
     }
 }
 
+/// Runs `sardonyx print`. With `--portable`, a text with another meaning than the model is a
+/// finding.
 pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let target = saving::target_of(&args.output)?;
@@ -162,6 +165,8 @@ impl Args {
         })
     }
 
+    /// Builds the options of printing, including whether the text refers to values in the model
+    /// file.
     fn build_options(&self, target: &Target) -> PrintOptions {
         let mut options = PrintOptions::new();
         options = options.digests(self.digest);
@@ -183,7 +188,8 @@ impl Args {
         }
     }
 
-    /// Prints the functions and nodes that options select. Fails if a name or a range selects none.
+    /// Prints the functions and nodes that `--function`, `--node` and `--range` select. Fails if a
+    /// name or a range selects none.
     fn print_parts(
         &self,
         options: &PrintOptions,
@@ -234,7 +240,7 @@ fn directory_of(file: &Path) -> &Path {
 }
 
 /// Returns the path of the model file relative to the directory of the text; `None` if the file is
-/// outside of this directory.
+/// outside of this directory or the model is read from stdin.
 fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;

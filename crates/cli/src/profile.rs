@@ -72,9 +72,10 @@ pub(crate) struct Args {
 /// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile/1";
-/// Maximum number of timings that are kept in memory, unless `--runs` needs more.
+/// Maximum number of step timings that are kept in memory, unless `--runs` needs more.
 const MOST_EVENTS: u64 = 1_000_000;
 
+/// Runs `sardonyx profile`: measures the steps of a model, and prints them or writes a trace.
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let opened = if args.devices.devices {
         args.session.open(&args.model, true, terminal)?
@@ -134,7 +135,7 @@ struct Measured {
     devices: Vec<Device>,
 }
 
-/// Part of a model that one device runs, with its times in each run.
+/// Part of a model that one device runs, with the measured times of each run.
 struct Device {
     number: usize,
     profile: Profile,
@@ -146,16 +147,17 @@ struct Device {
 /// Exchanges of a device in one run, by their step in the plan.
 type Exchanges = BTreeMap<usize, TimedExchange>;
 
-/// Exchange of a device with others.
+/// Timed exchange of values between a device and other devices.
 struct TimedExchange {
-    /// Time of the whole exchange, with waiting.
+    /// Time of the whole exchange, including waiting.
     took: Duration,
     /// Waiting time and sent messages.
     exchanged: Exchanged,
 }
 
 impl Device {
-    /// Returns the steps of a run for a track of a trace.
+    /// Returns the track of a trace that shows the steps of the run with index `run`; `None` if
+    /// there is no such run.
     fn to_track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
         let name = match runner {
             Runner::Session(_) => "steps".to_string(),
@@ -280,7 +282,7 @@ fn collect_run(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchang
     (run, exchanges)
 }
 
-/// Returns the index of the run whose time is nearest to the median.
+/// Returns the index of the run whose wall time is nearest to the median; `None` without runs.
 fn find_nearest_run(wall: &[Duration]) -> Option<usize> {
     let mut sorted = wall.to_vec();
     sorted.sort_unstable();
@@ -361,7 +363,7 @@ struct Calls {
 
 /// One run of a session or of a device, with the times of its steps.
 struct Run {
-    /// Time from the start of the run on all devices to its start on this one.
+    /// Time from the start of the run on all devices to the start on this device.
     start: Duration,
     took: Duration,
     /// Calls by step; `None` for a step that did not run.
@@ -384,8 +386,8 @@ impl Run {
         }
     }
 
-    /// Adds the time of a step that has run. Keeps the event for a trace while there are fewer than
-    /// `keeps`.
+    /// Adds the time of a step that has run. Keeps the event for a trace while fewer than `keeps`
+    /// events are kept.
     fn add_event(&mut self, event: StepEvent, keeps: usize) {
         if let Some(calls) = self.steps.get_mut(event.step) {
             let calls = calls.get_or_insert_default();
@@ -402,6 +404,7 @@ fn make_name_event(what: &str, thread: usize, name: &str) -> Value {
     json!({"name": what, "ph": "M", "pid": 1, "tid": thread, "args": args})
 }
 
+/// Writes a trace to a file as JSON, with control characters escaped.
 fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string(value);
     let text = text.map_err(|error| {

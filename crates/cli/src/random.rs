@@ -21,11 +21,11 @@ use crate::session;
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 
-/// Sizes of the dimensions of inputs that are filled.
+/// Sizes of the dimensions of graph inputs that are filled.
 pub(crate) struct Sizes<'a> {
     /// Sizes of symbolic dimensions: set by options, fixed by given inputs, or assumed to be 1.
     known: HashMap<String, usize>,
-    /// Sizes of unnamed dimensions that `--set` gives.
+    /// Sizes of unnamed dimensions that `--set INPUT[AXIS]=SIZE` gives.
     open: &'a [OpenSize],
     /// Names of the dimensions that are assumed to be 1.
     assumed: Vec<String>,
@@ -55,8 +55,9 @@ impl<'a> Sizes<'a> {
         Sizes { known, open: &set.open, assumed: Vec::new() }
     }
 
-    /// Checks the sizes of `--shape` for an input. They fix its symbolic dimensions for all other
-    /// inputs.
+    /// Applies the sizes of `--shape` to the graph input `port`, whose symbolic dimensions get
+    /// these sizes in all other inputs too. Fails if the sizes contradict the type of the input or
+    /// known sizes.
     fn set_shape(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
         let Some(shape) = input_type(port).and_then(Type::shape) else { return Ok(()) };
         if shape.len() != given.len() {
@@ -81,8 +82,8 @@ impl<'a> Sizes<'a> {
         Ok(())
     }
 
-    /// Returns the sizes of `shape`, a shape of the input `port`. Unknown dimensions are assumed to
-    /// be 1.
+    /// Returns the sizes of `shape`, a shape of the graph input `port`. Unknown dimensions are
+    /// assumed to be 1.
     pub(crate) fn resolve_shape(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
         for (axis, dim) in shape.iter().enumerate() {
@@ -114,14 +115,14 @@ impl<'a> Sizes<'a> {
         dims
     }
 
-    /// Returns the size of a dimension, if all symbols in it have a known size.
+    /// Returns the size of a dimension; `None` if the size of a symbol in it is unknown.
     fn resolve_dim(&self, dim: &Dim) -> Option<usize> {
         dim.substitute(&|name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)))
             .size()
     }
 
-    /// Refuses sizes that break an equality which a node requires. A run with them would fail
-    /// inside of the model, with an error that does not name the inputs.
+    /// Refuses sizes that break an equality of dimensions which a node requires. A run with such
+    /// sizes would fail inside of the model, with an error that does not name the inputs.
     fn check_relations(&self, model: &Model) -> Result<(), Failure> {
         if self.known.is_empty() {
             return Ok(());
@@ -167,13 +168,13 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Returns the failure for a value of `--shape` that does not fit an input.
+/// Returns the failure for a value of `--shape` that does not fit the graph input `port`.
 fn refuse_shape(port: &Port, what: &str) -> Failure {
     Failure::new(format!("--shape does not fit the input '{port}': {what}")).code(ErrorKind::Input)
 }
 
-/// Makes values for the inputs that are not given and are required or named in `wanted`. A sequence
-/// gets one item. Assumed sizes are noted on the terminal, if there is one.
+/// Makes values for the graph inputs that are not given and are required or named in `wanted`. A
+/// sequence gets one item. Assumed sizes are noted on the terminal, if there is one.
 pub(crate) fn fill_inputs(
     wanted: &filling::Args,
     model: &Model,
@@ -241,7 +242,7 @@ pub(crate) fn fill_inputs(
     planned.into_iter().map(|planned| planned.make_value(seed)).collect()
 }
 
-/// Input that will be filled, with all that determines its value.
+/// Graph input that will be filled, with all that determines its value.
 struct Planned<'a> {
     name: &'a str,
     elem: DataType,
@@ -251,7 +252,7 @@ struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// Makes the value, and returns it with the name of the input.
+    /// Makes the value of the graph input, and returns it with the name of the input.
     fn make_value(self, seed: u64) -> Result<(String, Value), Failure> {
         let Planned { name, elem, dims, fill, is_sequence } = self;
         let tensor = make_tensor(SplitMix64::new(seed, name), elem, &dims, fill)
@@ -265,7 +266,8 @@ impl Planned<'_> {
     }
 }
 
-/// Makes a tensor whose elements are those of `fill`. Pseudo-random ones are drawn from `stream`.
+/// Makes a tensor with the elements that `fill` describes. Pseudo-random elements are drawn from
+/// `stream`.
 fn make_tensor(
     stream: SplitMix64,
     elem: DataType,
@@ -316,7 +318,7 @@ fn make_tensor(
     Ok(cast(&made, elem, CastOptions::default())?)
 }
 
-/// Returns `number` as an integer, which elements of the type `elem` need.
+/// Returns `number` as an integer for elements of the type `elem`. Fails if it is not whole.
 fn to_whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
     number.whole.ok_or_else(|| {
         let message = format!("{} is not a whole number, as {elem} needs", number.float);
@@ -338,6 +340,7 @@ fn collect_numbers<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<V
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// Creates the stream of pseudo-random numbers of `seed` for the graph input `name`.
     pub(crate) fn new(seed: u64, name: &str) -> SplitMix64 {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -8,7 +8,7 @@ use crate::human::format_count;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
-/// Prints the findings because of which a model is not changed: as text, or with `--json` in the
+/// Prints the findings that keep a command from changing a model: as text, or with `--json` in the
 /// member `refusals` of `answer`.
 pub(crate) fn report_refusals(
     model: &Model,

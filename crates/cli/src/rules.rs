@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
-/// Table of the rules, with ids that tests quote.
+/// Rules of the ONNX standard as tab-separated rows. Tests quote their ids.
 const RULES: &str = include_str!("../../../tests/requirements.tsv");
-/// Table of the places in the standard, by id.
+/// Document and section of the ONNX standard for each rule, as tab-separated rows with the id of
+/// the rule.
 const SOURCES: &str = include_str!("rule_sources.tsv");
 
 /// Rule of the ONNX standard.
@@ -13,7 +14,8 @@ const SOURCES: &str = include_str!("rule_sources.tsv");
 pub(crate) struct Rule {
     /// Identifier, such as `GRAPH-02`.
     pub(crate) id: &'static str,
-    /// `MUST`, `SHOULD` or `MAY`; `MUST*` for a plain definition that constrains behaviour.
+    /// Strength of the requirement: `MUST`, `SHOULD` or `MAY`; `MUST*` for a plain definition that
+    /// constrains behaviour.
     strength: &'static str,
     /// Wording of the rule in this project.
     words: &'static str,
@@ -23,7 +25,7 @@ pub(crate) struct Rule {
     source: &'static str,
 }
 
-/// Returns the rule with an id, in upper or lower case.
+/// Returns the rule with an id in upper or lower case; `None` if there is no such rule.
 pub(crate) fn find_rule(id: &str) -> Option<Rule> {
     let row = parse_rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
     let [id, strength, words, versions, ..] = row[..] else {
@@ -33,7 +35,7 @@ pub(crate) fn find_rule(id: &str) -> Option<Rule> {
     Some(Rule { id, strength, words, versions, source: source.get(1)? })
 }
 
-/// Splits a table into rows of fields, without its comments and its header.
+/// Splits a table of tab-separated rows into fields, without its comments and its header.
 fn parse_rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !line.starts_with("id\t"));
@@ -57,6 +59,7 @@ impl Rule {
         )
     }
 
+    /// Converts the rule to JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "id": self.id,

@@ -63,6 +63,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.run/1";
 
+/// Runs `sardonyx run`. Differences from expected outputs are findings.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     match args.devices.rank(&args.model)? {
         None => run_one(args, &args.model, None, terminal),
@@ -73,7 +74,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
 }
 
-/// Runs the model, as the process of `rank` if it runs on several.
+/// Runs the model in this process. With `rank`, this process is one of several that run the model
+/// together.
 fn run_one(
     args: &Args,
     arg: &ModelArg,
@@ -172,22 +174,23 @@ impl Args {
     }
 }
 
-/// Results of a run that are printed or answered in JSON.
+/// Results of a run that are printed or written as a JSON answer.
 struct Results {
-    /// Outputs of the model.
+    /// Graph outputs of the model.
     outputs: Outputs,
-    /// Outputs of the model and inner values.
+    /// Graph outputs of the model, and the intermediate values that options select.
     given: Outputs,
     timing: Timing,
-    /// Inner values that options select.
+    /// Intermediate values that options select.
     wanted: inner::WantedValues,
-    /// Files of the outputs.
+    /// Files that the outputs were written to.
     written: Vec<outputs::WrittenOutput>,
     dumped: Option<Dumped>,
     report: Option<expect::Comparison>,
 }
 
 impl Results {
+    /// Converts the results to the JSON answer.
     fn json(
         &self,
         args: &Args,
@@ -225,6 +228,7 @@ impl Results {
         }))
     }
 
+    /// Prints written files, timing, outputs and the comparison with expected outputs.
     fn print(
         &self,
         args: &Args,
@@ -299,8 +303,8 @@ fn run_repeatedly(
     Ok((outputs?, timing))
 }
 
-/// Formats the outputs, as a ranking where names of classes are known. Returns notes on the
-/// rankings with the text.
+/// Formats the outputs as text: a ranking where names of classes are known, else the first
+/// elements. Also returns notes on the rankings.
 fn as_text(
     outputs: &Outputs,
     classes: &classes::Classes<'_>,

@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Address of the page that explains the codes. Each has an anchor of its name there.
+/// URL of the page that explains the finding codes. The anchor of a code is its name.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
-/// Builds the log of a command that failed before it read a file.
+/// Builds the SARIF log of a command that failed before it read a file.
 pub(crate) fn build_failure_log(failure: &Failure) -> Value {
     build_log(Vec::new(), build_notifications(failure, None))
 }
 
-/// Builds the log of a command: `results` are findings, `notifications` failures to read files.
+/// Builds the SARIF log of a command: `results` are findings, `notifications` are failures to read
+/// files.
 pub(crate) fn build_log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
     let rules: Vec<Value> = CODES.iter().map(|code| build_rule(code)).collect();
     json!({
@@ -39,7 +40,8 @@ pub(crate) fn build_log(results: Vec<Value>, notifications: Vec<Value>) -> Value
     })
 }
 
-/// Returns a notification for each problem in a text file, or one for the failure as a whole.
+/// Builds a SARIF notification for each syntax error in a text file, or one for the failure as a
+/// whole.
 pub(crate) fn build_notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
     let mut problems: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
     if problems.is_empty() {
@@ -60,6 +62,7 @@ pub(crate) fn build_notifications(failure: &Failure, file: Option<&str>) -> Vec<
     notifications
 }
 
+/// Converts a finding code to a rule of the SARIF log.
 fn build_rule(code: &Code) -> Value {
     json!({
         "id": code.name,
@@ -74,7 +77,7 @@ fn build_rule(code: &Code) -> Value {
     })
 }
 
-/// Builds the result of a finding in the file at the path `file`.
+/// Converts a finding in the file at the path `file` to a result of the SARIF log.
 pub(crate) fn build_result(found: &Finding, position: Option<Position>, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
     let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
@@ -88,6 +91,8 @@ pub(crate) fn build_result(found: &Finding, position: Option<Position>, file: &s
     })
 }
 
+/// Builds a SARIF location: the path of a file, a line and column in it, and the place of a finding
+/// in the model.
 fn build_location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
     let mut location = json!({
         "physicalLocation": {"artifactLocation": {"uri": to_uri(file)}},

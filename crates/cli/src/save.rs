@@ -86,6 +86,7 @@ enum FormatName {
 const SCHEMA: &str = "sardonyx.save/1";
 
 impl FormatName {
+    /// Returns the format that the suffix of a path names; `None` for an unknown suffix.
     fn from_path(path: &Path) -> Option<FormatName> {
         Some(match (Format::from_path(path), ModelFormat::from_path(path)) {
             (Some(Format::Npy), _) => FormatName::Npy,
@@ -102,7 +103,7 @@ impl FormatName {
         })
     }
 
-    /// Returns the format of a model; `None` for a format of values.
+    /// Returns the model format of this name; `None` if it names a format of values.
     fn model_format(self) -> Option<ModelFormat> {
         match self {
             FormatName::Onnx => Some(ModelFormat::Binary),
@@ -113,7 +114,7 @@ impl FormatName {
         }
     }
 
-    /// Returns the format of values; `None` for a format of a model.
+    /// Returns the value format of this name; `None` if it names a format of models.
     fn value_format(self) -> Option<Format> {
         Some(match self {
             FormatName::Npy => Format::Npy,
@@ -126,6 +127,7 @@ impl FormatName {
         })
     }
 
+    /// Returns the name as it is written on the command line.
     fn name(self) -> &'static str {
         match self {
             FormatName::Onnx => "onnx",
@@ -142,6 +144,7 @@ impl FormatName {
     }
 }
 
+/// Runs `sardonyx save`. With `--strict`, an omission is a finding.
 pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let (from, to) = args.find_formats()?;
     let target = target_of(&args.output)?;
@@ -165,8 +168,8 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 }
 
 impl Args {
-    /// Returns the formats of the input and the output. A file with the suffix `.pb` is a model if
-    /// the other file is one, else a value.
+    /// Returns the formats of the input file and of the output file. A file with the suffix `.pb`
+    /// is a model if the other file is one, else a value.
     fn find_formats(&self) -> Result<(FormatName, FormatName), Failure> {
         let mut from = find_format(self.from, &self.input, "--from")?;
         let mut to = find_format(self.form, &self.output, "--form")?;
@@ -179,7 +182,8 @@ impl Args {
         Ok((from, to))
     }
 
-    /// Returns the name for a value without a name in the input file.
+    /// Returns the name for a value without a name in the input file: `--name`, or the file name
+    /// without suffix.
     fn name(&self) -> String {
         match &self.name {
             Some(name) => name.clone(),
@@ -191,12 +195,14 @@ impl Args {
         }
     }
 
+    /// Returns the element type of the type that `--type` gives; `None` without one.
     fn element_type(&self) -> Option<DataType> {
         self.ty.as_ref().and_then(Type::elem)
     }
 }
 
-/// Returns the format that `option` gives, or else that of the suffix of `path`.
+/// Returns `given`, the value of `option`, or else the format that the suffix of `path` names.
+/// Fails if both are missing.
 fn find_format(
     given: Option<FormatName>,
     path: &Path,
@@ -209,7 +215,7 @@ fn find_format(
     })
 }
 
-/// Converts a model from one format to another.
+/// Converts a model from the format `from` to the format `to`.
 fn save_model(
     args: &Args,
     from: ModelFormat,
@@ -241,7 +247,7 @@ fn save_model(
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Converts values from one format to another.
+/// Converts the values of a file from the format `from` to the format `to`.
 fn save_values(
     args: &Args,
     from: FormatName,
@@ -303,12 +309,13 @@ fn save_values(
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Values of a file by name, and the metadata of the file.
+/// Values of the input file by name, and the metadata of the file.
 struct Values {
     read: Vec<(String, Value)>,
     metadata: Vec<(String, String)>,
 }
 
+/// Reads the values and the metadata of the input file.
 fn read_values(args: &Args, from: FormatName) -> Result<Values, Failure> {
     let file = if is_stdin(&args.input) {
         let mut bytes = Vec::new();
@@ -416,11 +423,12 @@ fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String
     Ok((name, value))
 }
 
+/// Returns the failure for a value that has another type than `wanted`.
 fn refuse_type(value: &Value, wanted: &ValueType) -> Failure {
     Failure::new(format!("the value has type {}, not {wanted}", value.value_type()))
 }
 
-/// Returns the type of values of `ty` without shapes. Fails if such values cannot be stored.
+/// Converts a type to one without shapes. Fails if values of the type cannot be stored.
 fn to_value_type(ty: &Type) -> Result<ValueType, Failure> {
     let Some(found) = ty.value_type() else {
         return Err(Failure::new("the type has no element type"));
@@ -441,8 +449,9 @@ fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
     parsed.ok_or_else(|| Failure::new(format!("'{name}' is not a key of type {key}")))
 }
 
-/// Adds the tensors in a value to `tensors`, and what the tensors alone do not preserve to
-/// `left_out`. The items of sequences and maps are called `NAME.POSITION` or `NAME.KEY`.
+/// Adds the tensors in a value to `tensors`, and descriptions of what the tensors alone do not
+/// preserve to `left_out`. The items of sequences and maps are called `NAME.POSITION` or
+/// `NAME.KEY`.
 fn flatten_value(
     name: String,
     value: Value,

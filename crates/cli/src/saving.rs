@@ -58,6 +58,7 @@ pub(crate) enum ModelForm {
 }
 
 impl ModelForm {
+    /// Returns the model format of this name.
     pub(crate) fn to_format(self) -> ModelFormat {
         match self {
             ModelForm::Onnx => ModelFormat::Binary,
@@ -94,7 +95,7 @@ pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
 pub(crate) struct Saved {
     target: Target,
     report: SaveReport,
-    /// Locations of the data files of the old model that the new one shares.
+    /// Locations of the data files of the input model that the written model also refers to.
     uses: Vec<String>,
 }
 
@@ -104,8 +105,8 @@ impl Args {
         self.in_place || self.output.is_some()
     }
 
-    /// Returns the destination of the model. Fails if writing to it would replace a file that the
-    /// command reads, except for the model itself with `--in-place`.
+    /// Returns the destination of the written model: `--output`, or the input file with
+    /// `--in-place`. Fails if writing to it would replace another file that the command reads.
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
             return if arg.is_stdin() {
@@ -118,13 +119,13 @@ impl Args {
         self.target_at(self.output.as_deref(), arg, model)
     }
 
-    /// Returns the path of `--output`.
+    /// Returns the path of `--output`; `None` without the option.
     pub(crate) fn output(&self) -> Option<&Path> {
         self.output.as_deref()
     }
 
-    /// Returns the destination of a model at `path`. Fails if writing to it would replace a file
-    /// that the command reads.
+    /// Returns the destination of a model that is written to `path`. Fails without a path, and if
+    /// writing would replace a file that the command reads.
     pub(crate) fn target_at(
         &self,
         path: Option<&Path>,
@@ -152,7 +153,8 @@ impl Args {
         Ok(target)
     }
 
-    /// Writes the model. Sets the format, the place of weights, progress and syncing in `options`.
+    /// Writes a model to `target`. Sets the format, the storage of weights and syncing in
+    /// `options`.
     pub(crate) fn save(
         &self,
         arg: &ModelArg,
@@ -201,7 +203,7 @@ impl Args {
 }
 
 /// Collects the files that a command reads, so that it does not overwrite them: the model, its data
-/// files, those that a text refers to, and `files`.
+/// files, files that an ONNX text refers to, and `files`.
 pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
     let mut protected = protect_data(arg, model);
     protected.add(&arg.path);
@@ -237,7 +239,7 @@ pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), 
     }
 }
 
-/// Saves a model to a file, with a progress bar.
+/// Saves a model to a file, and shows a progress bar.
 pub(crate) fn save_to_file(
     arg: &ModelArg,
     model: &Model,
@@ -312,11 +314,12 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
 }
 
 impl Saved {
+    /// Creates the record of a written model that shares no data files with the input model.
     pub(crate) fn new(target: Target, report: SaveReport) -> Saved {
         Saved { target, report, uses: Vec::new() }
     }
 
-    /// Returns the number of data files that were written or kept for the model.
+    /// Counts the data files that were written or kept for the model.
     pub(crate) fn count_data_files(&self) -> usize {
         self.report.files.len()
     }
@@ -358,7 +361,7 @@ impl Saved {
         note_left_out(&self.report.left_out, terminal);
     }
 
-    /// Returns the path of a data file, in the directory of the written model.
+    /// Returns the path of a data file at `location` in the directory of the written model.
     fn path_of(&self, location: &str) -> String {
         match &self.target {
             Target::File(path) => path.with_file_name(location).display().to_string(),
@@ -366,6 +369,7 @@ impl Saved {
         }
     }
 
+    /// Converts the destination, sizes and files of the written model to JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         let output = match &self.target {
             Target::File(path) => path.display().to_string(),
@@ -375,7 +379,7 @@ impl Saved {
     }
 }
 
-/// Prints the first 10 of `lines` on stderr, and the number of the others.
+/// Prints the first 10 of `lines` on stderr, and the number of further lines with the noun `what`.
 fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
     const SHOWN: usize = 10;
     let more = lines.len().saturating_sub(SHOWN);
@@ -385,7 +389,8 @@ fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, termina
     }
 }
 
-/// Notes on the terminal which parts of a model or of values the written format cannot hold.
+/// Notes on the terminal which parts of a model or of values the format of the written file cannot
+/// hold.
 pub(crate) fn note_left_out(left_out: &[String], terminal: &Terminal) {
     const SHOWN: usize = 10;
     for what in left_out.iter().take(SHOWN) {

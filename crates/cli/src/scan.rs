@@ -57,6 +57,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.scan/1";
 
+/// Runs `sardonyx scan`. Errors are findings, with `--strict` warnings too.
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
         return Err(Failure::new("stdin can be used only once"));
@@ -102,6 +103,7 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     }
 }
 
+/// Scans a model file, or the model on stdin, within the limits of the options.
 fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error> {
     let limits = ReadLimits { depth: args.max_depth, ..ReadLimits::default() };
     let mut options = ScanOptions::new()
@@ -116,11 +118,12 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
     if is_stdin(model) { options.scan_reader(io::stdin().lock()) } else { options.scan(model) }
 }
 
+/// Whether the report has errors, or with `strict` warnings.
 fn has_findings(report: &ScanReport, strict: bool) -> bool {
     report.errors > 0 || (strict && report.warnings > 0)
 }
 
-/// Returns the verdict in JSON answers: `findings`, `warnings` or `fine`.
+/// Returns the verdict on a file for JSON answers: `findings`, `warnings` or `fine`.
 fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     match (has_findings(report, strict), report.warnings) {
         (true, _) => "findings",
@@ -129,6 +132,7 @@ fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     }
 }
 
+/// Formats the report on a file as text.
 fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
     let mut text = format!("{name}: {}\n", format_facts(report));
     for (i, found) in report.findings.iter().enumerate() {
@@ -143,6 +147,7 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
     text + &format!("  {}\n", format_verdict(report, strict))
 }
 
+/// Formats a finding as a line: severity, code, place in the file and message.
 fn format_finding(found: &ScanFinding) -> String {
     let head = format!("{}[{}]", found.severity, found.code);
     if found.place.is_empty() {
@@ -152,6 +157,7 @@ fn format_finding(found: &ScanFinding) -> String {
     }
 }
 
+/// Formats the file size, and the numbers of nodes, tensors and data files.
 fn format_facts(report: &ScanReport) -> String {
     let facts = &report.facts;
     let mut parts = vec![format_bytes(facts.size)];
@@ -172,11 +178,12 @@ fn format_facts(report: &ScanReport) -> String {
     parts.join(", ")
 }
 
-/// Formats a number with its noun, such as `2 nodes`.
+/// Formats a number with its noun in the singular or plural, such as `2 nodes`.
 fn format_count_u64(number: u64, what: &str) -> String {
     format_count(usize::try_from(number).unwrap_or(usize::MAX), what)
 }
 
+/// Formats the verdict on a file with the numbers of errors, warnings and notes.
 fn format_verdict(report: &ScanReport, strict: bool) -> String {
     let counts: Vec<String> =
         [(report.errors, "error"), (report.warnings, "warning"), (report.notes, "note")]
@@ -196,6 +203,7 @@ fn format_verdict(report: &ScanReport, strict: bool) -> String {
     }
 }
 
+/// Converts the report on a file to JSON.
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
     merge_objects(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
 }

@@ -51,8 +51,8 @@ pub(crate) struct SessionArgs {
     sizes: SizeArgs,
 }
 
-/// Notes on the terminal which parts of the model its IR version does not allow. They take effect
-/// all the same.
+/// Notes on the terminal which parts of the model its IR version does not allow, but which take
+/// effect all the same.
 pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
     for finding in model.find_tolerated() {
         terminal.note(&finding.fact);
@@ -69,12 +69,12 @@ pub(crate) struct SizeArgs {
     set: Vec<(String, i64)>,
 }
 
-/// Sizes that `--set` gives.
+/// Sizes of dimensions that `--set` gives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sizes {
     /// Sizes of symbolic dimensions by name, which the session fixes.
     pub(crate) fixed: Vec<(String, usize)>,
-    /// Sizes of unnamed dimensions, for inputs that are filled.
+    /// Sizes of unnamed dimensions of inputs that are filled.
     pub(crate) open: Vec<OpenSize>,
 }
 
@@ -107,7 +107,8 @@ enum Exactness {
 }
 
 impl SizeArgs {
-    /// Resolves the names of `--set` in a model.
+    /// Resolves the names of `--set` to symbolic dimensions and dimensions of graph inputs. Fails
+    /// if a dimension of an input cannot be set.
     pub(crate) fn resolve(&self, model: &Model) -> Result<Sizes, Failure> {
         let mut sizes = Sizes::default();
         let inputs = model.inputs();
@@ -123,7 +124,7 @@ impl SizeArgs {
 }
 
 impl SessionArgs {
-    /// Returns the value of `--seed`.
+    /// Returns the value of `--seed`; `None` without the option.
     pub(crate) fn seed(&self) -> Option<u64> {
         self.seed
     }
@@ -141,8 +142,8 @@ impl SessionArgs {
         })
     }
 
-    /// Opens the model and prepares a session for what `change` makes of it. `configure` sets more
-    /// options of the session.
+    /// Opens the model, changes it with `change`, and prepares a session for the changed model.
+    /// `configure` sets more options of the session.
     pub(crate) fn open_changed<T>(
         &self,
         model: &ModelArg,
@@ -168,8 +169,8 @@ impl SessionArgs {
     }
 
     /// Opens the model, or the training step of the entry `step`, and prepares a session that can
-    /// be inspected, but not run: nothing large is computed or packed. Its program is that after
-    /// the rewrite `after`.
+    /// be inspected, but not run: nothing large is computed or packed. With `after`, its program is
+    /// the one after the rewrite of this name.
     pub(crate) fn open_to_inspect(
         &self,
         model: &ModelArg,
@@ -207,7 +208,8 @@ impl SessionArgs {
         Ok(Opened { trained, ..opened })
     }
 
-    /// Prepares a session for `model`, which `arg` names and took `opening` to open.
+    /// Prepares a session for `model`. `arg` names the model in errors; `opening` is the time that
+    /// opening took.
     fn prepare_session(
         &self,
         arg: &ModelArg,
@@ -245,7 +247,7 @@ impl SessionArgs {
         Ok(Opened { model, session, sizes, trained: None })
     }
 
-    /// Prepares the model to run on the devices of one of its configurations.
+    /// Prepares the model to run on the devices of one of its device configurations.
     pub(crate) fn prepare_devices(
         &self,
         model: &Model,
@@ -255,7 +257,8 @@ impl SessionArgs {
         Ok(self.make_builder(model, sizes).devices(options)?)
     }
 
-    /// Returns the builder of a trainer, with the options set.
+    /// Creates the builder of a trainer with the session options of the command line. Fails with
+    /// `--mapped`.
     pub(crate) fn build_trainer<'m>(
         &self,
         model: &'m Model,
@@ -268,6 +271,7 @@ impl SessionArgs {
         Ok(Trainer::builder(model).session(|_| self.make_builder(model, &sizes)))
     }
 
+    /// Creates the builder of a session with the options of the command line.
     fn make_builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
@@ -301,7 +305,7 @@ impl SessionArgs {
     }
 }
 
-/// Returns a parser that accepts the names of all rewrites.
+/// Returns an argument parser that accepts the names of all rewrites.
 fn make_rewrite_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(sardonyx::tool::rewrites().map(|(name, _)| name))
 }

@@ -64,14 +64,15 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.set/1";
 
-/// Change of a field of the header. `None` stands for a missing value.
+/// Change of a field of the model's header. `None` stands for a missing value.
 struct Change {
-    /// Name of the field.
+    /// Name of the changed field.
     what: String,
     before: Option<String>,
     after: Option<String>,
 }
 
+/// Runs `sardonyx set`. Broken rules that the input model did not break are findings.
 pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.is_empty() {
         return Err(Failure::new("nothing to set")
@@ -119,13 +120,13 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     Ok(Verdict::Fine)
 }
 
-/// Formats the value of a field for a note.
+/// Formats the value of a header field for a note; `nothing` if the value is missing.
 fn format_field(value: &Option<String>) -> String {
     value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
 }
 
 impl Args {
-    /// Whether no option changes anything.
+    /// Whether no option changes the header.
     fn is_empty(&self) -> bool {
         let texts = [&self.producer, &self.producer_version, &self.domain, &self.doc];
         let numbers = [self.ir_version, self.model_version];
@@ -136,7 +137,7 @@ impl Args {
             && self.remove_metadata.is_empty()
     }
 
-    /// Returns the edits that the options make, whose rules are checked afterwards.
+    /// Returns the kinds of edits that the options make, whose rules are checked afterwards.
     fn list_edits(&self) -> Vec<Edit> {
         let edits = [
             (Edit::OperatorSets, !self.opsets.is_empty()),
@@ -146,7 +147,7 @@ impl Args {
         edits.into_iter().filter_map(|(edit, is_made)| is_made.then_some(edit)).collect()
     }
 
-    /// Changes the header of `model`, and returns the changes.
+    /// Changes the header of `model` as the options request, and returns the changes.
     fn apply_edits(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
@@ -209,30 +210,32 @@ impl Args {
     }
 }
 
-/// Changes of the header in the order in which they are made.
+/// Changes of the model's header in the order in which they are made.
 struct Changes(Vec<Change>);
 
 impl Changes {
-    /// Records a change, unless the value is unchanged.
+    /// Records the change of the field `what`, unless its value is unchanged.
     fn add_change(&mut self, what: &str, before: Option<String>, after: Option<String>) {
         if before != after {
             self.0.push(Change { what: what.to_string(), before, after });
         }
     }
 
+    /// Records the change of a text field, whose empty value counts as missing.
     fn add_text(&mut self, what: &str, before: &str, after: &str) {
         let before = (!before.is_empty()).then(|| before.to_string());
         self.add_change(what, before, Some(after.to_string()));
     }
 
+    /// Records the change of a field that holds a version.
     fn add_version(&mut self, what: &str, before: Option<i64>, after: i64) {
         let after = format_version(after);
         self.add_change(what, before.map(format_version), Some(after));
     }
 }
 
-/// Returns the version that the model declares for an operator set. If it imports the set several
-/// times, the last import counts.
+/// Returns the version that the model declares for an operator set; `None` if it does not import
+/// the set. If it imports the set several times, the last import counts.
 fn find_opset(model: &Model, domain: &str) -> Option<i64> {
     let wanted = if domain == "ai.onnx" { "" } else { domain };
     let sets = model.opsets();
@@ -250,6 +253,7 @@ pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     }
 }
 
+/// Formats the note that the metadata has no entry `key`, with a similar key as advice.
 fn describe_missing_entry(model: &Model, key: &str) -> String {
     let entries = model.metadata();
     let keys = entries.iter().map(|(key, _)| key.as_ref());
@@ -259,7 +263,7 @@ fn describe_missing_entry(model: &Model, key: &str) -> String {
     }
 }
 
-/// Returns the text, or the contents of the file that it names after an `@`.
+/// Returns `text`, or for `@FILE` the contents of the file. Fails if the file is not in UTF-8.
 fn read_text(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(text.to_string());
@@ -273,12 +277,14 @@ fn read_text(text: &str) -> Result<String, Failure> {
     }
 }
 
+/// Parses a version: a number of at least 0, or three numbers with dots.
 fn parse_version_number(text: &str) -> Result<i64, String> {
     parse_version(text)
         .filter(|version| *version >= 0)
         .ok_or_else(|| "expected a number such as 7, or a version such as 1.2.3".to_string())
 }
 
+/// Parses `VERSION` or `DOMAIN=VERSION` of an operator set, a version of at least 1.
 pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
     // Versions of the default operator set are plain numbers: three numbers with dots would be a
@@ -296,6 +302,7 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     }
 }
 
+/// Parses the metadata entry `KEY=VALUE`. Fails if KEY is empty.
 fn parse_entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some(("", _)) => Err("the key is empty".to_string()),

@@ -75,6 +75,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.shard/1";
 
+/// Runs `sardonyx shard`: annotates a model for several devices, or writes a model for each device.
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let Some(devices) = args.devices else {
@@ -171,7 +172,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    /// Returns the division of the model that the options choose.
+    /// Returns how the options divide the model: by tensors, pipeline stages or examples.
     fn choose_division(&self) -> Division {
         match (self.pipeline, self.batch) {
             (true, _) => Division::Pipeline,
@@ -180,7 +181,7 @@ impl Args {
         }
     }
 
-    /// Returns the command for reporting an invalid result that was to be written to `target`.
+    /// Returns the command that reports an invalid model, which was to be written to `target`.
     fn make_invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
         invalid::Command {
             arg: &self.model,
@@ -192,8 +193,8 @@ impl Args {
     }
 }
 
-/// Returns the reason why nothing is divided over the devices, with options to use instead; `None`
-/// if something is.
+/// Returns the reason why no part of the model is divided over the devices, with options to use
+/// instead; `None` if a part is divided.
 fn explain_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
@@ -203,6 +204,8 @@ fn explain_not_split(model: &Model, report: &ShardReport, division: Division) ->
     model.explain_undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
+/// Formats the report on a device configuration: the numbers of tensors or examples that are split,
+/// or the work of each stage.
 fn as_text(name: &str, report: &ShardReport, division: Division) -> String {
     let ShardReport { columns, rows, whole, tables, stages, inputs, .. } = report;
     let what = match division {

@@ -69,6 +69,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
     }
 }
 
+/// Formats the key of a map, with strings in quotes.
 fn key_text(key: &sardonyx::value::MapKey) -> String {
     match key {
         sardonyx::value::MapKey::Signed(key) => key.to_string(),
@@ -82,6 +83,7 @@ fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
+/// Formats the name, type, shape and first elements of a tensor.
 fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     let mut text = format!("{name}: {}{}\n", tensor.data_type(), dims_text(tensor.dims()));
     if tensor.is_empty() {
@@ -111,6 +113,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Formats the sizes of a tensor's dimensions, such as `[2, 3]`; empty for a scalar.
 fn dims_text(dims: &[usize]) -> String {
     if dims.is_empty() { String::new() } else { format!("{dims:?}") }
 }
@@ -173,8 +176,8 @@ pub(crate) fn format_number(x: f64) -> String {
     }
 }
 
-/// Formats `count` consecutive elements as text, with strings in quotes and cut after 60
-/// characters.
+/// Formats `count` consecutive elements from the index `start` on, with strings in quotes and cut
+/// after 60 characters.
 fn format_elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
     let texts = elements_to_text(tensor, start, count)?;
     if tensor.data_type() != DataType::String {
@@ -187,7 +190,8 @@ fn format_elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<St
     Ok(quoted.collect())
 }
 
-/// Formats `count` consecutive elements as text, with strings whole and without quotes.
+/// Converts `count` consecutive elements from the index `start` on to text, with strings whole and
+/// without quotes.
 pub(crate) fn elements_to_text(
     tensor: &Tensor,
     start: usize,
@@ -223,7 +227,7 @@ pub(crate) fn for_each_row(
     Ok(())
 }
 
-/// Position of a piece within its row.
+/// Position of a piece of a row within the row.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) is_first: bool,
@@ -277,7 +281,7 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
 }
 
 /// Like [`value_json`], but with at most `left` items and elements, and without `text`. Subtracts
-/// the number of those that it adds from `left`.
+/// the number of added items and elements from `left`.
 fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::Value, Failure> {
     let ty = value.value_type().to_string();
     Ok(match value {
@@ -335,7 +339,8 @@ fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::
     })
 }
 
-/// Converts a tensor to JSON with at most `left` elements, and subtracts their number from `left`.
+/// Converts a tensor to JSON with at most `left` elements, and subtracts the number of these
+/// elements from `left`.
 fn part_tensor_json(
     name: &str,
     tensor: &Tensor,
@@ -346,6 +351,7 @@ fn part_tensor_json(
     Ok(json)
 }
 
+/// Converts the key of a map to JSON.
 fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     match key {
         sardonyx::value::MapKey::Signed(key) => json!(key),

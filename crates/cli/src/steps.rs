@@ -3,7 +3,8 @@
 use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
-/// Formats the operator of a step with those that are fused into it, such as `Conv with Relu`.
+/// Formats the operator of a step with the operators that are fused into it, such as `Conv with
+/// Relu`.
 pub(crate) fn format_operator(step: &StepInfo) -> String {
     let names = std::iter::once(step.op).chain(step.with.iter().copied());
     names.collect::<Vec<_>>().join(" with ")

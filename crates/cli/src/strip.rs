@@ -54,6 +54,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.strip/1";
 
+/// Runs `sardonyx strip`: writes a model without the parts that options name.
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let options = args.build_options();
     if options == StripOptions::default() {
@@ -94,6 +95,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
+    /// Converts the arguments to the parts to remove.
     fn build_options(&self) -> StripOptions {
         StripOptions {
             docs: self.docs || self.all,
@@ -106,6 +108,7 @@ impl Args {
     }
 }
 
+/// Formats the numbers of removed parts by kind.
 fn as_text(report: &StripReport) -> String {
     let parts = [
         (report.docs, "text"),

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     set: Vec<(String, i64)>,
 }
 
-/// Parses `NAME=SIZE`, a size of at least 0.
+/// Parses `NAME=SIZE`, where SIZE is a whole number of at least 0.
 pub(crate) fn parse_size(text: &str) -> Result<(String, i64), String> {
     let parts = text.rsplit_once('=').map(|(name, size)| (name, size.parse()));
     match parts {
@@ -25,7 +25,7 @@ pub(crate) fn parse_size(text: &str) -> Result<(String, i64), String> {
     }
 }
 
-/// Size of an input's dimension that has no name in the model.
+/// Size for a dimension of a graph input that has no name in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSize {
     pub(crate) input: String,
@@ -34,8 +34,8 @@ pub(crate) struct OpenSize {
 }
 
 impl OpenSize {
-    /// Resolves `INPUT[AXIS]` to a dimension of an input. `None` if `name` does not have this form
-    /// or INPUT is not an input; fails if the dimension has a size or a name.
+    /// Resolves `INPUT[AXIS]` to a dimension of a graph input. `None` if `name` does not have this
+    /// form or INPUT is not an input; fails if the dimension has a size or a name.
     pub(crate) fn from_name(
         inputs: &[Port],
         name: &str,
@@ -63,15 +63,15 @@ impl OpenSize {
     }
 }
 
-/// Splits `INPUT[AXIS]`.
+/// Splits `INPUT[AXIS]` into a name and an axis; `None` if `text` does not have this form.
 fn split_axis(text: &str) -> Option<(&str, usize)> {
     let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
     Some((input, axis.parse().ok()?))
 }
 
 impl Args {
-    /// Returns options of inference with the given sizes of symbolic dimensions. Sizes of unnamed
-    /// dimensions are set in the model. Fails for a name that the model does not have.
+    /// Returns options of inference with the sizes of symbolic dimensions that `--set` gives. Sizes
+    /// of unnamed dimensions are set in `model`. Fails for a name that the model does not have.
     pub(crate) fn apply(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = InferOptions::new();
         let names = model.symbols();

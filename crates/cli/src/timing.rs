@@ -26,7 +26,7 @@ enum Amount {
     Time(Duration),
 }
 
-/// Minimum number of measured runs, even if `--budget` is over.
+/// Minimum number of measured runs, even if they exceed `--budget`.
 const FEWEST_RUNS: u64 = 7;
 /// Maximum number of measured runs, so that timings of a model that takes microseconds do not fill
 /// the memory.
@@ -53,20 +53,20 @@ impl RepeatArgs {
         }
     }
 
-    /// Returns the value of `--runs`.
+    /// Returns the value of `--runs`; `None` without the option.
     pub(crate) fn runs(&self) -> Option<u64> {
         self.runs
     }
 }
 
-/// Parses the value of `--warm-up`.
+/// Parses the value of `--warm-up`: a number of runs, or a time.
 fn parse_amount(arg: &str) -> Result<Amount, String> {
     read_amount(arg).ok_or_else(|| {
         format!("expected runs such as 3, or a time such as 0.5s or 200ms, not '{arg}'")
     })
 }
 
-/// Reads a number of runs, or a time in `s` or `ms` of up to a day.
+/// Reads a number of runs, or a time in `s` or `ms` of up to a day; `None` if `arg` is neither.
 fn read_amount(arg: &str) -> Option<Amount> {
     let (number, scale) = match (arg.strip_suffix("ms"), arg.strip_suffix('s')) {
         (Some(number), _) => (number, 1e-3),
@@ -81,6 +81,7 @@ fn read_amount(arg: &str) -> Option<Amount> {
     is_valid.then(|| Amount::Time(Duration::from_secs_f64(seconds)))
 }
 
+/// Parses the value of `--budget`: seconds from 0 to 86400.
 fn parse_budget(arg: &str) -> Result<f64, String> {
     match arg.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
@@ -88,7 +89,7 @@ fn parse_budget(arg: &str) -> Result<f64, String> {
     }
 }
 
-/// Statistics over runs, in milliseconds.
+/// Statistics of the durations of runs, in milliseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Timing {
     pub(crate) runs: usize,
@@ -102,7 +103,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Computes the statistics of durations; `None` without any.
+    /// Computes the statistics of the durations of runs; `None` without runs.
     pub(crate) fn from_durations(durations: &[Duration]) -> Option<Timing> {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();

@@ -102,9 +102,10 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.train/1";
 
-/// Learning rate above which a note warns, since a larger one is mostly a mistake.
+/// Learning rate above which a note warns, because a larger rate is mostly a mistake.
 const LARGE_RATE: f64 = 10.0;
 
+/// Runs `sardonyx train`. Saves the state and the model even if a later step fails.
 pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let target = match (args.saving.is_wanted(), &args.state) {
@@ -161,6 +162,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     course.save(&model, target, ended)
 }
 
+/// Parses a learning rate: a finite number of at least 0.
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate < 0.0 => {
@@ -282,7 +284,7 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
     outputs.filter(|name| !assigned.contains(&name)).collect()
 }
 
-/// Outputs that are one number, by name.
+/// Outputs with one element, by name.
 type Numbers = Vec<(String, f64)>;
 
 /// Position of training in the data.
@@ -311,15 +313,18 @@ impl Position {
     }
 }
 
-/// Outputs of one entry in a step, or their means over an evaluation.
+/// Scalar outputs of one entry of the training information in a step, or their means over an
+/// evaluation.
 struct Record {
-    /// Number of steps that had run.
+    /// Number of training steps that had run.
     step: u64,
+    /// Index of the entry of the training information.
     entry: usize,
     numbers: Numbers,
 }
 
 impl Record {
+    /// Converts the outputs of an entry to JSON.
     fn json(&self) -> serde_json::Value {
         let numbers = self.numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
         let numbers: serde_json::Map<_, _> = numbers.collect();
@@ -327,7 +332,7 @@ impl Record {
     }
 }
 
-/// Output that is NaN or infinite.
+/// Scalar output that is NaN or infinite.
 struct NotFinite {
     /// Number of the step, from 1.
     step: u64,
@@ -339,7 +344,7 @@ struct NotFinite {
 struct Course<'a> {
     args: &'a Args,
     trainer: Trainer,
-    /// Entries whose algorithms a step runs.
+    /// Entries of the training information whose algorithms a step runs.
     entries: Vec<usize>,
     terminal: &'a Terminal,
     /// Number of steps that have run.
@@ -353,7 +358,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Runs the steps, beginning at the position in the data that the trainer has.
+    /// Runs the training steps, beginning at the trainer's position in the data.
     fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
         let mut position = Position::from_trainer(&self.trainer, data);
         let first = data.count_batches_after(position.taken) as u64;
@@ -406,8 +411,8 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Warns of the first output that is NaN or infinite. The steps after it do not train: they
-    /// mostly make every weight NaN.
+    /// Warns of the first output that is NaN or infinite. Later steps do not train: they mostly
+    /// make every weight NaN.
     fn check_finite(&mut self, entry: usize, numbers: &Numbers) {
         let Some((name, number)) = numbers.iter().find(|(_, number)| !number.is_finite()) else {
             return;
@@ -513,6 +518,7 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Writes the training state to the file of `--state`, if given.
     fn save_state(&self, model: &Model) -> Result<(), Failure> {
         let Course { args, trainer, terminal, .. } = self;
         if let Some(path) = &args.state {
@@ -523,6 +529,7 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Writes the trained model, with `--inference` without training information.
     fn save_model(&self, target: saving::Target) -> Result<saving::Saved, Failure> {
         let Course { args, trainer, terminal, .. } = self;
         let trained =
@@ -530,7 +537,7 @@ impl Course<'_> {
         args.saving.save(&args.model, &trained, SaveOptions::new(), Weights::Keep, target, terminal)
     }
 
-    /// Returns the JSON answer.
+    /// Converts the results of training to the JSON answer.
     fn to_json(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
         json!({
             "schema": SCHEMA,
@@ -548,7 +555,7 @@ impl Course<'_> {
     }
 }
 
-/// Returns the outputs that have one element, as numbers.
+/// Returns the outputs with one element, as numbers.
 fn find_numbers(outputs: &Outputs) -> Numbers {
     let numbers = outputs.iter().filter_map(|(name, value)| {
         let tensor = value.as_tensor().filter(|tensor| tensor.len() == 1)?;

@@ -37,7 +37,7 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
 }
 
 /// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
-/// the number of types around it.
+/// the number of enclosing types.
 fn parse_leading_type(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());

@@ -25,8 +25,8 @@ pub(crate) enum FailureFormat {
 }
 
 impl EarlyOptions {
-    /// Scans the arguments for the options. An argument that begins with two hyphens is always an
-    /// option, because the only values that begin with a hyphen are numbers.
+    /// Scans the arguments for `--json`, `--format` and `--color`. An argument that begins with two
+    /// hyphens is always an option, because the only values that begin with a hyphen are numbers.
     pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> EarlyOptions {
         let mut wanted = EarlyOptions { format: FailureFormat::Prose, color: ColorChoice::Auto };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
@@ -71,7 +71,7 @@ pub(crate) struct UsageError {
     pub(crate) arguments: Vec<(&'static str, String)>,
 }
 
-/// Returns the texts of a context value of an error.
+/// Returns the texts in a context value of a parser error; empty for values without text.
 fn context_texts(value: &ContextValue) -> Vec<String> {
     match value {
         ContextValue::String(text) => vec![text.clone()],

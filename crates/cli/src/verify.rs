@@ -24,16 +24,16 @@ const FLOAT16_RTOL: f64 = 1.0 / 512.0;
 /// First IR version in which an input with an initializer is not a constant.
 const OVERRIDABLE: i64 = 4;
 
-/// Result of a comparison of both models.
+/// Result of comparing the original model with the converted model.
 pub(crate) struct Verified {
     runs: u64,
-    /// Allowed difference of results: none if both models compute them in the same steps.
+    /// Allowed difference of results: zero if both models compute the results in the same steps.
     tolerance: Tolerance,
-    /// First run in which the models differ.
+    /// First run in which the outputs of the models differ; `None` if all outputs agree.
     pub(crate) failed: Option<Failed>,
 }
 
-/// Run in which the outputs of the models differ.
+/// Run in which the outputs of the original and the converted model differ.
 pub(crate) struct Failed {
     /// Number of the run, from 1.
     run: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Failed {
     output: String,
     /// Description of the difference.
     what: String,
-    /// First value inside of the models that differs, if it could be found.
+    /// First intermediate value that differs between the two models; `None` if none was found.
     first: Option<Difference>,
 }
 
@@ -150,7 +150,8 @@ fn advise_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> S
     )
 }
 
-/// Finds the first value in which the models differ; `None` if it cannot be found.
+/// Finds the first intermediate value that differs between the two models; `None` if none was
+/// found.
 fn find_first_difference(
     original: &Model,
     converted: &Model,
@@ -161,6 +162,7 @@ fn find_first_difference(
 }
 
 impl Verified {
+    /// Formats the result as text: the number of runs, or the first difference.
     pub(crate) fn text(&self) -> String {
         let Verified { runs, tolerance, failed } = self;
         let closeness = if *tolerance == Tolerance::EXACT {
@@ -183,6 +185,7 @@ impl Verified {
         }
     }
 
+    /// Converts the result to JSON.
     pub(crate) fn json(&self) -> Value {
         let failed = self.failed.as_ref().map(|failed| {
             let first = failed.first.as_ref().map(

@@ -14,7 +14,7 @@ use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::steps;
 use crate::timing::compute_median;
 
-/// Step with its measured times.
+/// Step of a session with its measured times.
 pub(super) struct MeasuredStep {
     pub(super) info: StepInfo,
     details: StepDetails,
@@ -25,32 +25,35 @@ pub(super) struct MeasuredStep {
 }
 
 impl MeasuredStep {
-    /// Returns the median time in a run: zero for a step that did not run.
+    /// Returns the median time of the step in a run: zero for a step that did not run.
     pub(super) fn took(&self) -> Duration {
         self.time.map_or(Duration::ZERO, |(median, _)| median)
     }
 
-    /// Returns the number of bytes that one call reads and writes, if known.
+    /// Returns the number of bytes that one call of the step reads and writes; `None` if unknown.
     fn bytes_of_call(&self) -> Option<u64> {
         let (read, written) = (self.details.read_bytes?, self.details.written_bytes?);
         read.checked_add(written)
     }
 
-    /// Returns the number of bytes that all calls in a run read and write, if known.
+    /// Returns the number of bytes that all calls of the step in a run read and write; `None` if
+    /// unknown.
     fn bytes(&self) -> Option<u64> {
         self.bytes_of_call()?.checked_mul(self.calls)
     }
 
-    /// Returns the number of multiply-adds of all calls in a run, if known.
+    /// Returns the number of multiply-adds of all calls of the step in a run; `None` if unknown.
     fn multiply_adds(&self) -> Option<u64> {
         self.details.multiply_adds?.checked_mul(self.calls)
     }
 
+    /// Describes how the step uses memory, such as `in place, strided`; may be empty.
     fn format_layout(&self) -> String {
         steps::format_layout(&self.details)
     }
 
-    /// Formats the operator with those that are fused into it, such as `Conv with Relu`.
+    /// Formats the operator of the step with the operators that are fused into it, such as `Conv
+    /// with Relu`.
     pub(super) fn format_operator(&self) -> String {
         steps::format_operator(&self.info)
     }
@@ -73,13 +76,13 @@ fn format_shapes(operands: &[OperandDetails]) -> String {
     shapes.take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Total work and time of several steps.
+/// Sum of work and time of several steps.
 struct Sum {
     calls: u64,
     took: Duration,
-    /// Multiply-adds of all calls; `None` if those of a step are unknown.
+    /// Multiply-adds of all calls; `None` if those of any step are unknown.
     multiply_adds: Option<u64>,
-    /// Bytes that all calls read and write; `None` if those of a step are unknown.
+    /// Bytes that all calls read and write; `None` if those of any step are unknown.
     bytes: Option<u64>,
     /// Time by kernel.
     kernels: BTreeMap<String, Duration>,
@@ -98,6 +101,7 @@ impl Default for Sum {
 }
 
 impl Sum {
+    /// Adds the work and time of a step.
     fn add_step(&mut self, step: &MeasuredStep) {
         self.calls += step.calls;
         self.took += step.took();
@@ -117,12 +121,12 @@ impl Sum {
     }
 }
 
-/// Adds two amounts. The sum is unknown if one of them is, or if it overflows.
+/// Adds two amounts; `None` if one of them is unknown or the sum overflows.
 fn add_known(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a?.checked_add(b?)
 }
 
-/// Headings of a table of steps.
+/// Headings of a table of measured steps.
 pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
     ("step", Align::Right),
     ("node", Align::Left),
@@ -136,7 +140,8 @@ pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
     ("kernel", Align::Left),
 ];
 
-/// Part of a model that a session or a device runs, before it is measured.
+/// Compiled steps of a session, or of the part of a model that one device runs, without
+/// measurements.
 pub(super) struct ModelPart {
     pub(super) infos: Vec<StepInfo>,
     pub(super) details: RunDetails,
@@ -187,28 +192,29 @@ impl Profile {
         })
     }
 
-    /// Returns the steps that run, which views do not.
+    /// Returns the steps that ran, which excludes views.
     fn timed_steps(&self) -> impl Iterator<Item = &MeasuredStep> {
         self.steps.iter().filter(|step| step.time.is_some())
     }
 
+    /// Counts the steps that are views, which do not run.
     fn count_views(&self) -> usize {
         self.steps.iter().filter(|step| step.time.is_none()).count()
     }
 
-    /// Returns the time of a run outside of its steps, which take `steps`, so that both add up to
-    /// the median run.
+    /// Returns the time of the median run outside of its steps; `steps` is the time of all steps.
     fn compute_overhead(&self, steps: Duration) -> Duration {
         self.run.saturating_sub(steps)
     }
 
+    /// Sums work and time of all steps that ran.
     fn sum_steps(&self) -> Sum {
         let mut sum = Sum::default();
         self.timed_steps().for_each(|step| sum.add_step(step));
         sum
     }
 
-    /// Adds up the steps by operator. The largest times come first.
+    /// Sums work and time of the steps by operator, in decreasing order of time.
     fn sum_by_operator(&self) -> Vec<(&'static str, Sum)> {
         let mut found: HashMap<&'static str, Sum> = HashMap::new();
         for step in self.timed_steps() {
@@ -225,6 +231,7 @@ impl Profile {
         if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
     }
 
+    /// Formats the profile as text: a summary, a table of operators and a table of steps.
     pub(super) fn text(&self, args: &Args, instruction_set: &str) -> String {
         let total = self.sum_steps();
         let overhead = self.compute_overhead(total.took);
@@ -317,7 +324,7 @@ impl Profile {
         row
     }
 
-    /// Formats the cells of a table for time, share, GFLOP/s and GB/s.
+    /// Formats the four table cells for time in microseconds, share, GFLOP/s and GB/s.
     fn format_speeds(
         &self,
         took: Duration,
@@ -332,6 +339,7 @@ impl Profile {
         ]
     }
 
+    /// Converts the profile to the JSON answer.
     pub(super) fn json(&self, args: &Args, instruction_set: &str) -> Value {
         let total = self.sum_steps();
         let operators = self.sum_by_operator().into_iter().map(|(operator, sum)| {
@@ -370,6 +378,7 @@ impl Profile {
         })
     }
 
+    /// Converts a step with its measured times to JSON.
     pub(super) fn step_json(&self, step: &MeasuredStep) -> Value {
         let time = step.time;
         let rate = |factor, amount| compute_rate(factor, amount, time?.0).map(round_number);
@@ -424,14 +433,13 @@ impl Track<'_> {
     }
 }
 
-/// Returns a rate in billions per second, where each of `amount` counts as `factor`. `None` if the
-/// amount is 0 or unknown.
+/// Returns `factor * amount / took` in billions per second; `None` if `amount` is 0 or unknown.
 fn compute_rate(factor: f64, amount: Option<u64>, took: Duration) -> Option<f64> {
     let amount = amount.filter(|amount| *amount > 0)?;
     Some(factor * amount as f64 / took.as_nanos().max(1) as f64)
 }
 
-/// Formats a rate as a cell, which is empty if the rate is unknown.
+/// Formats a rate as a table cell, which is empty if the rate is unknown.
 fn format_rate(rate: Option<f64>) -> String {
     rate.map_or(String::new(), |rate| format!("{rate:.1}"))
 }

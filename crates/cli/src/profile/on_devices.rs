@@ -35,6 +35,7 @@ impl Moved {
         Moved { moving: took - waiting, waiting, sent: exchanged.sent }
     }
 
+    /// Adds the times and the messages of two exchanges.
     fn add(self, other: Moved) -> Moved {
         Moved {
             moving: self.moving + other.moving,
@@ -43,7 +44,7 @@ impl Moved {
         }
     }
 
-    /// Returns the medians of the times over runs, and the messages of the last run.
+    /// Returns the medians of the times over `runs`, and the messages of the last run.
     fn from_medians(runs: &[Moved]) -> Moved {
         Moved {
             moving: find_median(runs.iter().map(|moved| moved.moving)),
@@ -52,6 +53,7 @@ impl Moved {
         }
     }
 
+    /// Converts the times in microseconds and the sent messages to JSON.
     fn json(self) -> Value {
         json!({
             "moving_us": to_micros(self.moving),
@@ -61,6 +63,7 @@ impl Moved {
         })
     }
 
+    /// Formats the three table cells for moving, waiting and sent bytes.
     fn format_cells(self) -> [String; 3] {
         [
             format_micros(self.moving),
@@ -78,7 +81,7 @@ fn find_median(times: impl Iterator<Item = Duration>) -> Duration {
 }
 
 impl Device {
-    /// Adds up the exchanges of the device in each run.
+    /// Sums the exchanges of the device in each run.
     fn sum_exchanges(&self) -> Vec<Moved> {
         let runs = self.exchanges.iter();
         runs.map(|run| run.values().map(Moved::from_exchange).fold(Moved::default(), Moved::add))
@@ -100,7 +103,7 @@ impl Device {
         shares.get(shares.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// Returns the time of the steps that are not exchanges.
+    /// Sums the median times of the steps that are not exchanges.
     fn sum_computing_time(&self) -> Duration {
         let steps = self.profile.steps.iter().filter(|step| step.info.op != EXCHANGE);
         steps.map(measured::MeasuredStep::took).sum()
@@ -111,9 +114,9 @@ impl Device {
 struct Move {
     /// Index of the step in the plan.
     step: usize,
-    /// Name of the value, and its division over the devices before and after the move.
+    /// Name of the value, and how it is divided over the devices before and after the move.
     words: [String; 3],
-    /// Numbers of the devices that take part, with their times.
+    /// Numbers of the devices that exchange messages in the move, with their times.
     devices: Vec<(usize, Moved)>,
 }
 
@@ -136,7 +139,8 @@ pub(super) struct DeviceProfile {
 }
 
 impl DeviceProfile {
-    /// Computes the medians over all runs, whose wall times are in `wall`. Fails without runs.
+    /// Computes the profile from the measurements of `devices` and the wall times of all runs.
+    /// Fails without runs.
     pub(super) fn new(
         session: &DeviceSession,
         wall: &[Duration],
@@ -172,6 +176,7 @@ impl DeviceProfile {
         })
     }
 
+    /// Formats the profile as text: a summary and tables of devices, moves and steps.
     pub(super) fn text(&self, args: &Args) -> String {
         let sent =
             self.devices.iter().map(|device| Moved::from_medians(&device.sum_exchanges()).sent);
@@ -213,6 +218,7 @@ impl DeviceProfile {
         text
     }
 
+    /// Formats a table of the moves of values between devices; empty without moves.
     fn format_moves(&self) -> String {
         if self.moves.is_empty() {
             return String::new();
@@ -239,6 +245,7 @@ impl DeviceProfile {
         format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
+    /// Formats a table of the slowest steps of all devices, or of all steps with `--all`.
     fn format_steps(&self, args: &Args) -> String {
         let steps = self.devices.iter().flat_map(|device| {
             let steps = device.profile.steps.iter().enumerate();
@@ -263,6 +270,7 @@ impl DeviceProfile {
         format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
+    /// Converts the profile to the JSON answer.
     pub(super) fn json(&self, args: &Args) -> Value {
         let devices = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
             let steps = device.profile.steps.iter().map(|step| device.profile.step_json(step));

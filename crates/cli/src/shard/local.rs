@@ -27,6 +27,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
+    /// Returns the collective operators of this engine.
     fn to_collectives(self) -> Collectives {
         match self {
             Engine::Microsoft => Collectives::Microsoft,
@@ -34,6 +35,7 @@ impl Engine {
         }
     }
 
+    /// Returns the engine's name as it is written on the command line.
     fn name(self) -> &'static str {
         match self {
             Engine::Microsoft => "microsoft",
@@ -42,35 +44,35 @@ impl Engine {
     }
 }
 
-/// WrittenRanks models of all ranks of a configuration.
+/// Models that were written for all ranks of a device configuration.
 pub(crate) struct WrittenRanks {
     ranks: Vec<Rank>,
     engine: Engine,
     /// Name of the device configuration.
     configuration: String,
-    /// Names of the outputs of the model.
+    /// Names of the graph outputs of the model.
     outputs: Vec<String>,
-    /// Number of annotations that the plan does not honor.
+    /// Number of annotations that the execution plan does not honor.
     not_honored: usize,
 }
 
-/// WrittenRanks model of one rank.
+/// Model that was written for one rank.
 struct Rank {
     saved: Saved,
     /// Size of the rank's constants, in bytes.
     constants: u64,
-    /// Version of the default operator set.
+    /// Version of the default operator set; `None` if the model does not import it.
     opset: Option<i64>,
 }
 
-/// Model of a rank with errors that the whole model does not have.
+/// Model of a rank with errors that the unsplit model does not have.
 pub(crate) struct Invalid {
     pub(crate) result: InvalidResult,
-    /// File that the model was to be written to.
+    /// Destination that the model was to be written to.
     pub(crate) target: Target,
 }
 
-/// Writes the models of all ranks of a configuration; none if one of them is invalid.
+/// Writes the models of all ranks of a device configuration; no model if one of them is invalid.
 pub(crate) fn write_ranks(
     args: &Args,
     model: &Model,
@@ -117,6 +119,7 @@ pub(crate) fn write_ranks(
     }))
 }
 
+/// Builds the options for splitting a model into ranks.
 fn build_options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
     let mut options = RankOptions::new(args.collectives.to_collectives());
     if let Some(name) = configuration {
@@ -157,6 +160,7 @@ fn make_rank_path(path: &Path, rank: usize) -> PathBuf {
 }
 
 impl WrittenRanks {
+    /// Lists the written models on stderr, with the number of annotations that are not honored.
     pub(crate) fn print(&self, terminal: &Terminal) {
         let WrittenRanks { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
@@ -180,6 +184,7 @@ impl WrittenRanks {
         }
     }
 
+    /// Converts the written models to JSON.
     pub(crate) fn json(&self) -> Value {
         let ranks = self.ranks.iter().enumerate();
         let ranks = ranks.map(|(number, rank)| {

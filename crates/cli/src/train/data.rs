@@ -23,7 +23,7 @@ pub(super) struct Data {
     drops_rest: bool,
 }
 
-/// Array for the input `name`.
+/// Training data for one graph input.
 struct Array {
     name: String,
     tensor: Tensor,
@@ -39,12 +39,12 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Returns the inputs for a step of all entries.
+    /// Returns all inputs, for a step that runs all entries of the training information.
     pub(super) fn all(&self) -> Vec<(String, Tensor)> {
         self.values.clone()
     }
 
-    /// Returns the inputs that a step of one entry takes.
+    /// Returns the inputs that a step of one entry of the training information takes.
     pub(super) fn for_entry(
         &self,
         trainer: &Trainer,
@@ -55,12 +55,13 @@ impl Inputs {
         Ok(taken.cloned().collect())
     }
 
+    /// Returns the number of examples in the batch.
     pub(super) fn examples(&self) -> usize {
         self.examples
     }
 }
 
-/// Returns the inputs of the steps of `entries`, each once.
+/// Returns the graph inputs of the training steps of `entries`, each input once.
 fn list_ports<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
     let mut ports: Vec<&Port> = Vec::new();
     for entry in entries {
@@ -74,8 +75,9 @@ fn list_ports<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Por
 }
 
 impl Data {
-    /// Reads a `.npz` file or a directory of `.npy` files. Fails if a required input has no array.
-    /// Arrays with another element type than the input are cast if `converts`, else refused.
+    /// Reads the training data from a `.npz` file or a directory of `.npy` files. Fails if a
+    /// required input has no array. Arrays with another element type than the input are cast if
+    /// `converts`, else refused.
     pub(super) fn read(
         path: Option<&Path>,
         trainer: &Trainer,
@@ -173,7 +175,8 @@ impl Data {
         Ok(self)
     }
 
-    /// Sets the input `learning_rate`, which `add-training` gives to models.
+    /// Sets the graph input `learning_rate`, which `sardonyx add-training` adds to models. Fails if
+    /// no training step has this input.
     pub(super) fn set_learning_rate(
         &mut self,
         rate: f64,
@@ -209,18 +212,18 @@ impl Data {
         Ok(())
     }
 
-    /// Returns the number of batches in an epoch.
+    /// Counts the batches in an epoch.
     pub(super) fn count_batches(&self) -> usize {
         self.count_batches_after(0)
     }
 
-    /// Returns the number of batches in the rest of an epoch, after `taken` examples.
+    /// Counts the batches that are left in an epoch after `taken` examples.
     pub(super) fn count_batches_after(&self, taken: usize) -> usize {
         let left = self.examples.saturating_sub(taken);
         if self.drops_rest { left / self.batch } else { left.div_ceil(self.batch) }
     }
 
-    /// Returns the order of the examples in an epoch: a shuffle with `seed`, or without it the
+    /// Returns the order of the examples in an epoch: shuffled by `seed`, or without a seed the
     /// order of the data. The shuffle depends only on the seed and the number of the epoch, from 0,
     /// so that training that is resumed goes on with the order of an uninterrupted one.
     pub(super) fn order_examples(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
@@ -236,7 +239,7 @@ impl Data {
         order
     }
 
-    /// Returns the number of examples of an epoch that are in no batch; `None` if all are in one.
+    /// Counts the examples of an epoch that are in no batch; `None` if all examples are in batches.
     pub(super) fn count_left_out(&self) -> Option<usize> {
         let left = self.examples % self.batch;
         (self.drops_rest && left > 0).then_some(left)
@@ -271,7 +274,7 @@ fn copy_rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
     Ok(made)
 }
 
-/// Refuses packed element types, of which a row may not begin and end at bytes.
+/// Refuses packed element types, whose rows may not begin and end at byte boundaries.
 fn check_batch_type(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
@@ -280,7 +283,7 @@ fn check_batch_type(name: &str, elem: DataType) -> Result<(), Failure> {
     Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
 }
 
-/// Reads the arrays of a `.npz` file, by name.
+/// Reads the arrays of a `.npz` file by name. Fails for any other kind of file.
 fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
     let bytes = files::read(path)?;
     match files::detect_kind(path, bytes.as_slice()) {
@@ -314,7 +317,8 @@ fn advise_on_data(ports: &[&Port]) -> String {
     )
 }
 
-/// Returns the files that data are read from: a `.npz` file, or the `.npy` files of a directory.
+/// Returns the files of training data at `path`: the `.npz` file itself, or the `.npy` files of a
+/// directory.
 pub(super) fn list_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
