@@ -127,7 +127,7 @@ pub(crate) fn format_count(number: usize, what: &str) -> String {
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err("use a whole number of at least 1".to_string()),
+        _ => Err("expected a whole number of at least 1".to_string()),
     }
 }
 

@@ -243,7 +243,7 @@ fn read_pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
         Some("Bgr8" | "Bgra8") => Ok(PixelOrder::Bgr),
         None | Some("" | "Gray8" | "Rgb8" | "Rgba8") => Ok(PixelOrder::Rgb),
         Some(other) => Err(Failure::new(format!(
-            "the model expects images in the format '{other}', which is not supported"
+            "the model expects images in the pixel format '{other}', which is not supported"
         ))
         .code(ErrorKind::Unsupported)
         .help("the formats are Gray8, Rgb8, Bgr8, Rgba8 and Bgra8; pass an array as .npy")),
@@ -254,7 +254,7 @@ fn read_pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
 fn decode_image(bytes: &[u8]) -> Result<DecodedImage, Failure> {
     DecodedImage::decode(bytes, &DecodeLimits::default()).map_err(|error| {
         Failure::from(error)
-            .help("it must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
+            .help("an image must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
     })
 }
 

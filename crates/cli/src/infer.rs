@@ -186,7 +186,10 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
     if let Some(node) = nodes.iter().find(|node| !wanted.is_empty() && node.name == wanted) {
         let outputs = node.outputs.iter().flatten().map(|value| value.name.as_str());
         let outputs: Vec<&str> = outputs.collect();
-        return Some(format!("'{wanted}' is a node; its outputs are: {}", outputs.join(", ")));
+        return Some(format!(
+            "'{wanted}' is a node, not a value; the outputs of the node are: {}",
+            outputs.join(", ")
+        ));
     }
     let names: Vec<String> = found.values(model).map(|value| value.name).collect();
     let near = suggest::hint(&wanted, names.iter().map(String::as_str));

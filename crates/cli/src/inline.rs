@@ -155,7 +155,7 @@ impl Args {
                 if names.is_empty() {
                     failure.help("the model has no functions")
                 } else {
-                    failure.help(format!("use one of its functions: {}", names.join(", ")))
+                    failure.help(format!("use one of the model's functions: {}", names.join(", ")))
                 }
             }
             _ => failure.help("sardonyx ops lists the operators"),

@@ -67,10 +67,11 @@ impl Args {
             Some(format @ (Format::Npz | Format::Safetensors)) => {
                 Ok(Some(DumpTarget { path: path.clone(), format }))
             }
-            _ => {
-                Err(Failure::new(format!("--to: '{}' cannot hold several values", path.display()))
-                    .help("name a file that ends in .npz or .safetensors"))
-            }
+            _ => Err(Failure::new(format!(
+                "--to: the format of '{}' cannot hold several values",
+                path.display()
+            ))
+            .help("name a file that ends in .npz or .safetensors")),
         }
     }
 
@@ -201,7 +202,7 @@ impl Dumped {
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
         if !self.left_out.is_empty() {
             terminal.note(&format!(
-                "{} cannot be stored in this kind of file: {}",
+                "{} cannot be stored in a file of this format: {}",
                 format_count(self.left_out.len(), "value"),
                 self.left_out.join(", ")
             ));

@@ -87,7 +87,7 @@ pub(crate) fn gather_or_fill_all(
 ) -> Result<Inputs, Failure> {
     let needs_some = opened.session.inputs().iter().any(Port::is_required);
     if args.filling.seed().is_none() && args.files.is_empty() && needs_some {
-        terminal.detail("no inputs are given: they are filled as by --random 0");
+        terminal.detail("no inputs are given: all inputs are filled as by --random 0");
         return gather_with(args, &filling::Args::with_seed(0), opened, terminal);
     }
     gather_with(args, &args.filling, opened, terminal)
@@ -237,7 +237,7 @@ impl<'a> Gather<'a> {
         let ports = self.session.inputs();
         for (number, file) in files {
             let Some(port) = ports.get(number) else {
-                let message = format!("the model has no input {number}");
+                let message = format!("the model has no input with the number {number}");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
                     .at(file.display())
@@ -292,7 +292,7 @@ impl<'a> Gather<'a> {
                 arrays.iter().map(|(member, _)| member.as_str()).take(20).collect();
             return Err(Failure::new(format!("the archive has no array '{name}'"))
                 .code(ErrorKind::Input)
-                .help(format!("it has: {}", members.join(", "))));
+                .help(format!("the archive has: {}", members.join(", "))));
         };
         let value = self.read_array(array, port)?;
         self.set_value(port, value)
@@ -356,7 +356,7 @@ impl<'a> Gather<'a> {
             FileKind::Npz | FileKind::Unknown(_) => {
                 let what = match kind {
                     FileKind::Unknown(Some(what)) => {
-                        format!("this is {what}, which is not supported")
+                        format!("the input file is {what}, which is not supported")
                     }
                     _ => "unsupported input file".to_string(),
                 };
@@ -424,7 +424,7 @@ impl<'a> Gather<'a> {
         let free: Vec<&Port> = inputs.filter(|port| !self.is_given(port)).collect();
         match free.iter().find(|port| port.is_required()).or(free.first()) {
             Some(port) => Ok(*port),
-            None => Err(Failure::new("there is no input left for this file")
+            None => Err(Failure::new("all inputs of the model have a value already")
                 .code(ErrorKind::Input)
                 .help(self.session.describe_inputs())),
         }
@@ -445,7 +445,7 @@ impl<'a> Gather<'a> {
         }
         let message = match &missing[..] {
             [only] => format!("the input '{only}' is missing"),
-            many => format!("these inputs are missing: {}", many.join(", ")),
+            many => format!("required inputs are missing: {}", many.join(", ")),
         };
         Err(Failure::new(message).code(ErrorKind::Input).help(format!(
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
@@ -491,7 +491,7 @@ fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Ten
         port.name()
     ))
     .code(ErrorKind::Input)
-    .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
+    .help(format!("convert the array with --cast, or save the array as {}", numpy_name(wanted))))
 }
 
 /// Returns NumPy's name of an element type.

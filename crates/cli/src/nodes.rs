@@ -65,7 +65,7 @@ impl Args {
         let wanted = self.name.as_ref()?.text();
         let names = nodes.iter().map(|node| &*node.name).filter(|name| !name.is_empty());
         let near = suggest::hint(&wanted, names);
-        let node = if self.op.is_some() { "node with that operator" } else { "node" };
+        let node = if self.op.is_some() { "node with the operator of --op" } else { "node" };
         Some(format!("no {node} has the name '{wanted}'{near}"))
     }
 }

@@ -116,7 +116,7 @@ fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean {near}?")),
-        None => failure.help("`sardonyx ops` lists them all"),
+        None => failure.help("`sardonyx ops` lists all operators"),
     }
 }
 
@@ -125,7 +125,7 @@ fn refuse_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
-        .help(format!("use one of its domains: {}", domains.join(", ")))
+        .help(format!("use one of the standard's domains: {}", domains.join(", ")))
 }
 
 /// Formats a table of operators with their versions and summaries, and the numbers of both below.
@@ -180,7 +180,7 @@ fn format_page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
             text += &format!("\nfunction:\n\n{function}");
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
-            text += "\nits function depends on attributes, optional inputs and types\n";
+            text += "\nthe function body depends on attributes, optional inputs and types\n";
         }
         text += &format!("\nversions: {}\n", format_versions(op));
     }

@@ -16,7 +16,7 @@ use crate::saving::{self, Target};
 use crate::terminal::Terminal;
 
 /// Advice for outputs that one file cannot hold. A directory can hold values of all types.
-const TO_DIRECTORY: &str = "write to a directory instead: --output DIR";
+const TO_DIRECTORY: &str = "write the outputs to a directory: --output DIR";
 
 /// Destination of the outputs of a run.
 pub(crate) enum Place {
@@ -127,7 +127,7 @@ fn write_file(
                 ));
                 return Err(failure.help(
                     if all.iter().all(|(_, value)| value.as_tensor().is_some()) {
-                        "write them to a .npz file or a directory: --output DIR"
+                        "write several outputs to a .npz file or a directory: --output DIR"
                     } else {
                         TO_DIRECTORY
                     },
@@ -143,7 +143,7 @@ fn write_file(
             let mut names = HashSet::new();
             for (name, _) in &content.tensors {
                 if !names.insert(name) {
-                    let message = format!("two arrays would have the name '{name}'");
+                    let message = format!("two arrays in the file would have the name '{name}'");
                     return Err(Failure::new(message).help(TO_DIRECTORY));
                 }
             }

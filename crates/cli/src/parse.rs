@@ -56,7 +56,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if errors > 0 {
         let message = format!("{name}: the model has {}", format_count(errors, "error"));
         if args.strict {
-            let help = "remove --strict to write the model with these warnings";
+            let help = "remove --strict to write the model in spite of its errors";
             let failure = Failure::new(message).code(ErrorKind::Invalid);
             terminal.report(&failure.help(help));
             return Ok(Verdict::Findings);

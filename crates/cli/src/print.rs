@@ -83,7 +83,7 @@ fn parse_range(text: &str) -> Result<Range<usize>, String> {
 fn parse_position(text: &str, default: usize) -> Result<usize, String> {
     match text {
         "" => Ok(default),
-        _ => text.parse().map_err(|_| format!("'{text}' is not a position")),
+        _ => text.parse().map_err(|_| format!("'{text}' is not the position of a node")),
     }
 }
 
@@ -200,7 +200,7 @@ impl Args {
             let part = options.print_functions(model, name)?;
             if part.0.is_empty() {
                 return Err(Failure::new(format!("the model has no function '{name}'"))
-                    .help("sardonyx info lists its functions"));
+                    .help("`sardonyx info` lists the functions of the model"));
             }
             parts.push(part);
         }
@@ -216,8 +216,11 @@ impl Args {
             let part = options.print_range(model, range.clone())?;
             if part.0.is_empty() {
                 let count = human::format_count(model.node_count(), "node");
-                return Err(Failure::new(format!("no nodes at {}..{}", range.start, range.end))
-                    .help(format!("use positions in the main graph, which has {count}")));
+                return Err(Failure::new(format!(
+                    "the main graph has no nodes at {}..{}",
+                    range.start, range.end
+                ))
+                .help(format!("use positions of nodes in the main graph, which has {count}")));
             }
             parts.push(part);
         }

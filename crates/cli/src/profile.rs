@@ -89,7 +89,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(target) = &args.trace {
         protected
             .check(target)
-            .map_err(|failure| failure.help("choose another file with --trace"))?;
+            .map_err(|failure| failure.help("choose another file for the trace with --trace"))?;
     }
     let runner = &running.runner;
     let Measured { wall, devices } = measure(args, runner, &inputs, terminal)?;
@@ -125,7 +125,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Returns the failure for a profile without runs, which options cannot cause.
 fn fail_without_runs() -> Failure {
-    Failure::new("nothing was run").code(Code::Internal)
+    Failure::new("the model was not run").code(Code::Internal)
 }
 
 /// Measured times of a model. A model that one session runs counts as one device.

@@ -161,7 +161,7 @@ impl<'a> Sizes<'a> {
     pub(crate) fn note_assumed(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
-                "these dimensions are unknown and set to 1 (see --set): {}",
+                "unknown dimensions are set to 1 (see --set): {}",
                 self.assumed.join(", ")
             ));
         }
@@ -219,8 +219,10 @@ pub(crate) fn fill_inputs(
         };
         let Some((elem, dims)) = elem.zip(dims) else {
             let (what, help) = match elem {
-                Some(_) => ("rank", "give it as NAME=FILE, or its sizes with --shape NAME=SIZES"),
-                None => ("element type", "give it as NAME=FILE"),
+                Some(_) => {
+                    ("rank", "give the input as NAME=FILE, or its sizes with --shape NAME=SIZES")
+                }
+                None => ("element type", "give the input as NAME=FILE"),
             };
             let message = format!("the input '{port}' cannot be filled: its {what} is not known");
             return Err(Failure::new(message).code(ErrorKind::Input).help(help));
@@ -276,7 +278,8 @@ fn make_tensor(
 ) -> Result<Tensor, Failure> {
     let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
+        return Err(Failure::new(format!("a tensor of shape {dims:?} has too many elements"))
+            .code(Code::Memory));
     };
     if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
         let bools = collect_numbers(stream.map(|u| u >> 63 != 0), count)?;

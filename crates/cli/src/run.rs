@@ -88,7 +88,7 @@ fn run_one(
     if let (true, Some(number)) = (only_looks, args.inputs.find_stray_number()) {
         let message = format!("--devices takes no number, and the file '{number}' does not exist");
         return Err(Failure::new(message).help(
-            "the device configuration of the model says how many devices there are; \
+            "the number of devices is that of the model's device configuration; \
              `sardonyx shard --devices N` adds one",
         ));
     }
@@ -239,7 +239,7 @@ impl Results {
             terminal.remark(&format!("wrote {}", written.path.display()));
             if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
                 terminal.note(&format!(
-                    "the file of the output '{output}' has another name, as not every system allows this one for files"
+                    "the file of the output '{output}' has another name, as not every system allows '{output}' as a file name"
                 ));
             }
         }
@@ -299,7 +299,7 @@ fn run_repeatedly(
     }
     bar.finish_and_clear();
     let timing = Timing::from_durations(&durations)
-        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
+        .ok_or_else(|| Failure::new("the model was not run").code(Code::Internal))?;
     Ok((outputs?, timing))
 }
 

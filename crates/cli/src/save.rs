@@ -161,7 +161,7 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         (Some(from), Some(to), ..) => save_model(args, from, to, &target, terminal),
         (_, _, Some(_), Some(format)) => save_values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
-            .help("sardonyx cat --all-tensors writes its values to such a file")),
+            .help("`sardonyx cat --all-tensors` writes the values of a model to such a file")),
         _ => Err(Failure::new(format!("a .{} file holds values, not a model", from.name()))
             .help("write values to .npy, .npz, .pb, .safetensors, .txt or .csv")),
     }
@@ -211,7 +211,7 @@ fn find_format(
     let found = given.or_else(|| FormatName::from_path(path));
     found.ok_or_else(|| {
         let message = format!("the format of '{}' is unknown", path.display());
-        Failure::new(message).help(format!("give {option}"))
+        Failure::new(message).help(format!("name the format with {option}"))
     })
 }
 
@@ -366,9 +366,9 @@ fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {
-            (_, true) => failure.help("it looks like a NumPy file; give --from"),
+            (_, true) => failure.help("the file looks like a NumPy file; name its format with --from"),
             (None, _) => failure.help(
-                "if it is not a tensor, give its type, such as --type 'seq(tensor(float))'; if it is a model, write it to .onnx",
+                "if the value is not a tensor, give its type, such as --type 'seq(tensor(float))'; if the file is a model, write it to .onnx",
             ),
             _ => failure,
         }
@@ -411,12 +411,12 @@ fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String
         },
         (_, Some(wanted)) if is_single => {
             let found = read.pop().map(|(_, value)| refuse_type(&value, &wanted));
-            return Err(found.unwrap_or_else(|| Failure::new("there is no value")));
+            return Err(found.unwrap_or_else(|| Failure::new("no value to write")));
         }
         _ => {
             let message = format!("a .pb file holds one value, not {}", read.len());
             return Err(Failure::new(message).help(
-                "combine them with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', or write .npz or .safetensors",
+                "combine the values with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', or write .npz or .safetensors",
             ));
         }
     };

@@ -110,7 +110,7 @@ impl Args {
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
             return if arg.is_stdin() {
-                Err(Failure::new("stdin cannot be replaced in place")
+                Err(Failure::new("a model from stdin cannot be replaced in place")
                     .help("pass the model as a file, or give --output FILE"))
             } else {
                 Ok(Target::File(arg.path.clone()))
@@ -142,9 +142,9 @@ impl Args {
                 let mut input = Protected::default();
                 input.add(&arg.path);
                 if input.check(path).is_err() {
-                    let message = format!("'{}' is the input", path.display());
+                    let message = format!("the output '{}' is also the input file", path.display());
                     return Err(Failure::new(message)
-                        .help("to replace it, use --in-place instead of --output"));
+                        .help("to replace the input file, use --in-place instead of --output"));
                 }
                 protect_data(arg, model).check(path)?;
                 files::check_place(path)?;
@@ -232,7 +232,7 @@ pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), 
     }
     let is_text = form.is_some_and(|form| form != ModelFormat::Binary);
     if io::stdout().is_terminal() && !is_text {
-        Err(Failure::new("this is binary data, and stdout is a terminal")
+        Err(Failure::new("binary data cannot be written to stdout, which is a terminal")
             .help("give --output FILE, or pipe the output to another program"))
     } else {
         Ok(())
@@ -272,7 +272,8 @@ pub(crate) fn save_to_stdout(
     let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
     if form == ModelFormat::Binary && weights == Weights::Keep {
         if stays_outside {
-            terminal.note("values stay in data files; the output needs these files beside it");
+            terminal
+                .note("values stay in data files; the written model needs these files beside it");
         }
         let mut report = SaveReport::default();
         let mut stdout = io::stdout().lock();
@@ -282,7 +283,7 @@ pub(crate) fn save_to_stdout(
     }
     if stays_outside {
         return Err(Failure::new(
-            "the model has values in data files, which this format cannot refer to",
+            "the model has values in data files, which the output format cannot refer to",
         )
         .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }

@@ -60,7 +60,7 @@ const SCHEMA: &str = "sardonyx.scan/1";
 /// Runs `sardonyx scan`. Errors are findings, with `--strict` warnings too.
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be used only once"));
+        return Err(Failure::new("stdin can be given only once as a model"));
     }
     let mut files = Vec::new();
     let mut failed = None;
@@ -192,9 +192,9 @@ fn format_verdict(report: &ScanReport, strict: bool) -> String {
             .map(|(n, what)| format_count_u64(n, what))
             .collect();
     let verdict = match verdict_word(report, strict) {
-        "findings" if report.errors > 0 => "do not open it",
-        "fine" => "no findings that make it unsafe to open",
-        _ => "review the findings before opening it",
+        "findings" if report.errors > 0 => "do not open this file",
+        "fine" => "no findings that make the file unsafe to open",
+        _ => "review the findings before opening this file",
     };
     if counts.is_empty() {
         verdict.to_string()

@@ -264,7 +264,9 @@ impl SessionArgs {
         model: &'m Model,
     ) -> Result<TrainerBuilder<'m>, Failure> {
         if self.mapped {
-            let failure = Failure::new("--mapped is for runs: training keeps a copy of the model");
+            let failure = Failure::new(
+                "--mapped cannot be used for training, which keeps a copy of the model",
+            );
             return Err(failure.help("remove --mapped"));
         }
         let sizes = self.sizes.resolve(model)?;
@@ -315,6 +317,6 @@ fn make_rewrite_parser() -> PossibleValuesParser {
 pub(crate) fn parse_threads(arg: &str) -> Result<usize, String> {
     match arg.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number from 1 to 1024".to_string()),
+        _ => Err("expected a number of threads from 1 to 1024".to_string()),
     }
 }

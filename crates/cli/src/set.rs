@@ -75,7 +75,7 @@ struct Change {
 /// Runs `sardonyx set`. Broken rules that the input model did not break are findings.
 pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.is_empty() {
-        return Err(Failure::new("nothing to set")
+        return Err(Failure::new("no option changes the header of the model")
             .help("give options such as --model-version 1.2.3 or --metadata author=me"));
     }
     let mut model = args.model.open()?;
@@ -305,7 +305,7 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
 /// Parses the metadata entry `KEY=VALUE`. Fails if KEY is empty.
 fn parse_entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some(("", _)) => Err("the key is empty".to_string()),
+        Some(("", _)) => Err("the metadata key is empty".to_string()),
         Some((key, value)) => Ok((key.to_string(), value.to_string())),
         None => Err("expected KEY=VALUE".to_string()),
     }

@@ -111,7 +111,9 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     if model.device_configurations().iter().any(|known| known.name == name) {
         let message = format!("the model has a configuration '{name}' already");
-        return Err(Failure::new(message).help("give the new one another name: --name NAME"));
+        return Err(
+            Failure::new(message).help("give the new configuration another name: --name NAME")
+        );
     }
     let (mut annotated, report) = match model.shard(&options) {
         Ok(annotated) => annotated,
@@ -163,7 +165,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if report.inside > 0 && division != Division::Pipeline {
         let nodes = format_count(report.inside, "node");
         terminal.note(&format!(
-            "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
+            "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided; only nodes of the main graph are"
         ));
     }
     saved.iter().for_each(|saved| saved.print(terminal));

@@ -51,10 +51,13 @@ impl OpenSize {
                 Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
             }
             Some(dim) => {
-                let failure =
-                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
+                let failure = Failure::new(format!(
+                    "cannot set dimension {axis} of '{port}', which is {dim}"
+                ));
                 Err(match dim.as_symbol() {
-                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                    Some(symbol) => {
+                        failure.help(format!("set the dimension by its name: {symbol}={size}"))
+                    }
                     None => failure.help("only dimensions without a fixed size can be set"),
                 })
             }
@@ -95,7 +98,10 @@ impl Args {
                     ),
                     (None, false) => {
                         let names: Vec<&str> = names.iter().map(String::as_str).take(20).collect();
-                        failure.help(format!("use one of: {}", names.join(", ")))
+                        failure.help(format!(
+                            "use one of the model's dimensions: {}",
+                            names.join(", ")
+                        ))
                     }
                 });
             }

@@ -85,7 +85,7 @@ fn read_amount(arg: &str) -> Option<Amount> {
 fn parse_budget(arg: &str) -> Result<f64, String> {
     match arg.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds, from 0 to 86400".to_string()),
+        _ => Err("expected a number of seconds from 0 to 86400".to_string()),
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     args.load_state(&mut trainer, &model, &data, terminal)?;
     if let Some(left) = data.count_left_out() {
         let left = format_count(left, "example");
-        terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
+        terminal.note(&format!("{left} of each epoch are omitted: an input has a fixed size"));
     }
     let mut course = Course {
         args,
@@ -191,8 +191,11 @@ impl Args {
         }
         let Some(saving::Target::File(path)) = target else { return Ok(()) };
         if self.state.as_deref().is_some_and(|state| files::is_same_place(state, path)) {
-            let message = format!("'{}' would be both the state and the model", path.display());
-            return Err(Failure::new(message).help("choose another file with --output"));
+            let message =
+                format!("'{}' would be the file of both the state and the model", path.display());
+            return Err(
+                Failure::new(message).help("choose another file for the model with --output")
+            );
         }
         // The model is not among the protected files, because --in-place replaces it.
         let mut read = Protected::default();
@@ -246,7 +249,7 @@ impl Args {
                 terminal.remark(&format!("starting from the state in {}{place}", path.display()));
                 if let Some(seed) = self.session.seed().filter(|seed| *seed != trainer.seed()) {
                     terminal.note(&format!(
-                        "--seed {seed} is not used: the state goes on with its seed {}",
+                        "--seed {seed} is not used: training goes on with the seed {} of the state",
                         trainer.seed()
                     ));
                 }

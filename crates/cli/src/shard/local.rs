@@ -139,7 +139,7 @@ fn build_options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> Ran
 fn find_targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
     let has_number = args.saving.output().is_some_and(|path| make_rank_path(path, 0) != path);
     if ranks > 1 && !has_number {
-        let message = format!("{ranks} ranks need {ranks} files");
+        let message = format!("the models of {ranks} ranks need {ranks} files");
         return Err(Failure::new(message)
             .help("give -o FILE with %d for the number of the rank: -o 'rank%d.onnx'"));
     }

@@ -104,7 +104,10 @@ impl Data {
                 }
                 return Err(match sardonyx::tool::suggest::closest(&name, names.iter().copied()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
-                    None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
+                    None => failure.help(format!(
+                        "use one of the inputs of training steps: {}",
+                        names.join(", ")
+                    )),
                 });
             };
             let tensor = inputs::read_array(&bytes, port, converts)?;
@@ -146,7 +149,7 @@ impl Data {
             match &first {
                 Some((name, other)) if *other != examples => {
                     let message = format!(
-                        "'{name}' has {other} examples along its first axis, but '{}' has {examples}",
+                        "the array '{name}' has {other} examples along its first axis, but '{}' has {examples}",
                         array.name
                     );
                     return Err(Failure::new(message).code(ErrorKind::Input).help(
@@ -162,7 +165,9 @@ impl Data {
                 .help("remove --batch"));
         };
         if examples == 0 {
-            return Err(Failure::new(format!("'{name}' has no examples")).code(ErrorKind::Input));
+            return Err(
+                Failure::new(format!("the array '{name}' has no examples")).code(ErrorKind::Input)
+            );
         }
         self.batch = usize::try_from(batch).unwrap_or(usize::MAX).min(examples);
         self.examples = examples;
@@ -197,7 +202,9 @@ impl Data {
             )));
         };
         if self.arrays.iter().any(|array| array.name == NAME) {
-            let failure = Failure::new(format!("the data has an array '{NAME}' too"));
+            let failure = Failure::new(format!(
+                "the data has an array '{NAME}', which --learning-rate sets too"
+            ));
             return Err(failure.code(ErrorKind::Input).help("remove --learning-rate or the array"));
         }
         let tensor = Tensor::from_vec(vec![1; shape.len()], vec![rate])?;
@@ -279,8 +286,8 @@ fn check_batch_type(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
     }
-    let message = format!("'{name}' of {} cannot be split into batches", elem.name());
-    Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
+    let message = format!("the array '{name}' of {} cannot be split into batches", elem.name());
+    Err(Failure::new(message).help(format!("pass the array whole: --whole {name}")))
 }
 
 /// Reads the arrays of a `.npz` file by name. Fails for any other kind of file.
