@@ -17,7 +17,7 @@ const CELL_COLUMNS: usize = 60;
 /// only on terminals, shifts the rest of its own row to the right, and no other row.
 const PADDED_COLUMNS: usize = 200;
 
-/// Returns the number of columns that `text` takes on a terminal.
+/// Returns the width of `text` on a terminal, in columns.
 pub(crate) fn measure_width(text: &str) -> usize {
     // Nearly all texts are ASCII, where a character is a column.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
@@ -123,7 +123,7 @@ pub(crate) fn format_count(number: usize, what: &str) -> String {
     format!("{} {what}{s}", group_digits(number as u64))
 }
 
-/// Parses the value of an option that must be a whole number of at least 1.
+/// Parses an option's value that must be a whole number of at least 1.
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
@@ -131,8 +131,8 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the value of an option that is a size in bytes: `4096`, `64K` and `64KiB` (units of
-/// 1024), `64kB` (units of 1000).
+/// Parses an option's value that is a size in bytes: `4096`, `64K` and `64KiB` (units of 1024), or
+/// `64kB` (units of 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_size(text)
         .ok_or_else(|| format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'"))

@@ -166,8 +166,8 @@ fn is_channel_count(dim: &Dim) -> bool {
     matches!(dim.known(), Some(1 | 3 | 4))
 }
 
-/// Linear map of a pixel's byte to the model's number: `byte * factor + offset`, with factor and
-/// offset for each channel.
+/// Linear map of a pixel's byte to an element of the tensor: `byte * factor + offset`, with factor
+/// and offset for each image channel.
 struct Scale(Vec<(f32, f32)>);
 
 impl Scale {

@@ -153,21 +153,21 @@ struct Table {
 }
 
 impl Table {
-    /// Adds a row, unless `content` is empty.
+    /// Adds a row with a heading to the table, unless `content` is empty.
     fn push_row(&mut self, heading: &str, content: impl AsRef<str>) {
         if !content.as_ref().is_empty() {
             let _ = writeln!(self.text, "{heading:<12}{}", content.as_ref());
         }
     }
 
-    /// Adds a row for each of the `contents`, the first one with the heading.
+    /// Adds a row to the table for each of the `contents`. Only the first row has the heading.
     fn push_rows(&mut self, heading: &str, contents: impl IntoIterator<Item = String>) {
         for (i, content) in contents.into_iter().enumerate() {
             self.push_row(if i == 0 { heading } else { "" }, content);
         }
     }
 
-    /// Adds a blank line, unless the text is empty or ends with one.
+    /// Adds a blank line to the table, unless the table is empty or ends with a blank line.
     fn push_gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -175,7 +175,7 @@ impl Table {
     }
 }
 
-/// Formats a line with name and type for each input or output.
+/// Formats a line with name and type for each graph input or output.
 fn format_ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
     let rows = ports.into_iter().map(|port| {
         let ty = port.ty();
@@ -224,7 +224,7 @@ fn format_metadata<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<St
     align_names(entries.map(|(key, value)| (key.as_ref(), cut_line(value.as_ref()))).collect())
 }
 
-/// Formats a line for each name and text, with the names padded to a common width.
+/// Formats a line for each pair of a name and a text, with the names padded to a common width.
 fn align_names(rows: Vec<(&str, String)>) -> Vec<String> {
     let names = pad_names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
@@ -373,7 +373,7 @@ impl DataFile {
     }
 }
 
-/// Returns the data files of the model. Looks up their sizes without opening them.
+/// Returns the data files of the model. Looks up the sizes of the files without opening them.
 fn find_data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for tensor in model.tensors() {

@@ -47,7 +47,7 @@ pub(crate) struct WantedValues {
     pub(crate) own: usize,
 }
 
-/// File of `--to`, whose format can hold several arrays.
+/// File that `--to` names, whose format can hold several arrays.
 pub(crate) struct DumpTarget {
     path: PathBuf,
     format: Format,
@@ -142,7 +142,7 @@ fn find_matching<'v>(
 /// File that was written for `--dump`.
 pub(crate) struct Dumped {
     path: PathBuf,
-    /// Number of values in the file.
+    /// Number of values in the written file.
     values: usize,
     /// Names of values that the file format cannot hold.
     left_out: Vec<String>,
@@ -155,7 +155,7 @@ impl WantedValues {
         values.map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// Writes the values of `--dump` to the file of `--to`.
+    /// Writes the values that `--dump` selects to the file of `--to`.
     pub(crate) fn dump(
         &self,
         given: &Outputs,

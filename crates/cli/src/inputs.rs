@@ -129,7 +129,7 @@ fn gather_with(
     gather.into_inputs()
 }
 
-/// Inputs of a run while they are collected.
+/// Graph inputs of a run while their values are collected.
 struct Gather<'a> {
     args: &'a Args,
     model: &'a Model,
@@ -195,7 +195,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Reads a file for the input `name`, or for the next inputs without a value.
+    /// Reads a file as the value of the graph input `name`, or of the next inputs without a value.
     fn read_file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
             self.find_port(name)?;
@@ -224,7 +224,8 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Reads the inputs in a directory of test data: `input_0.pb` for the first input, and so on.
+    /// Reads the values of graph inputs in a directory of test data: `input_0.pb` for the first
+    /// input, and so on.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
         let files = files::numbered_files(path, "input_")?;
         // Test data of a model without inputs have only outputs.
@@ -248,7 +249,8 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Reads a `.npz` file, for the input `name` or for the inputs that its arrays are named after.
+    /// Reads a `.npz` file, for the graph input `name` or for the inputs that its arrays are named
+    /// after.
     fn read_archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
@@ -494,7 +496,7 @@ fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Ten
     .help(format!("convert the array with --cast, or save the array as {}", numpy_name(wanted))))
 }
 
-/// Returns NumPy's name of an element type.
+/// Returns NumPy's name of an element type, such as `float32`.
 fn numpy_name(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float => "float32",

@@ -33,7 +33,7 @@ pub(crate) struct Command<'a> {
     /// File or stdout that the invalid model was to be written to; `None` if the command writes no
     /// model.
     pub(crate) target: Option<saving::Target>,
-    /// JSON answer without the errors and the written files.
+    /// JSON answer of the command, without the errors and the written files.
     pub(crate) answer: Value,
 }
 

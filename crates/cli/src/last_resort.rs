@@ -10,7 +10,8 @@ use crate::failure::{Code, Failure};
 /// consequences.
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Installs a panic hook that keeps the message of the first panic and prints none.
+/// Installs a panic hook that keeps the message of the first panic for [`catch_panic`] and prints
+/// no message.
 pub(crate) fn install_hook() {
     panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("unknown");

@@ -144,7 +144,7 @@ fn data_file_position(tensor: &StoredTensor) -> Option<(String, u64)> {
     }
 }
 
-/// Checks whether each tensor can be read, and computes statistics of its values with `--stats`.
+/// Checks whether each tensor can be read, and with `--stats` computes statistics of its values.
 fn examine_tensors(
     model: &Model,
     tensors: Vec<StoredTensor>,
@@ -332,7 +332,7 @@ fn format_value_location(tensor: &StoredTensor) -> String {
     }
 }
 
-/// Formats a share as a percentage. Only shares of exactly 0 and 1 become `0 %` and `100 %`.
+/// Formats a fraction as a percentage. Only 0 and 1 exactly become `0 %` and `100 %`.
 fn format_percent(share: f64) -> String {
     let text = format!("{:.1} %", share * 100.0);
     match text.as_str() {

@@ -109,7 +109,7 @@ struct Answer<'a> {
     nodes: &'a [NodeInfo],
 }
 
-/// Formats a table of nodes for each graph, and the number of nodes below.
+/// Formats a table of nodes for each graph, and below the tables the number of nodes.
 fn format_nodes(nodes: &[NodeInfo], total: usize) -> String {
     let headings = [
         ("  node", Align::Right),

@@ -94,7 +94,7 @@ fn domain_of(op: &OpDef) -> &'static str {
     }
 }
 
-/// Whether `wanted` is the name of the operator, with or without its domain.
+/// Whether `wanted` is the name of the operator `op`, with or without its domain.
 fn is_called(op: &OpDef, wanted: &str) -> bool {
     let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
     name == op.name && domain == domain_of(op)
@@ -225,8 +225,8 @@ fn format_difference(from: &Schema, to: &Schema) -> String {
     }
 }
 
-/// Adds a line for each input, output or attribute that only one of two versions has, or that
-/// differs between them.
+/// Adds a line for each input, output or attribute that only one of two versions of an operator
+/// has, or that differs between the versions.
 fn push_changes<T: Member>(what: &str, from: &[T], to: &[T], lines: &mut Vec<String>) {
     let old: Vec<_> = from.iter().map(|member| (member.name(), member.to_string())).collect();
     let new: Vec<_> = to.iter().map(|member| (member.name(), member.to_string())).collect();
@@ -269,7 +269,7 @@ fn format_type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = Str
         .map(|(sign, names)| format!("{sign} type      {}: {names}", to.name))
 }
 
-/// Joins the names that `others` does not contain.
+/// Joins those of `names` that `others` does not contain.
 fn names_missing_in(others: &[String], names: &[String]) -> String {
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect::<Vec<_>>().join(" ")
@@ -313,7 +313,7 @@ fn functions_json(op: &OpDef, since: u32) -> Value {
     Value::Array(functions.collect())
 }
 
-/// Returns the word for whether an operator is deterministic, for texts and JSON answers.
+/// Returns the word for the determinism of an operator, such as `deterministic`.
 fn describe_determinism(schema: &Schema) -> &'static str {
     match schema.determinism {
         Determinism::Deterministic => "deterministic",

@@ -20,7 +20,7 @@ const TO_DIRECTORY: &str = "write the outputs to a directory: --output DIR";
 
 /// Destination of the outputs of a run.
 pub(crate) enum Place {
-    /// One file in the format of its suffix, or stdout.
+    /// One file in the format that its suffix names, or stdout.
     One(Target, Format),
     /// A directory, with a file for each output.
     Directory(PathBuf),
@@ -29,7 +29,7 @@ pub(crate) enum Place {
 /// File that was written for one or all outputs.
 pub(crate) struct WrittenOutput {
     pub(crate) path: PathBuf,
-    /// Name of the output, if the file holds only one.
+    /// Name of the output in the file; `None` if the file holds several outputs.
     pub(crate) output: Option<String>,
     /// Whether the name of the output was changed to get a valid file name.
     pub(crate) is_renamed: bool,

@@ -68,7 +68,7 @@ fn parse_inline(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses `3`, `10..20`, `10..` or `..5`.
+/// Parses a range of node positions: `3`, `10..20`, `10..` or `..5`.
 fn parse_range(text: &str) -> Result<Range<usize>, String> {
     match text.split_once("..") {
         Some((start, end)) => Ok(parse_position(start, 0)?..parse_position(end, usize::MAX)?),

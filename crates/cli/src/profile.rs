@@ -140,18 +140,18 @@ struct Device {
     number: usize,
     profile: Profile,
     runs: Vec<Run>,
-    /// Exchanges with other devices, by run.
+    /// Exchanges with other devices in each run.
     exchanges: Vec<Exchanges>,
 }
 
-/// Exchanges of a device in one run, by their step in the plan.
+/// Exchanges of a device in one run, by the index of their step in the plan.
 type Exchanges = BTreeMap<usize, TimedExchange>;
 
 /// Timed exchange of values between a device and other devices.
 struct TimedExchange {
     /// Time of the whole exchange, including waiting.
     took: Duration,
-    /// Waiting time and sent messages.
+    /// Time spent waiting for other devices, and the sent messages.
     exchanged: Exchanged,
 }
 
@@ -265,7 +265,7 @@ fn time_devices(
     Ok((took, devices.map(|(device, steps)| collect_run(device, *steps, keeps)).collect()))
 }
 
-/// Adds up the events of a device with `steps` steps in one run, and keeps up to `keeps` of them
+/// Collects the events of a device with `steps` steps in one run, and keeps up to `keeps` of them
 /// for a trace.
 fn collect_run(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
     let mut run = Run::new(steps);
@@ -356,7 +356,7 @@ impl Args {
 /// Calls of a step in one run: a step in a loop is called in each iteration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Calls {
-    /// Time of all calls together.
+    /// Time of all calls of the step together.
     took: Duration,
     count: u64,
 }
@@ -366,7 +366,7 @@ struct Run {
     /// Time from the start of the run on all devices to the start on this device.
     start: Duration,
     took: Duration,
-    /// Calls by step; `None` for a step that did not run.
+    /// Calls of each step; `None` for a step that did not run.
     steps: Vec<Option<Calls>>,
     /// First events of the run, for a trace.
     events: Vec<StepEvent>,

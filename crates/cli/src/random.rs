@@ -32,7 +32,7 @@ pub(crate) struct Sizes<'a> {
 }
 
 impl<'a> Sizes<'a> {
-    /// Collects the sizes that `--set` and the given inputs fix.
+    /// Collects the sizes of symbolic dimensions that `--set` and the given inputs fix.
     pub(crate) fn new(
         set: &'a session::Sizes,
         ports: &[Port],
@@ -339,7 +339,7 @@ fn collect_numbers<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<V
     Ok(out)
 }
 
-/// Pseudo-random generator SplitMix64, with a stream of its own for each seed and name.
+/// Pseudo-random number generator SplitMix64, with a separate stream for each seed and name.
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -351,7 +351,7 @@ impl SplitMix64 {
         SplitMix64(seed ^ hash)
     }
 
-    /// Skips the next `numbers` of the stream in constant time.
+    /// Skips the next `numbers` numbers of the stream in constant time.
     pub(crate) fn skip_numbers(self, numbers: u64) -> SplitMix64 {
         SplitMix64(self.0.wrapping_add(INCREMENT.wrapping_mul(numbers)))
     }

@@ -19,7 +19,8 @@ pub(crate) struct Rule {
     strength: &'static str,
     /// Wording of the rule in this project.
     words: &'static str,
-    /// IR version or release that the rule applies from; empty or `all` if the standard names none.
+    /// IR version or release of ONNX that the rule applies from; empty or `all` if the standard
+    /// names none.
     versions: &'static str,
     /// Document and section of the standard.
     source: &'static str,

@@ -154,7 +154,7 @@ fn run_one(
 }
 
 impl Args {
-    /// Fails if other options write to stdout, which `--output -` takes.
+    /// Fails if other options than `--output -` write to stdout.
     fn check_stdout_is_free(&self) -> Result<(), Failure> {
         if self.json {
             return saving::check_stdout(true, None);
@@ -278,7 +278,7 @@ impl Results {
 }
 
 /// Runs the model as often as `--repeat` requires. Returns the outputs of the last run, and the
-/// times of all.
+/// times of all runs.
 fn run_repeatedly(
     runner: &Runner,
     inputs: inputs::Inputs,

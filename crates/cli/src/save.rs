@@ -375,7 +375,8 @@ fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
     })
 }
 
-/// Combines all values into one of the type that `--type` gives: a sequence, a map or an optional.
+/// Combines all values into one value of the type that `--type` gives: a sequence, a map or an
+/// optional.
 fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
     let is_single = read.len() == 1;
     let wanted = args.ty.as_ref().map(to_value_type).transpose()?;
@@ -439,7 +440,7 @@ fn to_value_type(ty: &Type) -> Result<ValueType, Failure> {
     Ok(found)
 }
 
-/// Parses the name of a value as a key of a map.
+/// Parses the name of a value as a key of an ONNX map with keys of type `key`.
 fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
     let parsed = match key {
         DataType::String => Some(MapKey::String(name.as_bytes().into())),

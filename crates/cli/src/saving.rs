@@ -69,7 +69,7 @@ impl ModelForm {
     }
 }
 
-/// Destination of a file that a command writes.
+/// Destination that a command writes a file to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     File(PathBuf),
@@ -212,7 +212,7 @@ pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -
     protected
 }
 
-/// Collects the data files of a model, so that a command that reads it does not overwrite them.
+/// Collects the data files of a model, so that a command does not overwrite them.
 pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     let mut protected = Protected::default();
     let files = model.external_files();
@@ -259,8 +259,8 @@ pub(crate) fn save_to_file(
     saved.map_err(|error| at_model(arg, error))
 }
 
-/// Writes a model to stdout. Its references to data files are unchanged, because the directory that
-/// the output ends up in is unknown.
+/// Writes a model to stdout. References to data files are unchanged, because the directory that the
+/// output ends up in is unknown.
 pub(crate) fn save_to_stdout(
     arg: &ModelArg,
     model: &Model,
@@ -301,7 +301,7 @@ pub(crate) fn save_to_stdout(
 }
 
 /// Converts an error about a model to a failure that names the model. A model on stdin has no
-/// directory with data files, so their lack gets advice.
+/// directory with data files, so missing data files get advice.
 pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     let kind = error.kind();
     let failure = Failure::from(error);

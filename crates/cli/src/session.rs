@@ -83,7 +83,7 @@ pub(crate) struct Opened {
     pub(crate) model: Model,
     pub(crate) session: Session,
     pub(crate) sizes: Sizes,
-    /// Model with the training information, if `model` is a training step of it.
+    /// Model with the training information if `model` is one of its training steps, else `None`.
     pub(crate) trained: Option<Model>,
 }
 

@@ -10,9 +10,9 @@ use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::human::{self, Align, pad};
 
-/// Maximum number of rows, along the last axis, that are printed of a tensor.
+/// Maximum number of rows along the last axis of a tensor that are printed.
 const SHOWN_ROWS: usize = 8;
-/// Maximum number of elements that are printed of a row.
+/// Maximum number of elements of a row of a tensor that are printed.
 const SHOWN_ELEMENTS: usize = 8;
 /// Largest tensor, in elements, whose minimum, maximum and mean are computed.
 const SUMMARY_ELEMENTS: usize = 1 << 24;
@@ -360,7 +360,7 @@ fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     }
 }
 
-/// Maximum number of elements of a value in a JSON answer, unless an option requests all of them.
+/// Maximum number of elements of a value in a JSON answer, unless an option requests all elements.
 /// Larger values are better written to a file.
 pub(crate) const JSON_ELEMENTS: usize = 10_000;
 

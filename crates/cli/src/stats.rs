@@ -6,8 +6,8 @@ use sardonyx::value::{Buffer, Complex128, TensorError};
 use sardonyx::{DataType, Element, Tensor};
 use serde_json::json;
 
-/// Number of elements in a chunk. A multiple of 8, so that chunks of packed types begin at byte
-/// boundaries.
+/// Number of elements that are converted at a time. A multiple of 8, so that chunks of packed types
+/// begin at byte boundaries.
 const CHUNK: usize = 1 << 16;
 
 /// Statistics of the values of a tensor.
@@ -104,10 +104,10 @@ struct Sums {
     nan: u64,
     inf: u64,
     finite: u64,
-    /// Smallest and largest integer.
+    /// Smallest and largest integer so far; `None` without integers.
     integers: Option<(i128, i128)>,
     integer_sum: i128,
-    /// Smallest and largest finite float.
+    /// Smallest and largest finite float so far; `None` without finite floats.
     floats: Option<(f64, f64)>,
     float_sum: f64,
     /// Rounding errors of the additions to `float_sum`.

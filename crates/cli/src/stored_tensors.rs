@@ -8,7 +8,7 @@ pub(crate) fn is_external(tensor: &StoredTensor) -> bool {
     matches!(tensor.storage, TensorStorage::External { .. })
 }
 
-/// Returns the number of stored tensors that `fits` selects, and the sum of their bytes.
+/// Counts the stored tensors that `fits` selects, and sums their sizes in bytes.
 pub(crate) fn sum_tensors(model: &Model, fits: impl Fn(&StoredTensor) -> bool) -> (usize, u64) {
     let tensors = model.tensors();
     let chosen = tensors.iter().filter(|tensor| fits(tensor));

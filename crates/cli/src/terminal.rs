@@ -127,7 +127,7 @@ impl Terminal {
         let _ = writeln!(io::stderr(), "{} {}", self.paint(label), escape_controls(text));
     }
 
-    /// Reports the failure of the command, and returns its exit code. A broken pipe is a success,
+    /// Reports the failure of the command, and returns the exit code. A broken pipe is a success,
     /// because the reader of stdout has seen enough.
     pub(crate) fn report(&self, failure: &Failure) -> ExitCode {
         if failure.broken_pipe {

@@ -28,12 +28,12 @@ enum Amount {
 
 /// Minimum number of measured runs, even if they exceed `--budget`.
 const FEWEST_RUNS: u64 = 7;
-/// Maximum number of measured runs, so that timings of a model that takes microseconds do not fill
-/// the memory.
+/// Maximum number of measured runs, so that the timings of a model that takes microseconds do not
+/// fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
 impl RepeatArgs {
-    /// Whether the warm-up goes on after `runs` runs that took `elapsed` together.
+    /// Whether another warm-up run follows after `runs` warm-up runs that took `elapsed` together.
     pub(crate) fn is_cold(&self, runs: u64, elapsed: Duration) -> bool {
         match self.warm_up {
             Amount::Runs(wanted) => runs < wanted,
@@ -41,8 +41,8 @@ impl RepeatArgs {
         }
     }
 
-    /// Whether another run follows after `runs` runs that took `elapsed` together. Without `--runs`
-    /// there are at most `most` runs.
+    /// Whether another measured run follows after `runs` runs that took `elapsed` together. Without
+    /// `--runs`, at most `most` runs are measured.
     pub(crate) fn has_next_run(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
@@ -129,8 +129,8 @@ fn find_percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }
 
-/// Returns the median of sorted durations: the mean of the two in the middle if their number is
-/// even. `None` without durations.
+/// Returns the median of sorted durations: the mean of the two middle ones for an even number of
+/// durations. `None` without durations.
 pub(crate) fn compute_median(sorted: &[Duration]) -> Option<Duration> {
     let n = sorted.len();
     Some((*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2)
@@ -141,7 +141,7 @@ pub(crate) fn to_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e7).round() / 1e4
 }
 
-/// Calls `work`, and returns its result with the time that it took.
+/// Calls `work`, and returns its result with the time that the call took.
 pub(crate) fn time_call<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();

@@ -174,7 +174,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Refuses outputs that would overwrite an input, before anything is trained.
+    /// Refuses outputs that would overwrite an input, before training begins.
     fn check_places(&self, model: &Model, target: Option<&saving::Target>) -> Result<(), Failure> {
         let mut data = Vec::new();
         for path in self.data.iter().chain(&self.eval) {
@@ -203,7 +203,7 @@ impl Args {
         read.check(path)
     }
 
-    /// Refuses outputs that cannot be written, before anything is trained.
+    /// Refuses outputs that cannot be written, before training begins.
     fn check_writing(
         &self,
         trainer: &Trainer,
@@ -290,16 +290,17 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
 /// Outputs with one element, by name.
 type Numbers = Vec<(String, f64)>;
 
-/// Position of training in the data.
+/// Position of training in the data: the epoch and the examples of it.
 struct Position {
     epoch: u64,
-    /// Number of examples of the epoch that have been used. At least one batch is left.
+    /// Number of examples of the epoch that have been used. At least one batch of the epoch is
+    /// left.
     taken: usize,
 }
 
 impl Position {
-    /// Returns the position of a trainer. Its state may come from training with other data, so the
-    /// position may have to move to the next epoch of `data`.
+    /// Returns the position of a trainer in the data. The state of the trainer may come from other
+    /// data, so the position may move to the next epoch of `data`.
     fn from_trainer(trainer: &Trainer, data: &Data) -> Position {
         let known = trainer.data_position();
         let mut position = Position { epoch: known.epochs, taken: 0 };
@@ -307,7 +308,8 @@ impl Position {
         position
     }
 
-    /// Moves the position by `examples`, and to the next epoch if no batch is left.
+    /// Moves the position by `examples` examples, and to the next epoch if the epoch has no batch
+    /// left.
     fn advance(&mut self, examples: usize, data: &Data) {
         self.taken = self.taken.saturating_add(examples);
         if data.count_batches_after(self.taken) == 0 {
@@ -337,26 +339,26 @@ impl Record {
 
 /// Scalar output that is NaN or infinite.
 struct NotFinite {
-    /// Number of the step, from 1.
+    /// Number of the training step, from 1.
     step: u64,
     entry: usize,
     output: String,
 }
 
-/// Training run with its results so far.
+/// Training run of the command, with its results so far.
 struct Course<'a> {
     args: &'a Args,
     trainer: Trainer,
     /// Entries of the training information whose algorithms a step runs.
     entries: Vec<usize>,
     terminal: &'a Terminal,
-    /// Number of steps that have run.
+    /// Number of training steps that have run.
     steps: u64,
-    /// Outputs of the steps that were shown.
+    /// Outputs of the steps that were shown on the terminal.
     history: Vec<Record>,
-    /// Mean outputs of the evaluations.
+    /// Mean outputs of each evaluation.
     means: Vec<Record>,
-    /// First output that was not finite.
+    /// First output that was NaN or infinite.
     not_finite: Option<NotFinite>,
 }
 
@@ -391,7 +393,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Runs one step of `--entry`, or of all entries, and shows its outputs.
+    /// Runs one training step of `--entry`, or of all entries, and shows its scalar outputs.
     fn run_step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
         let options = self.args.stopping.to_run_options();
         let returned = match self.args.entry {
@@ -465,7 +467,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Prints outputs of an entry on one line on stderr.
+    /// Prints the scalar outputs of an entry as one line on stderr.
     fn show_numbers(&self, what: &str, entry: usize, numbers: &Numbers) {
         if numbers.is_empty() {
             return;

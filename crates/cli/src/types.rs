@@ -7,8 +7,8 @@ use sardonyx::{DataType, Type};
 /// Maximum nesting depth of a type. Protects the recursive parser from a stack overflow.
 const MAX_DEPTH: usize = 16;
 
-/// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
-/// element types are accepted.
+/// Parses the notation of a type. The name of an element type alone stands for a tensor, and
+/// NumPy's names for element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     let (ty, rest) = parse_leading_type(text, 0)?;
     match rest.trim() {
@@ -17,7 +17,7 @@ pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     }
 }
 
-/// Parses the name of an element type, which may be NumPy's.
+/// Parses ONNX's or NumPy's name of an element type, such as `float` or `float32`.
 pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     let plain = match name {
         "float32" => "float",
@@ -85,7 +85,7 @@ fn parse_leading_type(text: &str, depth: usize) -> Result<(Type, &str), String> 
     }
 }
 
-/// Splits a text after the name at its beginning, and skips blanks around the name.
+/// Splits a text after the word at its beginning, and skips blanks around the word.
 fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());

@@ -14,7 +14,7 @@ pub(crate) struct EarlyOptions {
     pub(crate) color: ColorChoice,
 }
 
-/// Format in which failures are written to stdout, beside the prose on stderr. Prose is not
+/// Format in which failures are written to stdout, in addition to the prose on stderr. Prose is not
 /// written to stdout.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureFormat {
@@ -63,11 +63,11 @@ pub(crate) fn allow_negative_numbers(command: Command) -> Command {
     })
 }
 
-/// Error of the argument parser in its parts, without the layout for terminals.
+/// Error of the argument parser as message, help and arguments, without the layout for terminals.
 pub(crate) struct UsageError {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Roles and texts of the arguments that the error is about.
+    /// Roles and texts of the arguments that caused the error.
     pub(crate) arguments: Vec<(&'static str, String)>,
 }
 

@@ -15,7 +15,7 @@ use crate::terminal::Terminal;
 use crate::{filling, random};
 
 /// Allowed difference of results if the converted model computes them in other steps than the
-/// original one.
+/// original model.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
 
 /// Allowed relative difference of results in float16: two units in the last place.
@@ -37,15 +37,16 @@ pub(crate) struct Verified {
 pub(crate) struct Failed {
     /// Number of the run, from 1.
     run: u64,
-    /// Name of the first output that differs.
+    /// Name of the first graph output that differs.
     output: String,
-    /// Description of the difference.
+    /// Description of the difference between the outputs.
     what: String,
     /// First intermediate value that differs between the two models; `None` if none was found.
     first: Option<Difference>,
 }
 
-/// Runs both models on the same pseudo-random inputs and compares the outputs.
+/// Runs the original and the converted model on the same pseudo-random inputs, and compares the
+/// outputs.
 ///
 /// # Errors
 ///
@@ -119,7 +120,7 @@ fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Fa
 /// Returns advice for an original model that fails on its pseudo-random inputs, mostly because it
 /// does not accept their sizes.
 fn advise_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
-    /// Maximum number of inputs that are named.
+    /// Maximum number of inputs that the advice names.
     const SHOWN: usize = 6;
     let shown = inputs.iter().take(SHOWN).map(|(name, value)| match value.as_tensor() {
         Some(tensor) => {

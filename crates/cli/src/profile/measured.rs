@@ -18,9 +18,9 @@ use crate::timing::compute_median;
 pub(super) struct MeasuredStep {
     pub(super) info: StepInfo,
     details: StepDetails,
-    /// Median and shortest time in a run; `None` if the step did not run.
+    /// Median and shortest time of the step in a run; `None` if the step did not run.
     pub(super) time: Option<(Duration, Duration)>,
-    /// Number of calls in the run of median time.
+    /// Number of calls of the step in the run of median time.
     calls: u64,
 }
 
@@ -84,7 +84,7 @@ struct Sum {
     multiply_adds: Option<u64>,
     /// Bytes that all calls read and write; `None` if those of any step are unknown.
     bytes: Option<u64>,
-    /// Time by kernel.
+    /// Time of the steps by the name of their kernel.
     kernels: BTreeMap<String, Duration>,
 }
 
@@ -225,7 +225,7 @@ impl Profile {
         sums
     }
 
-    /// Returns `took` as a fraction of the time of all steps.
+    /// Returns `took` as a fraction of the time of all steps; 0 without measured time.
     fn compute_share(&self, took: Duration) -> f64 {
         let all: Duration = self.timed_steps().map(MeasuredStep::took).sum();
         if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
@@ -398,7 +398,7 @@ impl Profile {
     }
 }
 
-/// Steps of a run on one track of a trace.
+/// Steps of one run on one track of a trace.
 pub(super) struct Track<'r> {
     pub(super) name: String,
     pub(super) profile: &'r Profile,

@@ -73,7 +73,7 @@ impl Moved {
     }
 }
 
-/// Returns the median of `times`: zero without any.
+/// Returns the median of `times`, which is zero without times.
 fn find_median(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();
@@ -89,7 +89,7 @@ impl Device {
     }
 
     /// Returns the fraction of a run in which the device neither computes nor moves values: the
-    /// median over runs.
+    /// median over all runs.
     fn compute_idle_share(&self, wall: &[Duration]) -> f64 {
         let runs = self.runs.iter().zip(self.sum_exchanges()).zip(wall);
         let mut shares: Vec<f64> = runs

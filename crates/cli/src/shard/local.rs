@@ -59,7 +59,7 @@ pub(crate) struct WrittenRanks {
 /// Model that was written for one rank.
 struct Rank {
     saved: Saved,
-    /// Size of the rank's constants, in bytes.
+    /// Size of the constants of the rank, in bytes.
     constants: u64,
     /// Version of the default operator set; `None` if the model does not import it.
     opset: Option<i64>,
@@ -134,7 +134,7 @@ fn build_options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> Ran
     options
 }
 
-/// Returns the file for the model of each rank. Fails for several ranks if `--output` has no
+/// Returns the destination of the model of each rank. Fails for several ranks if `--output` has no
 /// placeholder for the rank.
 fn find_targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
     let has_number = args.saving.output().is_some_and(|path| make_rank_path(path, 0) != path);

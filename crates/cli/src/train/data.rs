@@ -12,14 +12,14 @@ use crate::files::{self, FileKind};
 use crate::inputs;
 use crate::random::SplitMix64;
 
-/// Training data for the inputs of steps.
+/// Training data for the graph inputs of training steps.
 pub(super) struct Data {
     arrays: Vec<Array>,
     /// Number of examples in an epoch; 1 without batches.
     examples: usize,
     /// Number of examples in a batch; 1 without batches.
     batch: usize,
-    /// Whether a last batch that is smaller than the others is left out.
+    /// Whether the last batch of an epoch is left out if it is smaller than the others.
     drops_rest: bool,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Data {
 struct Array {
     name: String,
     tensor: Tensor,
-    /// Whether the first axis counts examples and is split into batches.
+    /// Whether the array is split into batches along its first axis, which counts examples.
     is_cut: bool,
 }
 
-/// Inputs of one step.
+/// Values for the graph inputs of one training step.
 pub(super) struct Inputs {
     values: Vec<(String, Tensor)>,
     /// Number of examples in the batch.
@@ -306,9 +306,9 @@ fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, F
     }
 }
 
-/// Returns advice on how to make data for the inputs `ports`.
+/// Returns advice on how to make a file of training data for the graph inputs `ports`.
 fn advise_on_data(ports: &[&Port]) -> String {
-    /// Maximum number of inputs that are named; mostly there are two.
+    /// Maximum number of inputs that the advice names; mostly there are two.
     const SHOWN: usize = 6;
     let needed: Vec<&str> =
         ports.iter().filter(|port| port.is_required()).map(|port| port.name()).collect();
