@@ -13,7 +13,7 @@ use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
 use crate::human::format_count;
 use crate::model_arg::ModelArg;
-use crate::saving::{self, Target, at_model, target_of};
+use crate::saving::{self, Target, at_model, parse_target};
 use crate::show;
 use crate::terminal::Terminal;
 
@@ -60,7 +60,7 @@ pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let tensors = model.tensors();
     let chosen = choose(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
     let target = match (&args.output, args.raw) {
-        (Some(path), _) => Some(target_of(path)?),
+        (Some(path), _) => Some(parse_target(path)?),
         (None, true) => Some(Target::Stdout),
         (None, false) => None,
     };

@@ -467,7 +467,7 @@ pub(crate) fn explain(
             let first = rule.map(|rule| {
                 let none =
                     if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
-                wrap_lines(&rule.page()) + none
+                wrap_lines(&rule.format_page()) + none
             });
             let pages = chosen.iter().map(|code| code_page(code, rule.is_none()));
             let pages: Vec<String> = first.into_iter().chain(pages).collect();
@@ -499,7 +499,7 @@ fn code_page(code: &Code, with_rule: bool) -> String {
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {
         text += &match rules::find_rule(requirement) {
-            Some(rule) => wrap_lines(&rule.page()),
+            Some(rule) => wrap_lines(&rule.format_page()),
             None => format!("Rule: {requirement}.\n"),
         };
     }

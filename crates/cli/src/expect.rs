@@ -219,7 +219,7 @@ impl Expected {
         nodes: &[NodeInfo],
     ) -> Result<Comparison, Failure> {
         let outputs: Vec<&str> = given.names().take(own).collect();
-        let stems = outputs::file_stems(outputs.iter().copied());
+        let stems = outputs::make_file_stems(outputs.iter().copied());
         let mut wanted: HashMap<&str, Value> = HashMap::new();
         let mut notes = Vec::new();
         let mut unknown = Vec::new();

@@ -17,7 +17,7 @@ use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
-use crate::steps::{format_layout, format_operator, info_json, step_json};
+use crate::steps::{format_layout, format_operator, step_info_json, step_json};
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::to_millis;
@@ -147,7 +147,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         }
         Some(entry) => {
             let builder = args.session.build_trainer(&opened.model)?.devices(options);
-            let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
+            let trainer = builder.outputs(train::find_outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
             let inputs = input_types(sizes, &ports, terminal);
             trainer.plan(entry, &known_types(&inputs))?
@@ -634,7 +634,7 @@ impl Explanation<'_> {
             let steps = self.steps.iter().enumerate().map(|(index, step)| {
                 match details.and_then(|details| details.steps.get(index)) {
                     Some(details) => Value::Object(step_json(step, details)),
-                    None => Value::Object(info_json(step)),
+                    None => Value::Object(step_info_json(step)),
                 }
             });
             answer["steps"] = steps.collect();

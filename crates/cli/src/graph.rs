@@ -91,7 +91,7 @@ impl Form {
 }
 
 pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let target = saving::target_of(&args.output)?;
+    let target = saving::parse_target(&args.output)?;
     let form = Form::from_target(&target, &args.output)?;
     let model = args.model.open()?;
     let types = model.infer(&InferOptions::new().without_reasons(true));

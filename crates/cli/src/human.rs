@@ -25,7 +25,7 @@ pub(crate) fn measure_width(text: &str) -> usize {
 
 /// Converts `text` to one line of known width: a line break becomes `⏎`, a tab `\t`, and control
 /// characters are escaped.
-pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+pub(crate) fn to_one_line(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
         return escape_controls(text);
     }
@@ -76,7 +76,7 @@ pub(crate) fn cut_note(text: &str) -> String {
 
 /// Formats `text` as one line, cut to `columns` columns if `on_terminal`.
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
-    let line = one_line(text);
+    let line = to_one_line(text);
     if on_terminal && measure_width(&line) > columns {
         shorten(&line, columns).into_owned().into()
     } else {
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_long_texts_is_left_out() {
-        assert_eq!(one_line("a\nb\r\nc\td\u{1b}"), "a⏎b⏎c\\td\\u{1b}");
+        assert_eq!(to_one_line("a\nb\r\nc\td\u{1b}"), "a⏎b⏎c\\td\\u{1b}");
         let rows = [
             ("layer.0.weight", 14, "layer.0.weight"),
             ("layer.0.weight", 13, "layer.…weight"),

@@ -97,7 +97,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else {
         terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
-    if let Some(hint) = args.show.as_ref().and_then(|show| hint_for_show(show, &model, &found))
+    if let Some(hint) = args.show.as_ref().and_then(|show| suggest_values(show, &model, &found))
         && !args.saving.json
     {
         terminal.note(&hint);
@@ -153,8 +153,8 @@ impl Args {
             schema: SCHEMA,
             model: self.model.name(),
             values: Each(|| found.values(model)),
-            unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
-            equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
+            unknown: Each(|| found.unknown(model).into_iter().map(unknown_to_json)),
+            equal: Each(|| found.equalities(model).into_iter().map(equality_to_json)),
             problems: report.findings.iter().map(BriefFinding::from).collect(),
             saved: saved.map(|saved| saved.json()),
         }
@@ -177,7 +177,7 @@ struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
 
 /// Returns a hint if no value matches the pattern of `--show`: the outputs of the node with this
 /// name, or a value with a similar name. `None` if a value matches.
-fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
+fn suggest_values(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
     if found.values(model).any(|value| show.matches(&value.name)) {
         return None;
     }
@@ -259,7 +259,7 @@ fn format_unknown(model: &Model, found: &Inferred) -> String {
 }
 
 /// Converts a type, rank or dimension that inference could not determine to JSON.
-fn unknown_json(unknown: UnknownValue) -> Value {
+fn unknown_to_json(unknown: UnknownValue) -> Value {
     let (what, axis) = match unknown.missing {
         Missing::Type => ("type", None),
         Missing::Elem => ("elem", None),
@@ -277,7 +277,7 @@ fn unknown_json(unknown: UnknownValue) -> Value {
 }
 
 /// Converts an equality of two dimensions that a node requires to JSON.
-fn equal_json(equality: Equality) -> Value {
+fn equality_to_json(equality: Equality) -> Value {
     json!({
         "left": equality.left.to_string(),
         "right": equality.right.to_string(),

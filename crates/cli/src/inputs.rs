@@ -493,11 +493,11 @@ fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Ten
         port.name()
     ))
     .code(ErrorKind::Input)
-    .help(format!("convert the array with --cast, or save the array as {}", numpy_name(wanted))))
+    .help(format!("convert the array with --cast, or save the array as {}", to_numpy_name(wanted))))
 }
 
 /// Returns NumPy's name of an element type, such as `float32`.
-fn numpy_name(data_type: DataType) -> &'static str {
+fn to_numpy_name(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float => "float32",
         DataType::Double => "float64",

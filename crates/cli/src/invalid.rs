@@ -59,7 +59,7 @@ impl Command<'_> {
             let mut answer = self.answer;
             answer["invalid"] = json!({
                 "job": errors.job.name(),
-                "errors": errors.listed.iter().map(error_json).collect::<Vec<_>>(),
+                "errors": errors.listed.iter().map(error_to_json).collect::<Vec<_>>(),
                 "not_listed": errors.more,
             });
             answer["saved"] = saved.map_or(Value::Null, |saved| saved.json());
@@ -94,7 +94,7 @@ fn render_error(result: &InvalidResult, error: &NewError) -> String {
 }
 
 /// Converts an error of the edited model to JSON, with its origin in the input model.
-fn error_json(error: &NewError) -> Value {
+fn error_to_json(error: &NewError) -> Value {
     let mut found = crate::check::finding_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
         (Some(origin), Some(operator)) => {
@@ -107,7 +107,7 @@ fn error_json(error: &NewError) -> Value {
 
 /// Describes in JSON which rules are checked after `edits`: all rules, or the names of their
 /// finding codes.
-pub(crate) fn checked_rules(edits: &[Edit]) -> Value {
+pub(crate) fn describe_checked_rules(edits: &[Edit]) -> Value {
     let everything = edits.iter().any(|edit| edit.changes_operators());
     let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());
     let rules: BTreeSet<&str> = rules.map(|code| code.name).collect();

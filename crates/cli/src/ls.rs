@@ -129,7 +129,7 @@ impl Sort {
             Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
             Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
             Sort::Type => tensors.sort_by_key(StoredTensor::type_name),
-            Sort::File => tensors.sort_by_key(data_file_position),
+            Sort::File => tensors.sort_by_key(find_data_position),
             Sort::Place => tensors.sort_by(|a, b| compare_names(&a.place, &b.place)),
         }
     }
@@ -137,7 +137,7 @@ impl Sort {
 
 /// Returns the data file of a tensor and the offset of its values in bytes; `None` if the values
 /// are in the model file.
-fn data_file_position(tensor: &StoredTensor) -> Option<(String, u64)> {
+fn find_data_position(tensor: &StoredTensor) -> Option<(String, u64)> {
     match &tensor.storage {
         TensorStorage::External { location, offset, .. } => Some((location.clone(), *offset)),
         _ => None,

@@ -42,7 +42,7 @@ impl Place {
         if path.is_dir() {
             return Ok(Place::Directory(path.to_path_buf()));
         }
-        let target = saving::target_of(path)?;
+        let target = saving::parse_target(path)?;
         match (&target, Format::from_path(path)) {
             (Target::Stdout, _) => Ok(Place::One(target, Format::Text)),
             (_, Some(format)) => Ok(Place::One(target, format)),
@@ -52,7 +52,7 @@ impl Place {
                     "outputs are written to a directory, or to a .npy, .npz, .pb or .csv file",
                 ))
             }
-            (_, None) => match file_suffix(path) {
+            (_, None) => match find_file_suffix(path) {
                 Some(suffix) => {
                     let shown = path.display();
                     let failure = Failure::new(format!("outputs are not written as .{suffix}"));
@@ -74,7 +74,7 @@ impl Place {
 
 /// Returns the suffix of a path that looks like a file: up to 8 letters and digits, of which the
 /// first is a letter; else `None`. A directory without a slash at its end may be called `run.1`.
-fn file_suffix(path: &Path) -> Option<&str> {
+fn find_file_suffix(path: &Path) -> Option<&str> {
     if files::ends_as_directory(path) {
         return None;
     }
@@ -197,7 +197,7 @@ fn write_directory(
     protected: &Protected,
 ) -> Result<Vec<WrittenOutput>, Failure> {
     let mut contents = Vec::new();
-    for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
+    for ((name, value), stem) in outputs.iter().zip(make_file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
             // A .npy file does not record element types that NumPy lacks.
             Value::Tensor(tensor) if !npy::names_type(tensor.data_type()) => {
@@ -224,14 +224,14 @@ fn write_directory(
 }
 
 /// Returns a unique file name without suffix for each of the output `names`.
-pub(crate) fn file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+pub(crate) fn make_file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken = HashSet::new();
-    names.enumerate().map(|(index, name)| file_stem(name, index, &mut taken)).collect()
+    names.enumerate().map(|(index, name)| make_file_stem(name, index, &mut taken)).collect()
 }
 
 /// Returns a unique file name for an output, without suffix. Names in a model may contain anything,
 /// so characters that could lead to another directory, or are illegal on some system, become `_`.
-fn file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
+fn make_file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
     let mut stem: String = name
         .chars()
         .take(80)
@@ -263,7 +263,7 @@ mod tests {
             ("größe", "größe"),
         ];
         for (i, (name, expected)) in rows.iter().enumerate() {
-            assert_eq!(file_stem(name, i, &mut taken), *expected);
+            assert_eq!(make_file_stem(name, i, &mut taken), *expected);
         }
     }
 }

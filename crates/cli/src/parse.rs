@@ -49,7 +49,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     let name = args.model.name();
     let (findings, errors) =
-        if args.no_check { (Vec::new(), 0) } else { findings(model, args.strict) };
+        if args.no_check { (Vec::new(), 0) } else { find_errors(model, args.strict) };
     for found in &findings {
         terminal.remark(&(model.render_finding(found, &name) + "\n"));
     }
@@ -100,7 +100,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 
 /// Checks the model. Returns the listed errors, and the total number of errors, which may be
 /// larger. Without `strict` the errors become warnings, as the model is written in spite of them.
-fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
+fn find_errors(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::CheckOptions::new().types(true).without_files(true);
     let report = model.check(&options);
     let mut listed = report.findings;

@@ -91,7 +91,7 @@ fn parse_position(text: &str, default: usize) -> Result<usize, String> {
 /// finding.
 pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
-    let target = saving::target_of(&args.output)?;
+    let target = saving::parse_target(&args.output)?;
     if let Target::File(path) = &target {
         saving::protect_inputs(&args.model, &model, &[]).check(path)?;
     }
@@ -153,8 +153,9 @@ impl Args {
         if self.model.is_stdin() {
             return false;
         }
-        let directory = directory_of(text);
-        if fs::canonicalize(directory).ok() != fs::canonicalize(directory_of(&self.model.path)).ok()
+        let directory = find_directory(text);
+        if fs::canonicalize(directory).ok()
+            != fs::canonicalize(find_directory(&self.model.path)).ok()
         {
             return true;
         }
@@ -182,7 +183,7 @@ impl Args {
         if self.portable || self.sidecar {
             return options;
         }
-        match relative_location(&self.model, target) {
+        match find_relative_location(&self.model, target) {
             Some(location) => options.refer_to(location),
             None => options,
         }
@@ -235,7 +236,7 @@ impl Args {
 }
 
 /// Returns the directory of a file: `.` for a name without a directory.
-fn directory_of(file: &Path) -> &Path {
+fn find_directory(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -244,7 +245,7 @@ fn directory_of(file: &Path) -> &Path {
 
 /// Returns the path of the model file relative to the directory of the text; `None` if the file is
 /// outside of this directory or the model is read from stdin.
-fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
+fn find_relative_location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;
     }
@@ -253,8 +254,8 @@ fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
         return Some(model.path.file_name()?.to_str()?.to_string());
     };
     // Only the directory is canonicalized: a model that is a symlink keeps its own name.
-    let parent = fs::canonicalize(directory_of(&model.path)).ok()?;
-    let inside = parent.strip_prefix(fs::canonicalize(directory_of(text)).ok()?).ok()?;
+    let parent = fs::canonicalize(find_directory(&model.path)).ok()?;
+    let inside = parent.strip_prefix(fs::canonicalize(find_directory(text)).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);
     let parts: Option<Vec<&str>> =
         location.components().map(|part| part.as_os_str().to_str()).collect();

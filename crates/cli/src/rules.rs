@@ -45,7 +45,7 @@ fn parse_rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 
 impl Rule {
     /// Formats the rule as text: its strength, versions, wording and source.
-    pub(crate) fn page(&self) -> String {
+    pub(crate) fn format_page(&self) -> String {
         let strength = match self.strength {
             "MUST*" => "MUST, by definition",
             other => other,
@@ -86,7 +86,7 @@ mod tests {
             assert!(!found.words.is_empty() && !found.source.is_empty(), "{id}");
         }
         let found = find_rule("shape-17").expect("letters of any case");
-        assert!(found.page().contains("In the standard: docs/ShapeInference.md"));
+        assert!(found.format_page().contains("In the standard: docs/ShapeInference.md"));
         assert_eq!(find_rule("SHAPE-1700"), None);
         assert_eq!(find_rule("id"), None, "the names of the columns are not a rule");
     }

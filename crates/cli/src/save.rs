@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::files::{self, FileKind, Protected};
 use crate::human::{format_bytes, format_count};
 use crate::model_arg::{Limits, ModelArg, is_stdin};
-use crate::saving::{self, Target, target_of};
+use crate::saving::{self, Target, parse_target};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
 use crate::verdict::Verdict;
@@ -147,7 +147,7 @@ impl FormatName {
 /// Runs `sardonyx save`. With `--strict`, an omission is a finding.
 pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let (from, to) = args.find_formats()?;
-    let target = target_of(&args.output)?;
+    let target = parse_target(&args.output)?;
     match &target {
         Target::File(path) => {
             let mut input = Protected::default();

@@ -78,7 +78,7 @@ pub(crate) enum Target {
 
 /// Returns the destination that a path on the command line names, where `-` stands for stdout.
 /// Refuses devices and pipes, because the written file would replace them.
-pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
+pub(crate) fn parse_target(path: &Path) -> Result<Target, Failure> {
     if is_stdin(path) {
         return Ok(Target::Stdout);
     }
@@ -135,7 +135,7 @@ impl Args {
         let path = path.ok_or_else(|| {
             Failure::new("no output file is given").help("give -o FILE or --in-place")
         })?;
-        let target = target_of(path)?;
+        let target = parse_target(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::to_format))?,
             Target::File(path) => {

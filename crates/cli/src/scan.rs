@@ -124,7 +124,7 @@ fn has_findings(report: &ScanReport, strict: bool) -> bool {
 }
 
 /// Returns the verdict on a file for JSON answers: `findings`, `warnings` or `fine`.
-fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
+fn to_verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     match (has_findings(report, strict), report.warnings) {
         (true, _) => "findings",
         (false, 0) => "fine",
@@ -191,7 +191,7 @@ fn format_verdict(report: &ScanReport, strict: bool) -> String {
             .filter(|(n, _)| *n > 0)
             .map(|(n, what)| format_count_u64(n, what))
             .collect();
-    let verdict = match verdict_word(report, strict) {
+    let verdict = match to_verdict_word(report, strict) {
         "findings" if report.errors > 0 => "do not open this file",
         "fine" => "no findings that make the file unsafe to open",
         _ => "review the findings before opening this file",
@@ -205,5 +205,5 @@ fn format_verdict(report: &ScanReport, strict: bool) -> String {
 
 /// Converts the report on a file to JSON.
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
-    merge_objects(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
+    merge_objects(json!({"model": name, "verdict": to_verdict_word(report, strict)}), json!(report))
 }

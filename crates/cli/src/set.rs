@@ -106,7 +106,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
             "schema": SCHEMA,
             "model": args.model.name(),
             "changes": changes,
-            "checked": invalid::checked_rules(&edits),
+            "checked": invalid::describe_checked_rules(&edits),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;

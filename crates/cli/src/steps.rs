@@ -25,7 +25,7 @@ pub(crate) fn format_layout(step: &StepDetails) -> String {
 }
 
 /// Converts the node, operator and kernel of a step to members of a JSON object.
-pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
+pub(crate) fn step_info_json(step: &StepInfo) -> Map<String, Value> {
     let mut answer = Map::new();
     answer.insert("node".to_string(), json!(step.node));
     answer.insert("place".to_string(), json!(step.place));
@@ -38,7 +38,7 @@ pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
 /// Converts a step to members of a JSON object: node, operator, kernel, use of memory, work and
 /// operands, but no times.
 pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, Value> {
-    let mut answer = info_json(step);
+    let mut answer = step_info_json(step);
     let more = [
         ("view", json!(details.is_view)),
         ("in_place", json!(details.in_place)),

@@ -83,7 +83,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "schema": SCHEMA,
             "model": args.model.name(),
             "stripped": report,
-            "checked": invalid::checked_rules(&Edit::of_strip(&options)),
+            "checked": invalid::describe_checked_rules(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;

@@ -220,7 +220,7 @@ impl Args {
 
     /// Builds a trainer whose steps return the outputs that may be shown.
     fn build_trainer(&self, model: &Model) -> Result<Trainer, Failure> {
-        let mut builder = self.session.build_trainer(model)?.outputs(outputs_to_show(model));
+        let mut builder = self.session.build_trainer(model)?.outputs(find_outputs_to_show(model));
         if self.devices {
             let deadline = Duration::from_secs(self.device_timeout);
             let options = DeviceOptions::new().deadline(deadline);
@@ -278,7 +278,7 @@ fn format_position(trainer: &Trainer, data: &Data) -> String {
 }
 
 /// Returns the names of the outputs of training steps that are not assigned to state variables.
-pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
+pub(crate) fn find_outputs_to_show(model: &Model) -> Vec<String> {
     let entries = model.training_entries();
     let bindings = entries.iter().flat_map(|entry| &entry.update_binding);
     let assigned: Vec<&String> = bindings.map(|(_, value)| value).collect();
@@ -401,7 +401,7 @@ impl Course<'_> {
                 let inputs = inputs.for_entry(&self.trainer, entry)?;
                 vec![self.trainer.step(entry, inputs, &options)?]
             }
-            None => self.trainer.iterate(inputs.all(), &options)?,
+            None => self.trainer.iterate(inputs.to_values(), &options)?,
         };
         self.steps += 1;
         let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);

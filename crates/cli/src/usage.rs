@@ -72,7 +72,7 @@ pub(crate) struct UsageError {
 }
 
 /// Returns the texts in a context value of a parser error; empty for values without text.
-fn context_texts(value: &ContextValue) -> Vec<String> {
+fn list_context_texts(value: &ContextValue) -> Vec<String> {
     match value {
         ContextValue::String(text) => vec![text.clone()],
         ContextValue::Strings(texts) => texts.clone(),
@@ -84,7 +84,7 @@ fn context_texts(value: &ContextValue) -> Vec<String> {
 }
 
 /// Returns the role of an argument in an error; `None` for context that is not an argument.
-fn argument_role(kind: ContextKind) -> Option<&'static str> {
+fn find_argument_role(kind: ContextKind) -> Option<&'static str> {
     Some(match kind {
         ContextKind::InvalidArg => "argument",
         ContextKind::InvalidValue => "value",
@@ -98,8 +98,10 @@ fn argument_role(kind: ContextKind) -> Option<&'static str> {
 pub(crate) fn describe_error(error: &Error) -> UsageError {
     let arguments: Vec<(&'static str, String)> = error
         .context()
-        .filter_map(|(kind, value)| Some((argument_role(kind)?, value)))
-        .flat_map(|(role, value)| context_texts(value).into_iter().map(move |text| (role, text)))
+        .filter_map(|(kind, value)| Some((find_argument_role(kind)?, value)))
+        .flat_map(|(role, value)| {
+            list_context_texts(value).into_iter().map(move |text| (role, text))
+        })
         .filter(|(_, text)| !text.is_empty())
         .collect();
     let mut message = match error.kind() {
@@ -125,12 +127,12 @@ pub(crate) fn describe_error(error: &Error) -> UsageError {
         ContextKind::SuggestedValue,
     ];
     let suggested = suggested.into_iter().find_map(|kind| error.get(kind));
-    let suggested = suggested.map(context_texts).unwrap_or_default();
+    let suggested = suggested.map(list_context_texts).unwrap_or_default();
     let help = match &suggested[..] {
         [] => {
             let valid = [ContextKind::ValidValue, ContextKind::ValidSubcommand];
             let valid = valid.into_iter().find_map(|kind| error.get(kind));
-            let valid = valid.map(context_texts).unwrap_or_default();
+            let valid = valid.map(list_context_texts).unwrap_or_default();
             (!valid.is_empty()).then(|| format!("valid values: {}", valid.join(", ")))
         }
         near => Some(format!("did you mean '{}'?", near.join("' or '"))),

@@ -432,7 +432,7 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn cut_line(text: &str) -> String {
-    human::shorten(&human::one_line(text), COLUMNS).into_owned()
+    human::shorten(&human::to_one_line(text), COLUMNS).into_owned()
 }
 
 fn value_text(value: &NodeValue) -> String {

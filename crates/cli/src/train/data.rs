@@ -40,7 +40,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Returns all inputs, for a step that runs all entries of the training information.
-    pub(super) fn all(&self) -> Vec<(String, Tensor)> {
+    pub(super) fn to_values(&self) -> Vec<(String, Tensor)> {
         self.values.clone()
     }
 
