@@ -9,7 +9,7 @@ use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, 
 
 use crate::derived::{Command, format_side_effects};
 use crate::failure::Failure;
-use crate::human::{count, group};
+use crate::human::{format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
@@ -23,7 +23,7 @@ use crate::{invalid, saving};
 /// or --optimizer-operator is given. If an operator has no gradient, such operators are listed and
 /// the exit code is 1.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 
 /// Options that select the loss.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 struct LossArgs {
     /// Loss: 'cross-entropy' of class scores and a new input 'label' with class indices (int64), or
     /// 'squared-error' between an output and a new input 'target'
@@ -92,7 +92,7 @@ enum LossName {
 
 /// Options that select the optimizer and its coefficients.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 struct OptimizerArgs {
     /// Optimizer
     #[arg(long, value_enum, value_name = "NAME", default_value = "sgd")]
@@ -261,19 +261,19 @@ fn as_text(report: &TrainingReport) -> String {
     let elements: usize = report.variables.iter().map(|(_, elements)| elements).sum();
     let mut text = format!(
         "training {} with {} elements; {} in the algorithm",
-        count(report.variables.len(), "variable"),
-        group(elements as u64),
-        count(report.nodes, "node")
+        format_count(report.variables.len(), "variable"),
+        group_digits(elements as u64),
+        format_count(report.nodes, "node")
     );
     let mut inputs: Vec<String> = report.label.iter().map(|label| format!("'{label}'")).collect();
     inputs.push(format!("'{}' (has a default)", report.learning_rate));
     text += &format!("\nnew inputs: {}; new output: '{}'", inputs.join(", "), report.loss);
     if report.float_copies > 0 {
-        let variables = count(report.float_copies, "variable");
+        let variables = format_count(report.float_copies, "variable");
         text += &format!("\nwith a float copy: {variables} of float16 or bfloat16");
     }
     if report.training_mode > 0 {
-        text += &format!("\nin training mode: {}", count(report.training_mode, "node"));
+        text += &format!("\nin training mode: {}", format_count(report.training_mode, "node"));
     }
     let mut skipped: BTreeMap<Skipped, Vec<&str>> = BTreeMap::new();
     for (name, why) in &report.skipped {

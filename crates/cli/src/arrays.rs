@@ -170,7 +170,7 @@ fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<
         Format::Csv => ",",
         _ => " ",
     };
-    show::rows(tensor, |_, cells, Piece { is_first, is_last }| {
+    show::for_each_row(tensor, |_, cells, Piece { is_first, is_last }| {
         let cells: Vec<String> = match (is_text, format) {
             (true, Format::Csv) => cells.iter().map(|cell| format_csv_cell(cell)).collect(),
             (true, _) => cells.iter().map(|cell| format!("{cell:?}")).collect(),

@@ -14,13 +14,13 @@ use serde::Serialize;
 use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::human;
-use crate::inputs::{self, Inputs, gather_or_make};
+use crate::inputs::{self, Inputs, gather_or_fill_all};
 use crate::model_arg::ModelArg;
 use crate::outputs;
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
-use crate::timing::{RepeatArgs, Timing, millis, time_call};
+use crate::timing::{RepeatArgs, Timing, time_call, to_millis};
 
 /// Benchmark a model: load time, first run, and repeated runs
 ///
@@ -109,7 +109,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     load += more;
     let Some(running) = runner? else { return Ok(()) };
     let runner = &running.runner;
-    let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
+    let inputs = gather_or_fill_all(&args.inputs, &loaded, terminal)?;
     let Opened { model, session, .. } = &loaded;
 
     // Two sets of outputs at a time would count towards the peak memory, so the first set is
@@ -134,15 +134,15 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let timing = Timing::from_durations(&measured.durations)
         .ok_or_else(|| Failure::new("the benchmark measured no run").code(Code::Internal))?;
     let whole = if only_looks { None } else { Some(session) };
-    let details = whole.and_then(|session| session.details(inputs.types()).ok());
+    let details = whole.and_then(|session| session.details(inputs.to_tensor_types()).ok());
     let report = Report {
         schema: SCHEMA,
         model: args.model.name(),
         threads: runner.threads(),
         concurrency: args.concurrency,
         instruction_set: session.instruction_set(),
-        load_ms: millis(load),
-        first_ms: millis(first),
+        load_ms: to_millis(load),
+        first_ms: to_millis(first),
         median_ms: timing.median_ms,
         min_ms: timing.min_ms,
         mean_ms: timing.mean_ms,
@@ -201,7 +201,7 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
         let mut durations = Vec::new();
         let mut outputs: Option<Outputs> = None;
         while !failed.load(Ordering::Relaxed)
-            && args.repeat.goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
+            && args.repeat.has_next_run(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
             drop(outputs.take());
             let values = inputs.named_values();
@@ -275,13 +275,13 @@ fn as_text(report: &Report) -> String {
         line(name, format!("{time:.3} ms"));
     }
     line("throughput", format!("{:.2} runs/s", report.runs_per_second));
-    line("runs", human::group(report.n as u64));
+    line("runs", human::group_digits(report.n as u64));
     line("threads", report.threads.to_string());
     if report.concurrency > 1 {
         line("callers", report.concurrency.to_string());
     }
     if let Some(bytes) = report.arena_bytes {
-        line("planned", human::bytes(bytes as u64));
+        line("planned", human::format_bytes(bytes as u64));
     }
     let peak = report.rss_peak_mb;
     line("memory", peak.map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB")));

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
-use crate::saving::{self, Target, at_model, target_of};
+use crate::saving::{self, Target, at_model, parse_target};
 use crate::show;
 use crate::terminal::Terminal;
 
@@ -60,7 +60,7 @@ pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let tensors = model.tensors();
     let chosen = choose_tensors(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
     let target = match (&args.output, args.raw) {
-        (Some(path), _) => Some(target_of(path)?),
+        (Some(path), _) => Some(parse_target(path)?),
         (None, true) => Some(Target::Stdout),
         (None, false) => None,
     };
@@ -100,7 +100,7 @@ fn show_tensors(
         let value = read_value(args, model, tensor)?;
         if args.all {
             let mut stdout = BufWriter::new(io::stdout().lock());
-            show::write_all(&mut stdout, title, &value)?;
+            show::write_tensor(&mut stdout, title, &value)?;
             stdout.flush()?;
         } else {
             terminal.print(&show::value_text(title, &value.into())?)?
@@ -134,7 +134,7 @@ fn write_tensors(
     }
     arrays::write(target, format, &content, terminal)?;
     if let Target::File(path) = target {
-        let tensors = count(content.tensors.len(), "tensor");
+        let tensors = format_count(content.tensors.len(), "tensor");
         terminal.remark(&format!("wrote {}: {tensors}", path.display()));
     }
     Ok(())
@@ -238,7 +238,7 @@ fn find_tensors_by_name<'a>(
         let names = there.iter().map(|tensor| tensor.name.as_str());
         return Err(failure.help(match suggest::closest(name, names) {
             Some(near) => format!("did you mean '{near}'?"),
-            None => format!("sardonyx ls lists the {}", count(there.len(), "tensor")),
+            None => format!("sardonyx ls lists the {}", format_count(there.len(), "tensor")),
         }));
     }
     Ok(found)
@@ -254,7 +254,7 @@ fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     if found.len() > SHOWN {
         places.push(format!("  ... and {} more", found.len() - SHOWN));
     }
-    let message = format!("{} have the {what}", count(found.len(), "tensor"));
+    let message = format!("{} have the {what}", format_count(found.len(), "tensor"));
     Failure::new(message)
         .help(format!("choose a tensor with --place, such as one of\n{}", places.join("\n")))
 }

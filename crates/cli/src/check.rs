@@ -14,7 +14,7 @@ use sardonyx::{Error, OpenOptions, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
@@ -292,7 +292,7 @@ impl Counts {
         let words: Vec<String> = counts
             .into_iter()
             .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| count(usize::try_from(number).unwrap_or(usize::MAX), what))
+            .map(|(number, what)| format_count(usize::try_from(number).unwrap_or(usize::MAX), what))
             .collect();
         words.join(", ")
     }
@@ -332,8 +332,11 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
         }
         for (code, more) in &report.more {
             let number = usize::try_from(*more).unwrap_or(usize::MAX);
-            text +=
-                &format!("{}: and {} of {code}\n\n", checked.name, count(number, "more finding"));
+            text += &format!(
+                "{}: and {} of {code}\n\n",
+                checked.name,
+                format_count(number, "more finding")
+            );
         }
         for operator in cannot_run.iter().flatten() {
             text += &format!("{}: sardonyx cannot run {operator}\n\n", checked.name);
@@ -357,7 +360,7 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
             .filter(|checked| checked.result.as_ref().is_ok_and(|found| found.report.errors > 0));
         let unreadable = all.iter().filter(|checked| checked.result.is_err()).count();
         let mut summary =
-            format!("{} checked: {} with errors", count(all.len(), "model"), wrong.count());
+            format!("{} checked: {} with errors", format_count(all.len(), "model"), wrong.count());
         if unreadable > 0 {
             summary += &format!(", {unreadable} not readable");
         }
@@ -404,12 +407,12 @@ fn make_sarif_log(all: &[CheckedFile]) -> Value {
         match &checked.result {
             Ok(found) => {
                 let findings = found.findings();
-                results.extend(findings.map(|(found, at)| sarif::result(found, at, name)));
+                results.extend(findings.map(|(found, at)| sarif::build_result(found, at, name)));
             }
-            Err(failure) => notifications.extend(sarif::notifications(failure, Some(name))),
+            Err(failure) => notifications.extend(sarif::build_notifications(failure, Some(name))),
         }
     }
-    sarif::log(results, notifications)
+    sarif::build_log(results, notifications)
 }
 
 /// Formats a finding as JSON, with its line and column if the model was read from text.
@@ -474,7 +477,7 @@ pub(crate) fn explain(
             let first = rule.map(|rule| {
                 let none =
                     if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
-                wrap_lines(&rule.page()) + none
+                wrap_lines(&rule.format_page()) + none
             });
             let pages = chosen.iter().map(|code| format_code_page(code, rule.is_none()));
             let pages: Vec<String> = first.into_iter().chain(pages).collect();
@@ -507,7 +510,7 @@ fn format_code_page(code: &Code, with_rule: bool) -> String {
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = find_requirement(code).filter(|_| with_rule) {
         text += &match rules::find_rule(requirement) {
-            Some(rule) => wrap_lines(&rule.page()),
+            Some(rule) => wrap_lines(&rule.format_page()),
             None => format!("Rule: {requirement}.\n"),
         };
     }

@@ -11,7 +11,7 @@ use clap_mangen::Man;
 
 use crate::failure::Failure;
 use crate::files;
-use crate::human::count;
+use crate::human::format_count;
 use crate::terminal::Terminal;
 
 /// Name of the executable, under which shells complete its arguments.
@@ -59,7 +59,7 @@ pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Resu
         let path = args.output.join(format!("{name}.1"));
         files::write(&path, |file| Ok(file.write_all(page)?))?;
     }
-    let pages = count(pages.len(), "page");
+    let pages = format_count(pages.len(), "page");
     terminal.remark(&format!("wrote {pages} to {}", args.output.display()));
     Ok(())
 }

@@ -8,8 +8,8 @@ use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
-use crate::inline::added_text;
+use crate::human::format_count;
+use crate::inline::format_added_function;
 use crate::model_arg::ModelArg;
 use crate::operator_name::qualified_name;
 use crate::refused::report_refusals;
@@ -235,7 +235,7 @@ fn as_text(report: &ConvertReport) -> String {
     let others = others.into_iter().filter(|(nodes, _)| *nodes > 0);
     let others: String =
         others.map(|(nodes, what): (usize, _)| format!(", {nodes} {what}")).collect();
-    let (unchanged, made) = (count(report.unchanged, "node"), report.made);
+    let (unchanged, made) = (format_count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
         text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));
@@ -248,7 +248,7 @@ fn as_text(report: &ConvertReport) -> String {
             &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
     for (function, original) in &report.added {
-        text += &format!("{}\n", added_text(function, original));
+        text += &format!("{}\n", format_added_function(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

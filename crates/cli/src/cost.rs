@@ -9,7 +9,7 @@ use sardonyx::{Dim, Error};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, count, group};
+use crate::human::{Align, format_bytes, format_columns, format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::symbols;
 use crate::terminal::Terminal;
@@ -21,7 +21,7 @@ use crate::terminal::Terminal;
 /// products, convolutions and operators made of them; for other operators the number of output
 /// elements is listed.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -176,9 +176,9 @@ fn format_table(rows: &[Row<'_>]) -> String {
         ("bytes", Right),
         ("in", Left),
     ];
-    let cell = |sum: &Sum| format_sum(sum, "≥ ", group).unwrap_or("?".to_string());
+    let cell = |sum: &Sum| format_sum(sum, "≥ ", group_digits).unwrap_or("?".to_string());
     let cells = rows.iter().map(|row| {
-        let nodes = row.nodes.map(|nodes| group(nodes as u64));
+        let nodes = row.nodes.map(|nodes| group_digits(nodes as u64));
         let runs = match row.runs {
             Dim::Known(1) => String::new(),
             runs => cell(&runs.clone().into()),
@@ -196,7 +196,7 @@ fn format_table(rows: &[Row<'_>]) -> String {
             inner.into(),
         ]
     });
-    columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
+    format_columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
 }
 
 /// Formats the totals, the peak of memory, and the numbers of nodes that could not be counted.
@@ -204,13 +204,13 @@ fn format_summary(cost: &Cost) -> String {
     let total = &cost.total;
     let mut text = String::new();
     let mut line = |name: &str, rest: String| text += &format!("{name:<13}  {rest}\n");
-    let size = format_bytes(&total.parameter_bytes);
+    let size = format_byte_sum(&total.parameter_bytes);
     line("parameters", format!("{}, {size}", format_total(&total.parameters)));
     line("multiply-adds", format_total(&total.multiply_adds));
     line("elements", format_total(&total.elements));
-    line("activations", format_bytes(&total.bytes));
+    line("activations", format_byte_sum(&total.bytes));
     let at = cost.peak_at.as_ref().map(|node| format!(" at {node}"));
-    line("peak", format_bytes(&cost.peak) + &at.unwrap_or_default());
+    line("peak", format_byte_sum(&cost.peak) + &at.unwrap_or_default());
     if matches!(cost.peak.known, Dim::Expr(_)) {
         text += &format!(
             "the peak is at the node with the largest memory if every symbolic dimension is {ASSUMED_SIZE}\n"
@@ -222,11 +222,11 @@ fn format_summary(cost: &Cost) -> String {
         (cost.peak.missing, "activation", "the peak of memory"),
     ];
     for (missing, what, of) in missing.into_iter().filter(|(missing, ..)| *missing > 0) {
-        let missing = count(missing, what);
+        let missing = format_count(missing, what);
         text += &format!("not counted in {of}: {missing} of unknown size\n");
     }
     if cost.bodies_counted_once > 0 {
-        let bodies = count(cost.bodies_counted_once, "node");
+        let bodies = format_count(cost.bodies_counted_once, "node");
         text += &format!(
             "the number of iterations of {bodies} is unknown: subgraphs are counted once\n"
         );
@@ -241,8 +241,8 @@ fn format_training_line(entry: usize, step: &Result<Cost, Error>) -> String {
             "training step {entry}: {} multiply-adds, parameters and state {}, peak {}; \
              --training-step {entry} lists its nodes\n",
             format_total(&step.total.multiply_adds),
-            format_bytes(&step.total.parameter_bytes),
-            format_bytes(&step.peak),
+            format_byte_sum(&step.total.parameter_bytes),
+            format_byte_sum(&step.peak),
         ),
         Err(error) => format!("training step {entry} is not counted: {error}\n"),
     }
@@ -250,17 +250,17 @@ fn format_training_line(entry: usize, step: &Result<Cost, Error>) -> String {
 
 /// Formats a total, such as `at least 1,024`, or `unknown`.
 fn format_total(sum: &Sum) -> String {
-    format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
+    format_sum(sum, "at least ", group_digits).unwrap_or("unknown".to_string())
 }
 
 /// Formats a sum of bytes exactly, and from 1,000 bytes on also rounded, as in
 /// `4,096 bytes (4.1 kB)`.
-fn format_bytes(sum: &Sum) -> String {
+fn format_byte_sum(sum: &Sum) -> String {
     let rounded = match sum.known.size() {
-        Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
+        Some(size @ 1000..) => format!(" ({})", format_bytes(size as u64)),
         _ => String::new(),
     };
-    let exact = format_sum(sum, "at least ", group);
+    let exact = format_sum(sum, "at least ", group_digits);
     exact.map_or("unknown".to_string(), |exact| format!("{exact} bytes{rounded}"))
 }
 

@@ -120,7 +120,8 @@ impl DeviceArgs {
         self.check_configuration(model)?;
         let settings = self.transport_settings();
         let workers = self.start_workers(model, is_stdin, &settings)?;
-        let devices = session.on_devices(model, sizes, self.make_options(&settings, &workers))?;
+        let devices =
+            session.prepare_devices(model, sizes, self.make_options(&settings, &workers))?;
         if devices.worker() == 0 {
             return Ok(Some(Running { runner: devices.into(), _workers: workers }));
         }

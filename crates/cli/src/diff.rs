@@ -14,7 +14,7 @@ use sardonyx::tool::{ModelExt, shown_domain};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{count, group};
+use crate::human::{format_count, group_digits};
 use crate::model_arg::{Limits, ModelArg};
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
@@ -29,7 +29,7 @@ use crate::verdict::Verdict;
 /// To use it in `git diff`, run `git config diff.onnx.command 'sardonyx diff --git'` and add the
 /// line `*.onnx diff=onnx` to .gitattributes.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "BEFORE")]
@@ -163,7 +163,7 @@ impl Text {
         }
         let more = changes.len().saturating_sub(self.listed);
         if more > 0 && self.listed > 0 {
-            self.write_line(format!("  … and {} more", group(more as u64)));
+            self.write_line(format!("  … and {} more", group_digits(more as u64)));
             self.is_cut = true;
         }
     }
@@ -192,7 +192,7 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     }
     let mut text = Text { text: String::new(), listed, is_cut: false };
     if !diff.header.is_empty() {
-        text.write_line(format!("header: {} changed", count(diff.header.len(), "field")));
+        text.write_line(format!("header: {} changed", format_count(diff.header.len(), "field")));
         text.write_fields(&diff.header);
     }
     if !diff.imports.is_empty() {
@@ -245,12 +245,13 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
     let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
     let mut parts: Vec<String> = kinds
         .filter(|(number, _)| *number > 0)
-        .map(|(number, name)| format!("{} {name}", group(number as u64)))
+        .map(|(number, name)| format!("{} {name}", group_digits(number as u64)))
         .collect();
     if parts.is_empty() {
         parts.push("no node changed".to_string());
     }
-    let (before, after) = (group(graph.nodes_before as u64), group(graph.nodes_after as u64));
+    let (before, after) =
+        (group_digits(graph.nodes_before as u64), group_digits(graph.nodes_after as u64));
     let nodes = if before == after { after } else { format!("{before} → {after}") };
     text.write_line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
     text.write_fields(&graph.fields);
@@ -278,7 +279,7 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
     if graph.types > 0 {
         text.write_line(format!(
             "  {} of intermediate values changed",
-            count(graph.types, "declared type")
+            format_count(graph.types, "declared type")
         ));
     }
     if !graph.constants.is_empty() {
@@ -322,7 +323,7 @@ fn format_constant_counts(changes: &[ConstantChange]) -> String {
         [(added, "added"), (removed, "removed"), (changed, "changed"), (renamed, "renamed")];
     let counts = counts.iter().filter(|(number, _)| *number > 0);
     let counts: Vec<String> =
-        counts.map(|(number, what)| format!("{} {what}", group(*number as u64))).collect();
+        counts.map(|(number, what)| format!("{} {what}", group_digits(*number as u64))).collect();
     counts.join(", ")
 }
 
@@ -345,7 +346,8 @@ fn describe_content(content: &TensorChange) -> String {
         TensorChange::None => "equal".to_string(),
         TensorChange::Type => "other type or shape".to_string(),
         TensorChange::Values(spread) => {
-            let (number, total) = (group(spread.count as u64), group(spread.total as u64));
+            let (number, total) =
+                (group_digits(spread.count as u64), group_digits(spread.total as u64));
             let mut words = format!("{number} of {total} elements differ");
             if spread.largest.is_finite() {
                 let (largest, mean) =

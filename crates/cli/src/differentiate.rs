@@ -4,7 +4,7 @@ use sardonyx::train::{GradientOptions, GradientReport};
 
 use crate::derived::{Command, format_side_effects};
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
@@ -73,11 +73,11 @@ impl Args {
 fn as_text(report: &GradientReport, expands: bool) -> String {
     let mut text = if expands {
         let (replaced, nodes) =
-            (count(report.replaced, "Gradient node"), count(report.nodes, "node"));
+            (format_count(report.replaced, "Gradient node"), format_count(report.nodes, "node"));
         format!("replaced {replaced} by {nodes}")
     } else {
-        let gradients = count(report.gradients.len(), "gradient");
-        let nodes = count(report.nodes, "node");
+        let gradients = format_count(report.gradients.len(), "gradient");
+        let nodes = format_count(report.nodes, "node");
         format!("added {gradients} of '{}', computed by {nodes}", report.of)
     };
     text += &format_side_effects(report.opset.0, report.opset.1, &report.expansions);

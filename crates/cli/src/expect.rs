@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::arrays;
 use crate::failure::Failure;
 use crate::files::{self, FileKind};
-use crate::human::count;
+use crate::human::format_count;
 use crate::outputs;
 use crate::show::{element_json, format_number};
 
@@ -224,7 +224,7 @@ impl Expected {
         nodes: &[NodeInfo],
     ) -> Result<Comparison, Failure> {
         let outputs: Vec<&str> = given.names().take(own).collect();
-        let stems = outputs::file_stems(outputs.iter().copied());
+        let stems = outputs::make_file_stems(outputs.iter().copied());
         let mut wanted: HashMap<&str, Value> = HashMap::new();
         let mut notes = Vec::new();
         let mut unknown = Vec::new();
@@ -467,7 +467,7 @@ impl Compared {
             None => text += "matches",
             Some((place, distance)) => {
                 let at = if place.is_empty() { String::new() } else { format!(" of {place}") };
-                let elements = count(distance.total, "element");
+                let elements = format_count(distance.total, "element");
                 text += &format!("differs: {} of {elements}{at}", distance.count);
                 if let Some(WorstElement { index, got, want, .. }) = &distance.worst {
                     text += &format!("\n  worst at {index:?}: {got}, expected {want}");
@@ -556,7 +556,7 @@ impl Comparison {
             text += &compared.text();
         }
         if let Some(more) = differing.len().checked_sub(SHOWN + 1) {
-            text += &format!("… and {} that differ\n", count(more + 1, "more inner value"));
+            text += &format!("… and {} that differ\n", format_count(more + 1, "more inner value"));
         }
         let all = self.compared.len();
         let wrong = self.compared.iter().filter(|compared| compared.differs()).count();
@@ -568,7 +568,7 @@ impl Comparison {
             ),
             _ => format!(
                 "{wrong} of {} differ{}",
-                count(all, "value"),
+                format_count(all, "value"),
                 if wrong == 1 { "s" } else { "" }
             ),
         };

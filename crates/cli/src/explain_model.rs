@@ -12,15 +12,15 @@ use sardonyx::{Port, Session, Type, tool};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::human::{self, Align, columns, count, cut};
+use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
-use crate::steps::{info_json, layout, operator, step_json};
+use crate::steps::{format_layout, format_operator, step_info_json, step_json};
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
-use crate::timing::millis;
+use crate::timing::to_millis;
 use crate::{check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
@@ -140,7 +140,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     let sizes = &opened.sizes;
     let plan = match args.training_step {
         None => {
-            let session = args.session.on_devices(&opened.model, sizes, options)?;
+            let session = args.session.prepare_devices(&opened.model, sizes, options)?;
             note_open_sizes(sizes, session.inputs(), terminal);
             // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
@@ -148,8 +148,8 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             session.plan(&inputs.collect::<Vec<_>>())?
         }
         Some(entry) => {
-            let builder = args.session.trainer(&opened.model)?.devices(options);
-            let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
+            let builder = args.session.build_trainer(&opened.model)?.devices(options);
+            let trainer = builder.outputs(train::find_outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
             let inputs = resolve_input_types(sizes, &ports, terminal);
             trainer.plan(entry, &filter_known_types(&inputs))?
@@ -236,13 +236,13 @@ fn resolve_input_types(
     let mut sizes = Sizes::new(sizes, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
-            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve(port, shape)),
+            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve_shape(port, shape)),
             _ => ty.clone(),
         });
         (port.name().to_string(), ty)
     });
     let types = types.collect();
-    sizes.note(terminal);
+    sizes.note_assumed(terminal);
     types
 }
 
@@ -313,11 +313,11 @@ impl Memory {
             steps.filter(|step| which(step)).count()
         };
         Memory {
-            views: count(|step| step.is_view),
-            in_place: count(|step| step.in_place),
-            strided: count(|step| step.strided),
-            channels_last: count(|step| step.channels_last),
-            copies: count(|step| step.copies),
+            views: format_count(|step| step.is_view),
+            in_place: format_count(|step| step.in_place),
+            strided: format_count(|step| step.strided),
+            channels_last: format_count(|step| step.channels_last),
+            copies: format_count(|step| step.copies),
         }
     }
 }
@@ -337,7 +337,7 @@ impl Explanation<'_> {
     fn group_fused_steps(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
-            let group = found.entry(operator(step)).or_insert_with(|| Group {
+            let group = found.entry(format_operator(step)).or_insert_with(|| Group {
                 times: 0,
                 nodes: 0,
                 example: step.node.clone(),
@@ -355,8 +355,8 @@ impl Explanation<'_> {
         let mut lines = Lines(format!(
             "{}: {} become {}\n\n",
             self.name,
-            count(report.nodes, "node"),
-            count(self.steps.len(), "step")
+            format_count(report.nodes, "node"),
+            format_count(self.steps.len(), "step")
         ));
         self.write_rewrites(&mut lines);
         self.write_fusions(&mut lines);
@@ -364,20 +364,20 @@ impl Explanation<'_> {
             "constants",
             format!(
                 "{} packed for kernels, {}; {} read without packing, {}",
-                human::group(report.packed as u64),
-                human::bytes(report.packed_bytes as u64),
-                human::group(report.kept as u64),
-                human::bytes(report.kept_bytes as u64)
+                human::group_digits(report.packed as u64),
+                human::format_bytes(report.packed_bytes as u64),
+                human::group_digits(report.kept as u64),
+                human::format_bytes(report.kept_bytes as u64)
             ),
         );
         if report.made_bytes > 0 {
-            let made = human::bytes(report.made_bytes as u64);
+            let made = human::format_bytes(report.made_bytes as u64);
             lines.add_row("", format!("{made} of the constants are not stored in the file"));
         }
         self.write_memory(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
-            took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
+            took.map(|(part, took)| format!("{part} {:.1}", to_millis(*took))).collect();
         lines.add_row("took", format!("{} ms", took.join(", ")));
         let Lines(mut text) = lines;
         if with_steps {
@@ -394,7 +394,7 @@ impl Explanation<'_> {
             let calls = report.expanded.values().sum();
             lines.add_row(
                 "expanded",
-                format!("{} replaced by its function body", count(calls, "node")),
+                format!("{} replaced by its function body", format_count(calls, "node")),
             );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
                 lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
@@ -409,7 +409,7 @@ impl Explanation<'_> {
                 "upgraded",
                 format!(
                     "{} to newer operator versions, {} added by upgrading",
-                    count(upgraded, "node"),
+                    format_count(upgraded, "node"),
                     report.added
                 ),
             ),
@@ -426,8 +426,8 @@ impl Explanation<'_> {
                 (0, 0) => "nothing".to_string(),
                 (nodes, constants) => format!(
                     "{} and {} removed as duplicates",
-                    count(nodes, "node"),
-                    count(constants, "initializer")
+                    format_count(nodes, "node"),
+                    format_count(constants, "initializer")
                 ),
             },
         );
@@ -435,9 +435,9 @@ impl Explanation<'_> {
             "folded",
             format!(
                 "{} constant-folded, {}; {} replaced by initializers",
-                count(report.folded - report.constant_nodes, "node"),
-                human::bytes(report.folded_bytes as u64),
-                count(report.constant_nodes, "Constant node")
+                format_count(report.folded - report.constant_nodes, "node"),
+                human::format_bytes(report.folded_bytes as u64),
+                format_count(report.constant_nodes, "Constant node")
             ),
         );
     }
@@ -452,11 +452,11 @@ impl Explanation<'_> {
             "fused",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} became {times}", count(gone + times, "node")),
+                _ => format!("{} became {times}", format_count(gone + times, "node")),
             },
         );
         for ((pattern, _), group) in &fused {
-            let (times, example) = (group.times, cut(&group.example));
+            let (times, example) = (group.times, cut_line(&group.example));
             let size = if group.nodes.is_multiple_of(times) {
                 format!("{} nodes each", group.nodes / times)
             } else {
@@ -466,10 +466,10 @@ impl Explanation<'_> {
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            lines.add_row("nearly", format!("{} almost fused:", count(times, "node")));
+            lines.add_row("nearly", format!("{} almost fused:", format_count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
-                let (times, example) = (group.times, cut(&group.example));
-                let why = cut(why.unwrap_or_default());
+                let (times, example) = (group.times, cut_line(&group.example));
+                let why = cut_line(why.unwrap_or_default());
                 lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
             lines.add_omitted_count(nearly.len());
@@ -480,16 +480,16 @@ impl Explanation<'_> {
             "steps",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} fused into the step of another node", count(times, "node")),
+                _ => format!("{} fused into the step of another node", format_count(times, "node")),
             },
         );
         for (operators, group) in groups.iter().take(SHOWN) {
-            let (times, example) = (group.times, cut(&group.example));
+            let (times, example) = (group.times, cut_line(&group.example));
             lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
         lines.add_omitted_count(groups.len());
         if report.dead > 0 {
-            let dead = count(report.dead, "node");
+            let dead = format_count(report.dead, "node");
             lines.add_row("dead", format!("{dead} removed as unused"));
         }
     }
@@ -509,10 +509,10 @@ impl Explanation<'_> {
                 let saved = details.unshared_bytes.saturating_sub(arena);
                 let reuse = match saved {
                     0 => String::new(),
-                    _ => format!("; reusing memory saves {}", human::bytes(saved)),
+                    _ => format!("; reusing memory saves {}", human::format_bytes(saved)),
                 };
                 let inputs = if inputs.is_empty() { "no inputs" } else { &inputs };
-                let arena = human::bytes(arena);
+                let arena = human::format_bytes(arena);
                 lines.add_row(
                     "memory",
                     format!("{arena} for intermediate values{reuse}; for {inputs}"),
@@ -549,14 +549,14 @@ impl Explanation<'_> {
             let work = work.filter(|work| *work > 0);
             vec![
                 index.to_string(),
-                cut(&step.node),
-                operator(step),
-                details.map(layout).unwrap_or_default(),
-                work.map(human::group).unwrap_or_default(),
-                cut(&step.kernel),
+                cut_line(&step.node),
+                format_operator(step),
+                details.map(format_layout).unwrap_or_default(),
+                work.map(human::group_digits).unwrap_or_default(),
+                cut_line(&step.kernel),
             ]
         });
-        columns(&headings, &rows.collect::<Vec<_>>())
+        format_columns(&headings, &rows.collect::<Vec<_>>())
     }
 
     fn json(&self, with_steps: bool) -> Value {
@@ -594,7 +594,7 @@ impl Explanation<'_> {
         let fused_steps = fused_steps.iter().map(|(by, node)| json!({"node": node, "by": by}));
         let took = report.took.iter();
         let took: Map<String, Value> =
-            took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
+            took.map(|(part, took)| (part.to_string(), json!(to_millis(*took)))).collect();
         let memory = match &self.details {
             Ok(details) => {
                 let memory = Memory::from_details(details);
@@ -645,7 +645,7 @@ impl Explanation<'_> {
             let steps = self.steps.iter().enumerate().map(|(index, step)| {
                 match details.and_then(|details| details.steps.get(index)) {
                     Some(details) => Value::Object(step_json(step, details)),
-                    None => Value::Object(info_json(step)),
+                    None => Value::Object(step_info_json(step)),
                 }
             });
             answer["steps"] = steps.collect();

@@ -6,10 +6,10 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::{bytes, count, parse_bytes};
+use crate::human::{format_bytes, format_count, parse_bytes};
 use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
-use crate::stored_tensors::sum_of;
+use crate::stored_tensors::sum_tensors;
 use crate::terminal::Terminal;
 
 /// Move tensor values to external data files beside the model
@@ -85,7 +85,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         terminal,
     )?;
     let staying = |fits: &dyn Fn(&StoredTensor) -> bool| {
-        sum_of(&model, |tensor| {
+        sum_tensors(&model, |tensor| {
             tensor.bytes.is_some_and(|bytes| bytes >= args.threshold) && fits(tensor)
         })
     };
@@ -118,14 +118,14 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         [(in_lists, "typed fields", "--typed"), (in_attributes, "attributes", "--attributes")]
     {
         if tensors > 0 {
-            let (tensors, size) = (count(tensors, "tensor"), bytes(size));
+            let (tensors, size) = (format_count(tensors, "tensor"), format_bytes(size));
             terminal.note(&format!(
                 "{tensors} in {place}, {size}, were not moved; {option} moves them too"
             ));
         }
     }
-    if saved.data_files() == 0 {
-        let threshold = bytes(args.threshold);
+    if saved.count_data_files() == 0 {
+        let threshold = format_bytes(args.threshold);
         terminal
             .note(&format!("no tensor was moved: no tensor has raw data of {threshold} or more"));
     }

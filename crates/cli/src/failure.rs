@@ -308,7 +308,7 @@ pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
         details: details.collect(),
         place: Some(name.to_string()),
         diagnostics: Some(error.clone().in_file(name).to_string().into()),
-        ..Failure::new(format!("{name}: {}", crate::human::count(count, "problem")))
+        ..Failure::new(format!("{name}: {}", crate::human::format_count(count, "problem")))
     }
 }
 

@@ -16,7 +16,7 @@ use sardonyx::text::PrintOptions;
 
 use crate::failure::{Code, Failure};
 use crate::files;
-use crate::human::group;
+use crate::human::group_digits;
 use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
@@ -29,7 +29,7 @@ use folds::Folds;
 /// that can be moved and zoomed and shows the details of a node. DOT is for Graphviz, and for
 /// stdout.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -97,7 +97,7 @@ impl Form {
 }
 
 pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let target = saving::target_of(&args.output)?;
+    let target = saving::parse_target(&args.output)?;
     let form = Form::from_target(&target, &args.output)?;
     let model = args.model.open()?;
     let types = model.infer(&InferOptions::new().without_reasons(true));
@@ -106,7 +106,7 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(boxes) = drawing.count_shared_boxes() {
         terminal.remark(&format!(
             "nodes share boxes: {} boxes stand for several nodes, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part of the graph",
-            group(boxes as u64)
+            group_digits(boxes as u64)
         ));
     }
     let title = match &*model.graph_name() {
@@ -166,7 +166,7 @@ impl Args {
         if drawing.is_within_limit() {
             return Ok(drawing);
         }
-        let boxes = group(drawing.vertices.len() as u64);
+        let boxes = group_digits(drawing.vertices.len() as u64);
         let message = format!("the drawing has {boxes} boxes; the maximum is {MOST_VERTICES}");
         Err(Failure::new(message).help(match &self.around {
             Some(_) => "lower --depth",

@@ -66,6 +66,7 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     last.map_or(Ok(()), Err)
 }
 
+/// Opens a model and returns its content hash: a SHA-256 in hexadecimal digits.
 fn hash_model(arg: &ModelArg) -> Result<String, Failure> {
     let model = arg.open()?;
     model.content_hash().map_err(|error| at_model(arg, error))

@@ -13,19 +13,19 @@ use crate::escape::escape_controls;
 const TEXT_COLUMNS: usize = 100;
 /// Maximum width of a table cell on a terminal, in columns.
 const CELL_COLUMNS: usize = 60;
-/// Maximum width to which the cells of a table are padded, in columns. Outside of terminals cells
-/// are not cut: a longer one shifts the rest of its own row to the right, and not all rows.
+/// Maximum width to which the cells of a table are padded, in columns. A longer cell, which is cut
+/// only on terminals, shifts the rest of its own row to the right, and no other row.
 const PADDED_COLUMNS: usize = 200;
 
-/// Returns the number of columns that `text` takes on a terminal.
-pub(crate) fn width(text: &str) -> usize {
+/// Returns the width of `text` on a terminal, in columns.
+pub(crate) fn measure_width(text: &str) -> usize {
     // Nearly all texts are ASCII, where a character is a column.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
 
-/// Writes `text` on one line: a line break becomes `⏎`, a tab `\t`, and control characters are
-/// escaped, so that its width is known.
-pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+/// Converts `text` to one line of known width: a line break becomes `⏎`, a tab `\t`, and control
+/// characters are escaped.
+pub(crate) fn to_one_line(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
         return escape_controls(text);
     }
@@ -42,19 +42,20 @@ fn stdout_is_terminal() -> bool {
 /// Shortens `text` to at most `columns` columns, which must be at least 3. Cuts out the middle,
 /// because names in models differ at their ends.
 pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
-    if width(text) <= columns {
+    if measure_width(text) <= columns {
         return text.into();
     }
     let end = (columns - 1) / 2;
-    let beginning = fitting_bytes(text.chars(), columns - 1 - end);
-    let end = fitting_bytes(text.chars().rev(), end);
+    let beginning = count_fitting_bytes(text.chars(), columns - 1 - end);
+    let end = count_fitting_bytes(text.chars().rev(), end);
     // A combining mark belongs to the character before it, which is cut out.
     let end = text[text.len() - end..].trim_start_matches(|c: char| c.width() == Some(0));
     format!("{}…{end}", &text[..beginning]).into()
 }
 
-/// Returns the number of bytes of the first `characters` that fit into `columns` columns.
-fn fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
+/// Returns the number of bytes of the leading `characters` that fit into `columns` columns of a
+/// terminal.
+fn count_fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
     let mut used = 0;
     let fitting = characters.take_while(|c| {
         used += c.width().unwrap_or(0);
@@ -63,21 +64,20 @@ fn fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usiz
     fitting.map(char::len_utf8).sum()
 }
 
-/// Writes `text` on one line for stdout. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
-/// pipe or a file all.
-pub(crate) fn cut(text: &str) -> String {
+/// Formats `text` as one line for stdout, cut to [`TEXT_COLUMNS`] columns if stdout is a terminal.
+pub(crate) fn cut_line(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, stdout_is_terminal()).into_owned()
 }
 
-/// Writes `text` on one line for stderr. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
-/// pipe or a file all.
+/// Formats `text` as one line for stderr, cut to [`TEXT_COLUMNS`] columns if stderr is a terminal.
 pub(crate) fn cut_note(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, io::stderr().is_terminal()).into_owned()
 }
 
+/// Formats `text` as one line, cut to `columns` columns if `on_terminal`.
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
-    let line = one_line(text);
-    if on_terminal && width(&line) > columns {
+    let line = to_one_line(text);
+    if on_terminal && measure_width(&line) > columns {
         shorten(&line, columns).into_owned().into()
     } else {
         line
@@ -85,7 +85,7 @@ fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
 }
 
 /// Formats a number with thousands separators, such as `1,234,567`.
-pub(crate) fn group(number: u64) -> String {
+pub(crate) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -97,8 +97,9 @@ pub(crate) fn group(number: u64) -> String {
     out
 }
 
-/// Formats a number of bytes in the largest decimal unit that leaves at least 1, such as `134 kB`.
-pub(crate) fn bytes(count: u64) -> String {
+/// Formats a number of bytes in the largest decimal unit in which the number is at least 1, such as
+/// `134 kB`.
+pub(crate) fn format_bytes(count: u64) -> String {
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
         return format!("{count} bytes");
@@ -117,29 +118,29 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// Formats a number with its noun in the singular or plural, such as `1 tensor` or `2 tensors`.
-pub(crate) fn count(number: usize, what: &str) -> String {
+pub(crate) fn format_count(number: usize, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", group(number as u64))
+    format!("{} {what}{s}", group_digits(number as u64))
 }
 
-/// Parses the value of an option that must be a whole number of at least 1.
+/// Parses an option's value that must be a whole number of at least 1.
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err("use a whole number of at least 1".to_string()),
+        _ => Err("expected a whole number of at least 1".to_string()),
     }
 }
 
-/// Parses the value of an option that is a size in bytes: `4096`, `64K` and `64KiB` (units of
-/// 1024), `64kB` (units of 1000).
+/// Parses an option's value that is a size in bytes: `4096`, `64K` and `64KiB` (units of 1024), or
+/// `64kB` (units of 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    size_in_bytes(text)
+    parse_size(text)
         .ok_or_else(|| format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'"))
 }
 
-/// Returns the bytes of a size with an optional unit; `None` if it has no number, an unknown unit
+/// Parses a size with an optional unit into bytes; `None` if `text` has no number, an unknown unit
 /// or a fraction of a byte.
-fn size_in_bytes(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (power, base) = match unit.trim().to_ascii_lowercase().as_str() {
@@ -163,8 +164,8 @@ fn size_in_bytes(text: &str) -> Option<u64> {
     (bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0).then_some(bytes as u64)
 }
 
-/// Parses the number of an option that may also be given without a number. The argument after such
-/// an option is taken for its number, so the error advises to put the option after the files.
+/// Parses the number of an option that may be given without its number. The argument parser takes
+/// the next argument for the number, so the error advises to put the option after the files.
 pub(crate) fn parse_optional(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|_| {
         "expected a whole number; without a number, the option goes after the files".to_string()
@@ -183,32 +184,33 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Lays the rows of a table out under their headings. Leaves out columns in which all cells are
-/// empty.
-pub(crate) fn columns<C: AsRef<str>>(
+/// Formats a table for stdout: rows in aligned columns below their headings. Leaves out columns in
+/// which all cells are empty.
+pub(crate) fn format_columns<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
 ) -> String {
-    table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
+    format_table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
-/// Pads names to the width of the longest one. On a terminal, cuts them to at most `columns`
-/// columns first.
+/// Pads names to the width of the longest name. If stdout is a terminal, first cuts each name to at
+/// most `columns` columns.
 pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
-    let widest = column_width(names.iter().map(|name| name.as_ref().into()));
+    let widest = measure_column(names.iter().map(|name| name.as_ref().into()));
     names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
-/// Returns the width to which the cells of a table column are padded: that of the widest one, of
-/// those up to [`PADDED_COLUMNS`].
-fn column_width<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
-    let widths = cells.map(|cell| width(&cell));
+/// Returns the width of a table column, in columns of the terminal: the width of its widest cell,
+/// without cells wider than [`PADDED_COLUMNS`].
+fn measure_column<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
+    let widths = cells.map(|cell| measure_width(&cell));
     widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
 
-fn table<C: AsRef<str>>(
+/// Formats a table like [`format_columns`], with cells cut to `columns` columns if `on_terminal`.
+fn format_table<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
     columns: usize,
@@ -221,7 +223,7 @@ fn table<C: AsRef<str>>(
         .filter(|column| cells(*column).any(|cell| !cell.is_empty()))
         .map(|column| {
             let lines = std::iter::once(headings[column].0).chain(cells(column));
-            (column, column_width(lines.map(cell)))
+            (column, measure_column(lines.map(cell)))
         })
         .collect();
     let mut out = String::new();
@@ -241,16 +243,17 @@ fn table<C: AsRef<str>>(
     out
 }
 
-/// Pads `text` with blanks to the width of a table column.
+/// Pads `text` with blanks to a width of `columns` columns of a terminal.
 pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
     let mut out = String::new();
     push_padded(&mut out, text, columns, align);
     out
 }
 
+/// Appends `text` to `out`, padded with blanks to a width of `columns` columns of a terminal.
 fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
     const BLANKS: &str = "                                ";
-    let mut blanks = columns.saturating_sub(width(text));
+    let mut blanks = columns.saturating_sub(measure_width(text));
     if align == Align::Left {
         *out += text;
     }
@@ -269,7 +272,7 @@ fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
 pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut left, mut right) = (a, b);
     loop {
-        let (m, n) = (leading_digits(left), leading_digits(right));
+        let (m, n) = (count_leading_digits(left), count_leading_digits(right));
         let order = if m > 0 && n > 0 {
             let (x, y) = (left[..m].trim_start_matches('0'), right[..n].trim_start_matches('0'));
             (left, right) = (&left[m..], &right[n..]);
@@ -291,7 +294,7 @@ pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 /// Counts the digits at the beginning of `text`.
-fn leading_digits(text: &str) -> usize {
+fn count_leading_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
@@ -302,7 +305,7 @@ mod tests {
     #[test]
     fn numbers_are_grouped_and_bytes_rounded() {
         let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
-        rows.iter().for_each(|(number, expected)| assert_eq!(group(*number), *expected));
+        rows.iter().for_each(|(number, expected)| assert_eq!(group_digits(*number), *expected));
         let rows = [
             (999, "999 bytes"),
             (1000, "1.0 kB"),
@@ -310,12 +313,12 @@ mod tests {
             (999_600, "1.0 MB"),
             (25_600_000_000, "26 GB"),
         ];
-        rows.iter().for_each(|(number, expected)| assert_eq!(bytes(*number), *expected));
+        rows.iter().for_each(|(number, expected)| assert_eq!(format_bytes(*number), *expected));
     }
 
     #[test]
     fn the_middle_of_long_texts_is_left_out() {
-        assert_eq!(one_line("a\nb\r\nc\td\u{1b}"), "a⏎b⏎c\\td\\u{1b}");
+        assert_eq!(to_one_line("a\nb\r\nc\td\u{1b}"), "a⏎b⏎c\\td\\u{1b}");
         let rows = [
             ("layer.0.weight", 14, "layer.0.weight"),
             ("layer.0.weight", 13, "layer.…weight"),
@@ -327,7 +330,7 @@ mod tests {
         for (text, columns, expected) in rows {
             let found = shorten(text, columns);
             assert_eq!(found, expected, "{text} in {columns}");
-            assert!(width(&found) <= columns, "{found}");
+            assert!(measure_width(&found) <= columns, "{found}");
         }
     }
 
@@ -338,13 +341,13 @@ mod tests {
         let rows: Vec<Vec<String>> =
             names.iter().map(|name| vec![name.to_string(), "12".to_string()]).collect();
         let widths = |on_terminal| -> Vec<usize> {
-            let text = table(&headings, &rows, 20, on_terminal);
-            text.lines().map(width).collect()
+            let text = format_table(&headings, &rows, 20, on_terminal);
+            text.lines().map(measure_width).collect()
         };
         assert_eq!(widths(true), [27; 6]);
         // A cell that is wider than `PADDED_COLUMNS` does not widen its column.
         assert_eq!(widths(false), [37, 37, 37, 37, 37, 307]);
-        let whole = table(&headings, &rows, 20, false);
+        let whole = format_table(&headings, &rows, 20, false);
         assert!(whole.contains(names[4]) && !whole.contains('…'));
     }
 
@@ -378,7 +381,10 @@ mod tests {
             vec!["w".to_string(), "12".to_string(), String::new()],
             vec!["bias".to_string(), "1000000".to_string(), String::new()],
         ];
-        assert_eq!(columns(&headings, &rows), "name    bytes\nw          12\nbias  1000000\n");
+        assert_eq!(
+            format_columns(&headings, &rows),
+            "name    bytes\nw          12\nbias  1000000\n"
+        );
     }
 
     #[test]

@@ -33,8 +33,8 @@ enum AxisOrder {
     Nhwc,
 }
 
-/// Decodes an image and converts it to a tensor for the input `port`.
-pub(crate) fn load(
+/// Decodes an image file and converts it to a tensor for the graph input `port`.
+pub(crate) fn load_image(
     bytes: &[u8],
     port: &Port,
     args: &Args,
@@ -42,10 +42,10 @@ pub(crate) fn load(
 ) -> Result<Tensor, Failure> {
     let wanted = ImageInput::from_port(port, args.layout)?;
     let scale = Scale::new(wanted.elem, wanted.channels, args, model)?;
-    let image = decode(bytes)?;
+    let image = decode_image(bytes)?;
     let height = wanted.height.unwrap_or(image.height());
     let width = wanted.width.unwrap_or(image.width());
-    let pixels = resize_pixels(image, wanted.channels, height, width, pixel_order(model)?)?;
+    let pixels = resize_pixels(image, wanted.channels, height, width, read_pixel_order(model)?)?;
     let mut values = Vec::new();
     values.try_reserve_exact(pixels.len()).map_err(|_| {
         Failure::new(format!("not enough memory for {} pixels", pixels.len())).code(Code::Memory)
@@ -75,46 +75,47 @@ pub(crate) fn load(
     Ok(cast(&Tensor::from_vec(dims, values)?, wanted.elem, CastOptions::default())?)
 }
 
-/// Element type, axes and sizes of an input that takes an image.
+/// Element type, axes and sizes of a graph input that takes an image.
 #[derive(Debug, PartialEq)]
 struct ImageInput {
     elem: DataType,
     layout: AxisOrder,
     rank: usize,
     channels: usize,
-    /// Height in pixels; `None` if any is possible, so that the image keeps its own.
+    /// Height in pixels; `None` if the graph input accepts any, so that the image keeps its height.
     height: Option<usize>,
-    /// Width in pixels; `None` if any is possible, so that the image keeps its own.
+    /// Width in pixels; `None` if the graph input accepts any, so that the image keeps its width.
     width: Option<usize>,
 }
 
 impl ImageInput {
-    /// Reads from the type of `port` how an image has to be converted. Fails if the input cannot
-    /// take an image. Without `layout` guesses the channel axis from its size.
+    /// Derives from the type of `port` how an image is converted to a tensor for this input. Fails
+    /// if the input cannot take an image. Without `layout`, guesses the channel axis from the sizes
+    /// of the axes.
     fn from_port(port: &Port, layout: Option<AxisOrder>) -> Result<ImageInput, Failure> {
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
-            return Err(no_image_input(port, "it is not a dense tensor"));
+            return Err(refuse_input(port, "it is not a dense tensor"));
         };
         let (Some(elem), Some(shape)) = (ty.elem(), ty.shape()) else {
             let why = "its element type or rank is unknown";
-            return Err(no_image_input(port, why).help("pass an array as .npy"));
+            return Err(refuse_input(port, why).help("pass an array as .npy"));
         };
         let wide = elem.bits().is_some_and(|bits| bits >= 8) && elem != DataType::Int8;
         if !(elem.is_float() || elem.is_integer() && wide) {
-            return Err(no_image_input(port, "its element type is not supported for pixels"));
+            return Err(refuse_input(port, "its element type is not supported for pixels"));
         }
         let dims = match shape.len() {
             4 => {
                 if shape[0].known().is_some_and(|n| n != 1) {
                     let why = format!("it expects a batch of {} images", shape[0]);
-                    return Err(no_image_input(port, &why).help("pass a batch of images as .npy"));
+                    return Err(refuse_input(port, &why).help("pass a batch of images as .npy"));
                 }
                 &shape[1..]
             }
             2 | 3 => &shape[..],
             rank => {
                 let why = format!("an image has 2 to 4 dimensions, not {rank}");
-                return Err(no_image_input(port, &why));
+                return Err(refuse_input(port, &why));
             }
         };
         let rank = shape.len();
@@ -135,7 +136,7 @@ impl ImageInput {
             None if is_channel_count(&dims[2]) => AxisOrder::Nhwc,
             None if dims[0].known().is_none() => AxisOrder::Nchw,
             None => {
-                return Err(no_image_input(port, "no axis has 1 or 3 channels")
+                return Err(refuse_input(port, "no axis has 1 or 3 channels")
                     .help("name the order of axes with --layout"));
             }
         };
@@ -148,30 +149,31 @@ impl ImageInput {
             Some(n @ (1 | 3 | 4)) => n as usize,
             Some(n) => {
                 let why = format!("it has {n} channels, but an image has 1, 3 or 4");
-                return Err(no_image_input(port, &why));
+                return Err(refuse_input(port, &why));
             }
         };
         Ok(ImageInput { elem, layout, rank, channels, height: height.size(), width: width.size() })
     }
 }
 
-/// Returns the failure for an input that cannot take an image.
-fn no_image_input(port: &Port, why: &str) -> Failure {
+/// Returns the failure for a graph input that cannot take an image for the reason `why`.
+fn refuse_input(port: &Port, why: &str) -> Failure {
     Failure::new(format!("the input '{port}' cannot take an image: {why}")).code(ErrorKind::Input)
 }
 
-/// Whether an axis of this size can hold the channels of an image.
+/// Whether an axis of the size `dim` can hold the channels of an image: 1, 3 or 4.
 fn is_channel_count(dim: &Dim) -> bool {
     matches!(dim.known(), Some(1 | 3 | 4))
 }
 
-/// Linear map of a pixel's byte to the model's number: `byte * factor + offset`, with factor and
-/// offset for each channel.
+/// Linear map of a pixel's byte to an element of the tensor: `byte * factor + offset`, with factor
+/// and offset for each image channel.
 struct Scale(Vec<(f32, f32)>);
 
 impl Scale {
-    /// Returns the map that `--mean` and `--std` give, or else the value range in the model's
-    /// metadata; by default 0 to 1 for floats and 0 to 255 for integers.
+    /// Creates the map from `--mean` and `--std`, or else from the value range in the model's
+    /// metadata. By default bytes map to 0..1 for float elements and to 0..255 for integer
+    /// elements.
     fn new(elem: DataType, channels: usize, args: &Args, model: &Model) -> Result<Scale, Failure> {
         if args.mean.is_empty() && args.std.is_empty() {
             let (low, high) = match model.metadata_value("Image.NominalPixelRange").as_deref() {
@@ -184,8 +186,8 @@ impl Scale {
             };
             return Ok(Scale(vec![((high - low) / 255.0, low); channels]));
         }
-        let mean = per_channel("--mean", &args.mean, 0.0, channels)?;
-        let std = per_channel("--std", &args.std, 1.0, channels)?;
+        let mean = expand_to_channels("--mean", &args.mean, 0.0, channels)?;
+        let std = expand_to_channels("--std", &args.std, 1.0, channels)?;
         if let Some(bad) = std.iter().find(|std| !std.is_normal()) {
             return Err(Failure::new(format!(
                 "--std {bad} is not a divisor: expected a finite number that is not 0"
@@ -196,6 +198,7 @@ impl Scale {
         ))
     }
 
+    /// Maps the byte of a pixel in a channel to an element of the tensor.
     fn apply(&self, pixel: u8, channel: usize) -> f32 {
         let (factor, offset) = self.0[channel];
         // A division, as the product with 1/255 can be off by one bit at the ends of the range,
@@ -208,8 +211,9 @@ impl Scale {
     }
 }
 
-/// Returns the numbers of `option`, one for each channel. A single number counts for all channels.
-fn per_channel(
+/// Returns one number of `option` for each image channel. A single number applies to all channels;
+/// without numbers, `default` does. Fails for any other number of `values`.
+fn expand_to_channels(
     option: &str,
     values: &[f32],
     default: f32,
@@ -234,22 +238,23 @@ enum PixelOrder {
 
 /// Returns the channel order that the model's metadata declares, with the keys and values of the
 /// ONNX standard's section on image metadata; RGB by default.
-fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
+fn read_pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
     match model.metadata_value("Image.BitmapPixelFormat").as_deref() {
         Some("Bgr8" | "Bgra8") => Ok(PixelOrder::Bgr),
         None | Some("" | "Gray8" | "Rgb8" | "Rgba8") => Ok(PixelOrder::Rgb),
         Some(other) => Err(Failure::new(format!(
-            "the model expects images in the format '{other}', which is not supported"
+            "the model expects images in the pixel format '{other}', which is not supported"
         ))
         .code(ErrorKind::Unsupported)
         .help("the formats are Gray8, Rgb8, Bgr8, Rgba8 and Bgra8; pass an array as .npy")),
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
+/// Decodes an image file within the default limits.
+fn decode_image(bytes: &[u8]) -> Result<DecodedImage, Failure> {
     DecodedImage::decode(bytes, &DecodeLimits::default()).map_err(|error| {
         Failure::from(error)
-            .help("it must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
+            .help("an image must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
     })
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, columns, count};
+use crate::human::{Align, format_columns, format_count};
 use crate::model_arg::ModelArg;
 use crate::session::note_tolerated;
 use crate::terminal::{Each, Terminal};
@@ -56,11 +56,13 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.infer/1";
 
+/// Runs `sardonyx infer`. Contradictory types are findings if no model is written, or with
+/// `--strict`.
 pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut model = args.model.open()?;
     let target =
         if args.saving.is_wanted() { Some(args.saving.target(&args.model, &model)?) } else { None };
-    let options = args.options(&mut model)?;
+    let options = args.build_options(&mut model)?;
     note_tolerated(&model, terminal);
     let found = model.infer(&options);
     let report = found.report(&model);
@@ -81,7 +83,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         let written =
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
-            terminal.remark(&(renderings.clone() + &summary(&model, &found)));
+            terminal.remark(&(renderings.clone() + &format_summary(&model, &found)));
             written.print(terminal);
         }
         saved = Some(written);
@@ -95,7 +97,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else {
         terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
-    if let Some(hint) = args.show.as_ref().and_then(|show| hint_for_show(show, &model, &found))
+    if let Some(hint) = args.show.as_ref().and_then(|show| suggest_values(show, &model, &found))
         && !args.saving.json
     {
         terminal.note(&hint);
@@ -109,7 +111,8 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
+    /// Builds the options of inference, and sets the sizes of `--set` in `model`.
+    fn build_options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = self.symbols.apply(model)?;
         if self.like_onnx {
             options = options
@@ -121,20 +124,24 @@ impl Args {
         Ok(options)
     }
 
+    /// Formats the text answer: the values of `--show`, the reasons of `--explain`, or without both
+    /// options a summary.
     fn as_text(&self, model: &Model, found: &Inferred) -> String {
         let mut text = String::new();
         if let Some(pattern) = &self.show {
-            text += &list(found.values(model).filter(|value| pattern.matches(&value.name)));
+            text +=
+                &format_values(found.values(model).filter(|value| pattern.matches(&value.name)));
         }
         if self.explain {
-            text += &explanation(model, found);
+            text += &format_unknown(model, found);
         }
         if self.show.is_none() && !self.explain && !self.saving.is_wanted() {
-            text += &format!("{}\n", summary(model, found));
+            text += &format!("{}\n", format_summary(model, found));
         }
         text
     }
 
+    /// Builds the JSON answer, whose lists are computed while it is serialized.
     fn as_json<'a>(
         &self,
         model: &'a Model,
@@ -146,16 +153,16 @@ impl Args {
             schema: SCHEMA,
             model: self.model.name(),
             values: Each(|| found.values(model)),
-            unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
-            equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
+            unknown: Each(|| found.unknown(model).into_iter().map(unknown_to_json)),
+            equal: Each(|| found.equalities(model).into_iter().map(equality_to_json)),
             problems: report.findings.iter().map(BriefFinding::from).collect(),
             saved: saved.map(|saved| saved.json()),
         }
     }
 }
 
-/// JSON answer. Its lists are serialized element by element, so that the long ones are never in
-/// memory as a whole.
+/// JSON answer of `sardonyx infer`. Lists are serialized element by element, so that a long list is
+/// never in memory as a whole.
 #[derive(Serialize)]
 struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     schema: &'static str,
@@ -168,9 +175,9 @@ struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     saved: Option<Value>,
 }
 
-/// Returns a hint if no value matches the pattern of `--show`: the outputs of the node of this
-/// name, or a value with a similar name.
-fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
+/// Returns a hint if no value matches the pattern of `--show`: the outputs of the node with this
+/// name, or a value with a similar name. `None` if a value matches.
+fn suggest_values(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
     if found.values(model).any(|value| show.matches(&value.name)) {
         return None;
     }
@@ -179,17 +186,20 @@ fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
     if let Some(node) = nodes.iter().find(|node| !wanted.is_empty() && node.name == wanted) {
         let outputs = node.outputs.iter().flatten().map(|value| value.name.as_str());
         let outputs: Vec<&str> = outputs.collect();
-        return Some(format!("'{wanted}' is a node; its outputs are: {}", outputs.join(", ")));
+        return Some(format!(
+            "'{wanted}' is a node, not a value; the outputs of the node are: {}",
+            outputs.join(", ")
+        ));
     }
     let names: Vec<String> = found.values(model).map(|value| value.name).collect();
     let near = suggest::hint(&wanted, names.iter().map(String::as_str));
     Some(format!("no input and no output of a node is called '{wanted}'{near}"))
 }
 
-/// Formats the number of values, and the number of those whose types are not fully known.
-fn summary(model: &Model, found: &Inferred) -> String {
+/// Formats the number of values, and the number of values whose types are not fully known.
+fn format_summary(model: &Model, found: &Inferred) -> String {
     let TypeCounts { values, open } = found.count_types(model);
-    let all = count(values, "value");
+    let all = format_count(values, "value");
     match open {
         0 => format!("{all}: the types of all are known"),
         open => {
@@ -198,8 +208,8 @@ fn summary(model: &Model, found: &Inferred) -> String {
     }
 }
 
-/// Lays the values of each graph out as a table, with the title of the graph above it.
-fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
+/// Formats the values of each graph as a table with types and nodes, below the title of the graph.
+fn format_values<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
@@ -216,16 +226,18 @@ fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     text
 }
 
-/// Appends a table of the collected rows to `text`, and clears them.
+/// Appends a table of `rows` to `text`, unless there are no rows, and clears `rows`.
 fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
     if !rows.is_empty() {
-        *text += &columns(&headings, rows);
+        *text += &format_columns(&headings, rows);
         rows.clear();
     }
 }
 
-fn explanation(model: &Model, found: &Inferred) -> String {
+/// Lists the types and dimensions that inference could not determine, with nodes and reasons, and
+/// the equalities of dimensions that nodes require.
+fn format_unknown(model: &Model, found: &Inferred) -> String {
     let mut text = String::new();
     for unknown in found.unknown(model) {
         let what = match unknown.missing {
@@ -246,7 +258,8 @@ fn explanation(model: &Model, found: &Inferred) -> String {
     if text.is_empty() { "nothing remains unknown\n".to_string() } else { text }
 }
 
-fn unknown_json(unknown: UnknownValue) -> Value {
+/// Converts a type, rank or dimension that inference could not determine to JSON.
+fn unknown_to_json(unknown: UnknownValue) -> Value {
     let (what, axis) = match unknown.missing {
         Missing::Type => ("type", None),
         Missing::Elem => ("elem", None),
@@ -263,7 +276,8 @@ fn unknown_json(unknown: UnknownValue) -> Value {
     })
 }
 
-fn equal_json(equality: Equality) -> Value {
+/// Converts an equality of two dimensions that a node requires to JSON.
+fn equality_to_json(equality: Equality) -> Value {
     json!({
         "left": equality.left.to_string(),
         "right": equality.right.to_string(),

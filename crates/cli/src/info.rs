@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
-use crate::human::{bytes, count, cut, group, pad_names};
+use crate::human::{cut_line, format_bytes, format_count, group_digits, pad_names};
 use crate::model_arg::{Limits, ModelArg};
 use crate::objects::merge_objects;
 use crate::operator_name::qualified_name;
@@ -21,7 +21,7 @@ use crate::{machine, nodes};
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "MODEL", required_unless_present = "machine")]
@@ -43,13 +43,14 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info/1";
 
+/// Runs `sardonyx info`: prints a summary of a model, its nodes, or a description of the machine.
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Some(path) = args.path.clone() else {
-        return machine::print(args.json, terminal);
+        return machine::print_machine(args.json, terminal);
     };
     let arg = ModelArg { path, limits: args.limits.clone() };
     if args.nodes.is_wanted() {
-        return nodes::list(&args.nodes, &arg, args.json, terminal);
+        return nodes::list_nodes(&args.nodes, &arg, args.json, terminal);
     }
     let model = arg.open_with(OpenOptions::new().skip_payloads(true))?;
     if args.json {
@@ -65,17 +66,18 @@ const NAME_COLUMNS: usize = 40;
 /// thousands.
 const SHOWN_FILES: usize = 20;
 
+/// Formats the summary of a model as text.
 fn as_text(model: &Model, arg: &ModelArg) -> String {
     let mut out = Table::default();
-    out.row("file", file_bytes(arg).map_or(String::new(), file_size));
-    out.row(
+    out.push_row("file", find_file_size(arg).map_or(String::new(), format_file_size));
+    out.push_row(
         "format",
         format!(
             "ONNX IR version {}",
             model.ir_version().map_or("missing".to_string(), format_version)
         ),
     );
-    out.rows(
+    out.push_rows(
         "opsets",
         model
             .opsets()
@@ -85,61 +87,61 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     let producer = [model.producer_name(), model.producer_version()];
     let producer: Vec<&str> =
         producer.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
-    out.row("producer", producer.join(" "));
-    out.row("domain", model.domain());
-    out.row(
+    out.push_row("producer", producer.join(" "));
+    out.push_row("domain", model.domain());
+    out.push_row(
         "version",
         model.model_version().filter(|version| *version != 0).map_or(String::new(), format_version),
     );
-    out.row("graph", cut(&model.graph_name()));
-    out.row("doc", cut(&model.doc()));
-    out.gap();
+    out.push_row("graph", cut_line(&model.graph_name()));
+    out.push_row("doc", cut_line(&model.doc()));
+    out.push_gap();
 
     let inputs = model.inputs();
     let (wanted, defaults): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| input.is_required());
-    out.rows("inputs", port_lines(wanted.iter().copied()));
+    out.push_rows("inputs", format_ports(wanted.iter().copied()));
     if !defaults.is_empty() {
-        out.row("", format!("(and {} that may be left out)", defaults.len()));
+        out.push_row("", format!("(and {} that may be left out)", defaults.len()));
     }
-    out.rows("outputs", port_lines(&model.outputs()));
-    out.gap();
+    out.push_rows("outputs", format_ports(&model.outputs()));
+    out.push_gap();
 
-    out.row("nodes", group(model.node_count() as u64));
-    out.row("parameters", totals(model.parameters()));
+    out.push_row("nodes", group_digits(model.node_count() as u64));
+    out.push_row("parameters", format_totals(model.parameters()));
     if model.constants().tensors > 0 {
-        out.row("constants", totals(model.constants()));
+        out.push_row("constants", format_totals(model.constants()));
     }
-    out.rows("stored as", sum_by_storage(model).iter().map(StorageTotals::as_text));
-    let files = data_files(model, arg);
-    out.rows("data files", files.iter().take(SHOWN_FILES).map(DataFile::as_text));
+    out.push_rows("stored as", sum_by_storage(model).iter().map(StorageTotals::as_text));
+    let files = find_data_files(model, arg);
+    out.push_rows("data files", files.iter().take(SHOWN_FILES).map(DataFile::as_text));
     if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
-        out.row("", format!("… and {} more", group(more as u64 + 1)));
+        out.push_row("", format!("… and {} more", group_digits(more as u64 + 1)));
     }
-    out.rows("training", training_lines(model));
-    out.rows("state", state_lines(model));
-    out.rows("devices", model.device_configurations().iter().map(configuration_line));
-    out.gap();
+    out.push_rows("training", format_training(model));
+    out.push_rows("state", format_state_variables(model));
+    out.push_rows("devices", model.device_configurations().iter().map(format_configuration));
+    out.push_gap();
 
     let operators = model.operators();
-    let width = operators.iter().map(|op| group(op.nodes as u64).len()).max().unwrap_or(0);
-    out.rows(
+    let width = operators.iter().map(|op| group_digits(op.nodes as u64).len()).max().unwrap_or(0);
+    out.push_rows(
         "operators",
         operators.iter().map(|op| {
-            let count = group(op.nodes as u64);
+            let count = group_digits(op.nodes as u64);
             let function = if op.is_function { "  (function of this model)" } else { "" };
             format!("{count:>width$}  {}{function}", qualified_name(&op.domain, &op.name))
         }),
     );
-    out.rows("functions", model.functions().iter().map(signature));
-    out.gap();
-    out.rows("metadata", metadata_lines(model.metadata()));
-    out.gap();
+    out.push_rows("functions", model.functions().iter().map(format_signature));
+    out.push_gap();
+    out.push_rows("metadata", format_metadata(model.metadata()));
+    out.push_gap();
 
     let unsupported = model.unsupported_operators();
     if unsupported.is_empty() {
-        out.row("cannot run", "nothing: every operator is supported")
+        out.push_row("cannot run", "nothing: every operator is supported")
     } else {
-        out.rows("cannot run", unsupported.iter().map(ToString::to_string))
+        out.push_rows("cannot run", unsupported.iter().map(ToString::to_string))
     }
     out.text
 }
@@ -151,30 +153,30 @@ struct Table {
 }
 
 impl Table {
-    /// Adds a row, unless `content` is empty.
-    fn row(&mut self, heading: &str, content: impl AsRef<str>) {
+    /// Adds a row with a heading to the table, unless `content` is empty.
+    fn push_row(&mut self, heading: &str, content: impl AsRef<str>) {
         if !content.as_ref().is_empty() {
             let _ = writeln!(self.text, "{heading:<12}{}", content.as_ref());
         }
     }
 
-    /// Adds a row for each of the `contents`, the first one with the heading.
-    fn rows(&mut self, heading: &str, contents: impl IntoIterator<Item = String>) {
+    /// Adds a row to the table for each of the `contents`. Only the first row has the heading.
+    fn push_rows(&mut self, heading: &str, contents: impl IntoIterator<Item = String>) {
         for (i, content) in contents.into_iter().enumerate() {
-            self.row(if i == 0 { heading } else { "" }, content);
+            self.push_row(if i == 0 { heading } else { "" }, content);
         }
     }
 
-    /// Adds a blank line, unless the text is empty or ends with one.
-    fn gap(&mut self) {
+    /// Adds a blank line to the table, unless the table is empty or ends with a blank line.
+    fn push_gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 }
 
-/// Formats a line with name and type for each input or output.
-fn port_lines<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
+/// Formats a line with name and type for each graph input or output.
+fn format_ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
     let rows = ports.into_iter().map(|port| {
         let ty = port.ty();
         let ty = ty.map_or("unknown type".to_string(), Type::to_string);
@@ -184,24 +186,24 @@ fn port_lines<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
 }
 
 /// Formats a line for each entry of the training information.
-fn training_lines(model: &Model) -> Vec<String> {
+fn format_training(model: &Model) -> Vec<String> {
     let entries = model.training_entries().into_iter().enumerate();
-    entries.map(|(index, entry)| training_line(index, entry)).collect()
+    entries.map(|(index, entry)| format_training_entry(index, entry)).collect()
 }
 
 /// Formats an entry of the training information: the names of its graphs, inputs and outputs.
-fn training_line(index: usize, entry: TrainingEntry) -> String {
+fn format_training_entry(index: usize, entry: TrainingEntry) -> String {
     let initialization = entry.initialization.map(|name| format!("initialization {name}"));
     let (inputs, outputs) = (entry.inputs.join(", "), entry.outputs.join(", "));
     let algorithm =
         entry.algorithm.map(|name| format!("algorithm {name} ({inputs}) => ({outputs})"));
     let parts: Vec<String> = initialization.into_iter().chain(algorithm).collect();
     let parts = if parts.is_empty() { "no graphs".to_string() } else { parts.join(", ") };
-    cut(&format!("entry {index}: {parts}"))
+    cut_line(&format!("entry {index}: {parts}"))
 }
 
 /// Formats a line with name and type for each state variable.
-fn state_lines(model: &Model) -> Vec<String> {
+fn format_state_variables(model: &Model) -> Vec<String> {
     let variables = model.state_variables();
     let rows = variables.iter().map(|variable| {
         let elem = variable.data_type.map_or("unknown type", DataType::name);
@@ -217,12 +219,12 @@ fn state_lines(model: &Model) -> Vec<String> {
 }
 
 /// Formats a line with key and value for each entry of the metadata.
-fn metadata_lines<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<String> {
+fn format_metadata<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<String> {
     let entries = entries.iter();
-    align_names(entries.map(|(key, value)| (key.as_ref(), cut(value.as_ref()))).collect())
+    align_names(entries.map(|(key, value)| (key.as_ref(), cut_line(value.as_ref()))).collect())
 }
 
-/// Formats a line for each name and text, with the names padded to a common width.
+/// Formats a line for each pair of a name and a text, with the names padded to a common width.
 fn align_names(rows: Vec<(&str, String)>) -> Vec<String> {
     let names = pad_names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
@@ -230,7 +232,7 @@ fn align_names(rows: Vec<(&str, String)>) -> Vec<String> {
 }
 
 /// Formats a device configuration, such as `name: 2 devices (a, b)`.
-fn configuration_line(one: &DeviceConfiguration) -> String {
+fn format_configuration(one: &DeviceConfiguration) -> String {
     let count = one.num_devices.map_or_else(|| "no number of".to_string(), |n| n.to_string());
     let s = if one.num_devices == Some(1) { "" } else { "s" };
     let names = if one.devices.is_empty() {
@@ -242,7 +244,7 @@ fn configuration_line(one: &DeviceConfiguration) -> String {
 }
 
 /// Formats the name, inputs, outputs and node count of a function of the model.
-fn signature(function: &FunctionInfo) -> String {
+fn format_signature(function: &FunctionInfo) -> String {
     let overload = if function.overload.is_empty() {
         String::new()
     } else {
@@ -255,7 +257,7 @@ fn signature(function: &FunctionInfo) -> String {
 }
 
 /// Returns the size of the model file in bytes; `None` for stdin and for a path that is not a file.
-fn file_bytes(arg: &ModelArg) -> Option<u64> {
+fn find_file_size(arg: &ModelArg) -> Option<u64> {
     if arg.is_stdin() {
         return None;
     }
@@ -265,16 +267,17 @@ fn file_bytes(arg: &ModelArg) -> Option<u64> {
         .map(|metadata| metadata.len())
 }
 
-/// Largest message in bytes that libprotobuf can read, and with it most programs that read models.
+/// Largest file in bytes that libprotobuf can read, and so most programs that read models.
 const MOST_BYTES: u64 = i32::MAX as u64;
 
-fn file_size(size: u64) -> String {
+/// Formats the size of the model file, with a warning if libprotobuf cannot read so large a file.
+fn format_file_size(size: u64) -> String {
     let warning = if size > MOST_BYTES {
         ", more than the 2 GiB that programs built on libprotobuf can read"
     } else {
         ""
     };
-    bytes(size) + warning
+    format_bytes(size) + warning
 }
 
 /// Number and size of the tensors that have the same element type and storage.
@@ -286,6 +289,8 @@ struct StorageTotals {
 }
 
 impl StorageTotals {
+    /// Formats the tensors of one storage and element type, such as `float raw data: 2 tensors, 1.2
+    /// MB`.
     fn as_text(&self) -> String {
         let place = match self.storage {
             "raw" => "raw data",
@@ -294,12 +299,13 @@ impl StorageTotals {
             "nothing" => "without elements",
             _ => "not to be read",
         };
-        let tensors = count(self.tensors, "tensor");
-        format!("{} {place}: {tensors}, {}", self.element_type, bytes(self.bytes))
+        let tensors = format_count(self.tensors, "tensor");
+        format!("{} {place}: {tensors}, {}", self.element_type, format_bytes(self.bytes))
     }
 }
 
-/// Adds up the tensors by storage and element type. The largest sums in bytes come first.
+/// Sums the number and bytes of stored tensors by storage and element type, in decreasing order of
+/// bytes.
 fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
     for tensor in model.tensors() {
@@ -321,50 +327,54 @@ fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     totals
 }
 
-/// Data file that the model refers to, and the file that exists at this location.
+/// Data file that the model refers to, with the status of the file on disk.
 struct DataFile {
     claimed: ExternalFile,
-    /// Offset in bytes at which the last value in the file ends.
+    /// Offset in bytes at which the last tensor in the data file ends.
     end: u64,
     found: DataFileStatus,
 }
 
 impl DataFile {
-    /// Returns the size of the file that exists, in bytes.
-    fn present(&self) -> Option<u64> {
+    /// Returns the size of the data file on disk, in bytes; `None` if it is missing or was not
+    /// looked up.
+    fn present_bytes(&self) -> Option<u64> {
         match self.found {
             DataFileStatus::Bytes(size) => Some(size),
             _ => None,
         }
     }
 
+    /// Converts the data file to JSON: its tensors in the model, and its size on disk.
     fn as_json(&self) -> serde_json::Value {
         let found = json!({
             "end": self.end,
-            "present_bytes": self.present(),
+            "present_bytes": self.present_bytes(),
             "missing": self.found == DataFileStatus::Missing,
         });
         merge_objects(json!(self.claimed), found)
     }
 
+    /// Formats the location, tensors and size of the data file, and whether the file is missing or
+    /// cut off.
     fn as_text(&self) -> String {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
             DataFileStatus::Bytes(size) if size < self.end => {
                 format!("; the file is cut off: {size} bytes of {}", self.end)
             }
-            DataFileStatus::Bytes(size) => format!(" of a file of {}", bytes(size)),
+            DataFileStatus::Bytes(size) => format!(" of a file of {}", format_bytes(size)),
             DataFileStatus::Missing => "; the file is missing".to_string(),
             DataFileStatus::Refused(why) => format!("; not looked for: it {why}"),
             DataFileStatus::Unknown => String::new(),
         };
-        let tensors = count(*tensors, "tensor");
-        format!("{}: {tensors}, {}{found}", cut(location), bytes(*claimed))
+        let tensors = format_count(*tensors, "tensor");
+        format!("{}: {tensors}, {}{found}", cut_line(location), format_bytes(*claimed))
     }
 }
 
-/// Returns the data files of the model. Looks up their sizes without opening them.
-fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
+/// Returns the data files of the model. Looks up the sizes of the files without opening them.
+fn find_data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for tensor in model.tensors() {
         if let TensorStorage::External { location, offset, .. } = tensor.storage {
@@ -383,19 +393,21 @@ fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
         .collect()
 }
 
-fn totals(totals: Totals) -> String {
+/// Formats numbers of elements, tensors and bytes.
+fn format_totals(totals: Totals) -> String {
     let s = if totals.tensors == 1 { "" } else { "s" };
     format!(
         "{} in {} tensor{s}, {}",
-        group(totals.elements),
-        group(totals.tensors as u64),
-        bytes(totals.bytes)
+        group_digits(totals.elements),
+        group_digits(totals.tensors as u64),
+        format_bytes(totals.bytes)
     )
 }
 
+/// Converts the summary of a model to the JSON answer.
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     let unsupported = model.unsupported_operators();
-    let file_size = file_bytes(arg);
+    let file_size = find_file_size(arg);
     json!({
         "schema": SCHEMA,
         "model": arg.name(),
@@ -420,7 +432,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
                 "storage": totals.storage, "type": totals.element_type, "tensors": totals.tensors, "bytes": totals.bytes,
             }))
             .collect::<Vec<_>>(),
-        "external_files": data_files(model, arg).iter().map(DataFile::as_json).collect::<Vec<_>>(),
+        "external_files": find_data_files(model, arg).iter().map(DataFile::as_json).collect::<Vec<_>>(),
         "training_steps": model.training_steps(),
         "training": model.training_entries().iter()
             .map(|entry| json!({
@@ -441,6 +453,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     })
 }
 
+/// Converts bindings of state variables to outputs of the training information to JSON.
 fn bindings_json(bindings: &[(String, String)]) -> Vec<serde_json::Value> {
     let bindings = bindings.iter();
     bindings.map(|(variable, output)| json!({"variable": variable, "output": output})).collect()

@@ -7,7 +7,7 @@ use sardonyx::{Model, SaveOptions, check};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -52,11 +52,12 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
+/// Runs `sardonyx inline`. Calls that cannot be inlined are findings, and then no model is written.
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
     let original = model.clone();
-    let report = match model.inline(&args.options()) {
+    let report = match model.inline(&args.build_options()) {
         Ok(report) => report,
         Err(EditError::NotInlinable(findings)) => {
             if args.saving.json {
@@ -81,7 +82,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             };
             return command.finish(*result, terminal);
         }
-        Err(refusal) => return Err(args.failure(&original, refusal)),
+        Err(refusal) => return Err(args.explain_refusal(&original, refusal)),
     };
     if is_changed(&report) {
         model.fill_producer();
@@ -108,7 +109,8 @@ fn is_changed(report: &InlineReport) -> bool {
 }
 
 impl Args {
-    fn options(&self) -> InlineOptions {
+    /// Builds the options of inlining from the arguments.
+    fn build_options(&self) -> InlineOptions {
         let mut options =
             InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
         if let Some(only) = &self.only {
@@ -130,7 +132,8 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: EditError) -> Failure {
+    /// Converts an error of inlining to a failure with advice.
+    fn explain_refusal(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
             EditError::TooLarge { .. } => {
@@ -152,7 +155,7 @@ impl Args {
                 if names.is_empty() {
                     failure.help("the model has no functions")
                 } else {
-                    failure.help(format!("use one of its functions: {}", names.join(", ")))
+                    failure.help(format!("use one of the model's functions: {}", names.join(", ")))
                 }
             }
             _ => failure.help("sardonyx ops lists the operators"),
@@ -160,25 +163,30 @@ impl Args {
     }
 }
 
+/// Formats findings as text, each followed by a blank line.
 fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
     renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n").collect()
 }
 
+/// Formats the report: inlined calls, nodes that stay, and functions that were added or removed.
 fn as_text(report: &InlineReport) -> String {
     let mut lines = Vec::new();
     for (function, calls) in &report.functions {
-        lines.push(format!("inlined {} of {function}", count(*calls, "call")));
+        lines.push(format!("inlined {} of {function}", format_count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
         let domain = shown_domain(domain);
-        lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
+        lines.push(format!(
+            "inlined {} of the operator {domain}.{name}",
+            format_count(*nodes, "node")
+        ));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (shown_domain(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (shown_domain(&kept.domain), format_count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -189,18 +197,20 @@ fn as_text(report: &InlineReport) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
-    lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
+    lines.extend(
+        report.added.iter().map(|(function, original)| format_added_function(function, original)),
+    );
     for (domain, version) in &report.imported {
         let domain = shown_domain(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
-        lines.push(format!("removed {}", count(report.removed.len(), "function")));
+        lines.push(format!("removed {}", format_count(report.removed.len(), "function")));
     }
     lines.join("\n")
 }
 
-/// Reports that `function` was added for calls of `original` that leave out inputs.
-pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
+/// Formats the note that `function` was added for calls of `original` that leave out inputs.
+pub(crate) fn format_added_function(function: &FunctionId, original: &FunctionId) -> String {
     format!("added {function} for calls of {original} that leave out inputs")
 }

@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::Protected;
-use crate::human::count;
-use crate::outputs::arrays_of;
+use crate::human::format_count;
+use crate::outputs::to_arrays;
 use crate::saving::Target;
 use crate::terminal::Terminal;
 
@@ -32,20 +32,22 @@ pub(crate) struct Args {
     to: Option<PathBuf>,
 }
 
-/// Inner values that a run has to return beside the outputs of the model.
+/// Intermediate values that a run returns in addition to the graph outputs.
 #[derive(Default)]
 pub(crate) struct WantedValues {
-    /// Names of the values to show, in the order of the arguments.
+    /// Names of the values that `--show` selects, in the order of the arguments.
     pub(crate) shown: Vec<String>,
-    /// Names of the values to dump, in the order of the graph.
+    /// Names of the values that `--dump` selects, each once, in the order of the patterns and then
+    /// of the nodes.
     dumped: Vec<String>,
-    /// Nodes of the main graph; empty if no inner value is wanted.
+    /// Nodes of the main graph; empty if no intermediate value is wanted.
     pub(crate) nodes: Vec<NodeInfo>,
-    /// Number of outputs of the model itself.
+    /// Number of graph outputs of the model itself. Outputs of the run after these are intermediate
+    /// values.
     pub(crate) own: usize,
 }
 
-/// File of `--to`, whose format can hold several arrays.
+/// File that `--to` names, whose format can hold several arrays.
 pub(crate) struct DumpTarget {
     path: PathBuf,
     format: Format,
@@ -53,27 +55,30 @@ pub(crate) struct DumpTarget {
 
 impl Args {
     /// Whether `--show` is given.
-    pub(crate) fn shows(&self) -> bool {
+    pub(crate) fn has_shown_values(&self) -> bool {
         !self.show.is_empty()
     }
 
-    /// Returns the file of `--to`. Fails if its format holds only one array.
-    pub(crate) fn target(&self) -> Result<Option<DumpTarget>, Failure> {
+    /// Returns the file of `--to`, or `None` without the option. Fails if the format of the file
+    /// holds only one array.
+    pub(crate) fn resolve_target(&self) -> Result<Option<DumpTarget>, Failure> {
         let Some(path) = &self.to else { return Ok(None) };
         match Format::from_path(path) {
             Some(format @ (Format::Npz | Format::Safetensors)) => {
                 Ok(Some(DumpTarget { path: path.clone(), format }))
             }
-            _ => {
-                Err(Failure::new(format!("--to: '{}' cannot hold several values", path.display()))
-                    .help("name a file that ends in .npz or .safetensors"))
-            }
+            _ => Err(Failure::new(format!(
+                "--to: the format of '{}' cannot hold several values",
+                path.display()
+            ))
+            .help("name a file that ends in .npz or .safetensors")),
         }
     }
 
-    /// Resolves the patterns of `--show` and `--dump`, and adds the values to the outputs of the
-    /// model. Also adds values whose names are in `expected`, for a comparison.
-    pub(crate) fn apply<'n>(
+    /// Resolves the patterns of `--show` and `--dump`, and adds the intermediate values to the
+    /// graph outputs of `model`. Also adds the values that are named in `expected`, for a
+    /// comparison.
+    pub(crate) fn add_outputs<'n>(
         &self,
         model: Model,
         expected: impl Iterator<Item = &'n str>,
@@ -108,14 +113,15 @@ impl Args {
     }
 }
 
-/// Returns the names of all values that nodes make.
+/// Returns the names of the outputs of `nodes`, without outputs that are left out.
 fn output_names(nodes: &[NodeInfo]) -> impl Iterator<Item = &str> {
     let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
     values.map(|value| &*value.name)
 }
 
-/// Returns the `values` that match a pattern, or fails if none does. A name without wildcards is
-/// returned without a check, because it may also be that of an input or an initializer.
+/// Returns the names in `values` that match a pattern, or fails if none does. A name without
+/// wildcards is returned without a check, because it may also be the name of a graph input or an
+/// initializer.
 fn find_matching<'v>(
     option: &str,
     pattern: &str,
@@ -136,20 +142,20 @@ fn find_matching<'v>(
 /// File that was written for `--dump`.
 pub(crate) struct Dumped {
     path: PathBuf,
-    /// Number of values in the file.
+    /// Number of values in the written file.
     values: usize,
     /// Names of values that the file format cannot hold.
     left_out: Vec<String>,
 }
 
 impl WantedValues {
-    /// Returns the outputs of the model itself, without the inner values.
-    pub(crate) fn outputs(&self, given: &Outputs) -> Outputs {
+    /// Returns the graph outputs of the model itself: `given` without the intermediate values.
+    pub(crate) fn select_own_outputs(&self, given: &Outputs) -> Outputs {
         let values = given.iter().take(self.own);
         values.map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// Writes the values of `--dump` to the file of `--to`.
+    /// Writes the values that `--dump` selects to the file of `--to`.
     pub(crate) fn dump(
         &self,
         given: &Outputs,
@@ -177,9 +183,10 @@ impl WantedValues {
     }
 }
 
-/// Returns the arrays that store a value, with their names; `None` if the format cannot hold it.
+/// Returns the arrays that store a value in a file, with their names; `None` if the file format
+/// cannot hold the value.
 fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
-    let tensors = arrays_of(name, value)?;
+    let tensors = to_arrays(name, value)?;
     let fit = tensors.iter().all(|(_, tensor)| match (format, tensor.data_type()) {
         (Format::Npz, DataType::String) => npy::write(tensor).is_ok(),
         (Format::Npz, elem) => npy::header(elem, tensor.dims()).is_ok(),
@@ -189,18 +196,20 @@ fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(St
 }
 
 impl Dumped {
+    /// Prints the written file on stderr, and the values that its format cannot hold.
     pub(crate) fn print(&self, terminal: &Terminal) {
-        let values = count(self.values, "value");
+        let values = format_count(self.values, "value");
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
         if !self.left_out.is_empty() {
             terminal.note(&format!(
-                "{} cannot be stored in this kind of file: {}",
-                count(self.left_out.len(), "value"),
+                "{} cannot be stored in a file of this format: {}",
+                format_count(self.left_out.len(), "value"),
                 self.left_out.join(", ")
             ));
         }
     }
 
+    /// Converts the path, the number of values and the values that were left out to JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         json!({"file": self.path, "values": self.values, "left_out": self.left_out})
     }

@@ -35,29 +35,30 @@ pub(crate) struct Args {
     image: images::Args,
 }
 
-/// Inputs of a run by name, and the files that they were read from.
+/// Values for the graph inputs of a run by name, and the files that they were read from.
 pub(crate) struct Inputs {
     pub(crate) values: Vec<(String, Value)>,
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Args {
-    /// Returns the first file if its name is a number and no such file exists. The number was
-    /// probably meant for the option before it, which takes none.
-    pub(crate) fn stray_number(&self) -> Option<&str> {
+    /// Returns the first input file if its name is a number and no such file exists; else `None`.
+    /// The number was probably meant for the preceding option, which takes no number.
+    pub(crate) fn find_stray_number(&self) -> Option<&str> {
         let first = self.files.first()?;
         (first.parse::<u64>().is_ok() && !Path::new(first).exists()).then_some(first)
     }
 }
 
 impl Inputs {
-    /// Returns the inputs for one run. Copies neither names nor elements.
+    /// Returns the values for one run with the names of the inputs. Copies neither names nor
+    /// elements.
     pub(crate) fn named_values(&self) -> Vec<(&str, Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
-    /// Returns the types of the inputs that are tensors, by name.
-    pub(crate) fn types(&self) -> Vec<(String, Type)> {
+    /// Returns the types of the inputs whose values are tensors, by name.
+    pub(crate) fn to_tensor_types(&self) -> Vec<(String, Type)> {
         let types = self.values.iter().filter_map(|(name, value)| {
             let tensor = value.as_tensor()?;
             let dims = tensor.dims().iter().copied();
@@ -68,27 +69,33 @@ impl Inputs {
 }
 
 /// Reads the input files, and fills inputs without a file if `--random`, `--fill` or `--shape` is
-/// given. Fails if a required input has no value then.
-pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Result<Inputs, Failure> {
-    gather_or_fill(args, &args.filling, opened, terminal)
+/// given. Fails if a required input still has no value.
+pub(crate) fn gather_inputs(
+    args: &Args,
+    opened: &Opened,
+    terminal: &Terminal,
+) -> Result<Inputs, Failure> {
+    gather_with(args, &args.filling, opened, terminal)
 }
 
-/// Like [`gather`], but fills all inputs if none is given, for commands whose results hardly
+/// Like [`gather_inputs`], but fills all inputs if none is given, for commands whose results hardly
 /// depend on the values.
-pub(crate) fn gather_or_make(
+pub(crate) fn gather_or_fill_all(
     args: &Args,
     opened: &Opened,
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
     let needs_some = opened.session.inputs().iter().any(Port::is_required);
     if args.filling.seed().is_none() && args.files.is_empty() && needs_some {
-        terminal.detail("no inputs are given: they are filled as by --random 0");
-        return gather_or_fill(args, &filling::Args::with_seed(0), opened, terminal);
+        terminal.detail("no inputs are given: all inputs are filled as by --random 0");
+        return gather_with(args, &filling::Args::with_seed(0), opened, terminal);
     }
-    gather_or_fill(args, &args.filling, opened, terminal)
+    gather_with(args, &args.filling, opened, terminal)
 }
 
-fn gather_or_fill(
+/// Reads the input files, and fills inputs without a file as `filling` requests. Fails if a
+/// required input still has no value.
+fn gather_with(
     args: &Args,
     filling: &filling::Args,
     opened: &Opened,
@@ -111,30 +118,31 @@ fn gather_or_fill(
             gather.add_stored_state(trained, filling)?;
         }
         let given = &gather.inputs.values;
-        let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
+        let mut filled =
+            random::fill_inputs(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
         terminal.note(
             "--set INPUT[AXIS]=SIZE has no effect on inputs that are not filled; give --random",
         );
     }
-    gather.complete()
+    gather.into_inputs()
 }
 
-/// Inputs of a run while they are collected.
+/// Graph inputs of a run while their values are collected.
 struct Gather<'a> {
     args: &'a Args,
     model: &'a Model,
     session: &'a Session,
     inputs: Inputs,
-    /// Names of the sequences whose items are given one by one.
+    /// Names of the sequence inputs whose items are given one by one.
     growing: HashSet<String>,
 }
 
-/// Splits an argument into the name of an input, if it has one, and a path. The name of an input
-/// may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME is an input. Without
-/// such a NAME the argument is a path if that exists; else it is split at the first `=`, and the
-/// caller refuses the name.
+/// Splits an input argument into the name of a graph input, if it has one, and the path of a file.
+/// The name of an input may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME
+/// is an input. Without such a NAME the argument is a path if that exists; else it is split at the
+/// first `=`, and the caller refuses the name.
 fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
     let cuts: Vec<(&str, &str)> =
         arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..])).collect();
@@ -150,8 +158,8 @@ fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
 }
 
 /// Returns the value for `--fill` if `text`, which was given in the place of a file, is a number or
-/// a truth value.
-fn as_fill(text: &str) -> Option<String> {
+/// a truth value; else `None`.
+fn to_fill_value(text: &str) -> Option<String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some("1".to_string()),
         "false" => Some("0".to_string()),
@@ -187,15 +195,15 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Reads a file for the input `name`, or for the next inputs without a value.
+    /// Reads a file as the value of the graph input `name`, or of the next inputs without a value.
     fn read_file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
-            self.port(name)?;
+            self.find_port(name)?;
         } else if path.is_dir() {
             return self.read_directory(path);
         }
         let bytes = files::read(path).map_err(|failure| match (&name, path.to_str()) {
-            (Some(name), Some(text)) => match as_fill(text).filter(|_| !path.exists()) {
+            (Some(name), Some(text)) => match to_fill_value(text).filter(|_| !path.exists()) {
                 Some(fill) => failure.help(format!("for a number, use --fill {name}={fill}")),
                 None => failure,
             },
@@ -207,16 +215,17 @@ impl<'a> Gather<'a> {
             FileKind::Npz => self.read_archive(name, &bytes).map_err(at),
             kind => {
                 let port = match &name {
-                    Some(name) => self.port(name)?,
+                    Some(name) => self.find_port(name)?,
                     None => self.next_port().map_err(at)?,
                 };
-                let value = self.decode(kind, &bytes, port).map_err(at)?;
+                let value = self.decode_value(kind, &bytes, port).map_err(at)?;
                 self.set_value(port, value)
             }
         }
     }
 
-    /// Reads the inputs in a directory of test data: `input_0.pb` for the first input, and so on.
+    /// Reads the values of graph inputs in a directory of test data: `input_0.pb` for the first
+    /// input, and so on.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
         let files = files::list_numbered_files(path, "input_")?;
         // Test data of a model without inputs have only outputs.
@@ -229,7 +238,7 @@ impl<'a> Gather<'a> {
         let ports = self.session.inputs();
         for (number, file) in files {
             let Some(port) = ports.get(number) else {
-                let message = format!("the model has no input {number}");
+                let message = format!("the model has no input with the number {number}");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
                     .at(file.display())
@@ -240,18 +249,19 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Reads a `.npz` file, for the input `name` or for the inputs that its arrays are named after.
+    /// Reads a `.npz` file, for the graph input `name` or for the inputs that its arrays are named
+    /// after.
     fn read_archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
             let (items, arrays): (Vec<_>, Vec<_>) =
-                arrays.into_iter().partition(|(member, _)| self.item_of(member).is_some());
+                arrays.into_iter().partition(|(member, _)| self.split_item_name(member).is_some());
             self.append_items(items)?;
             for (member, array) in arrays {
                 // `numpy.savez(file, a, b)` names the arrays arr_0 and arr_1.
                 let unnamed =
                     member.strip_prefix("arr_").is_some_and(|rest| rest.parse::<usize>().is_ok());
-                let port = match self.port(&member) {
+                let port = match self.find_port(&member) {
                     Err(_) if unnamed => self.next_port()?,
                     port => port?,
                 };
@@ -260,9 +270,10 @@ impl<'a> Gather<'a> {
             }
             return Ok(());
         };
-        let port = self.port(&name)?;
+        let port = self.find_port(&name)?;
         if is_sequence(port) {
-            let is_item = |member: &str| self.item_of(member).is_some_and(|(of, _)| of == port);
+            let is_item =
+                |member: &str| self.split_item_name(member).is_some_and(|(of, _)| of == port);
             if arrays.iter().any(|(member, _)| is_item(member)) {
                 let items = arrays.into_iter().filter(|(member, _)| is_item(member)).collect();
                 return self.append_items(items);
@@ -283,7 +294,7 @@ impl<'a> Gather<'a> {
                 arrays.iter().map(|(member, _)| member.as_str()).take(20).collect();
             return Err(Failure::new(format!("the archive has no array '{name}'"))
                 .code(ErrorKind::Input)
-                .help(format!("it has: {}", members.join(", "))));
+                .help(format!("the archive has: {}", members.join(", "))));
         };
         let value = self.read_array(array, port)?;
         self.set_value(port, value)
@@ -291,7 +302,7 @@ impl<'a> Gather<'a> {
 
     /// Splits the name of an array in an archive, such as `x.0`, into a sequence input and the
     /// position of the item; `None` if the array is not an item.
-    fn item_of(&self, member: &str) -> Option<(&'a Port, usize)> {
+    fn split_item_name(&self, member: &str) -> Option<(&'a Port, usize)> {
         let (name, position) = member.rsplit_once('.')?;
         let is_whole_name = self.session.inputs().iter().any(|port| port.name() == member);
         let port = self.session.inputs().iter().find(|port| port.name() == name)?;
@@ -299,12 +310,13 @@ impl<'a> Gather<'a> {
         (is_sequence(port) && !is_whole_name).then_some((port, position))
     }
 
-    /// Appends the items in an archive to their sequences, in the order of their positions.
+    /// Appends arrays of an archive to sequence inputs, in the order of the positions in the names
+    /// of the arrays. Fails if a position is missing.
     fn append_items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
         let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
             BTreeMap::new();
         for (member, array) in arrays {
-            let Some((port, position)) = self.item_of(&member) else { continue };
+            let Some((port, position)) = self.split_item_name(&member) else { continue };
             let (_, items) = sequences.entry(port.name()).or_insert((port, BTreeMap::new()));
             items.insert(position, (member, array));
         }
@@ -325,17 +337,20 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn decode(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    /// Decodes the bytes of a file to a value for the graph input `port`.
+    fn decode_value(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
             FileKind::Npy => self.read_array(bytes, port),
-            FileKind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
-                .map(Value::Tensor),
+            FileKind::Image => {
+                images::load_image(bytes.as_slice(), port, &self.args.image, self.model)
+                    .map(Value::Tensor)
+            }
             FileKind::Proto => {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
                     Value::Tensor(tensor) => {
-                        match_type(tensor, port, self.args.cast).map(Value::Tensor)
+                        match_element_type(tensor, port, self.args.cast).map(Value::Tensor)
                     }
                     other => Ok(other),
                 }
@@ -343,7 +358,7 @@ impl<'a> Gather<'a> {
             FileKind::Npz | FileKind::Unknown(_) => {
                 let what = match kind {
                     FileKind::Unknown(Some(what)) => {
-                        format!("this is {what}, which is not supported")
+                        format!("the input file is {what}, which is not supported")
                     }
                     _ => "unsupported input file".to_string(),
                 };
@@ -359,12 +374,13 @@ impl<'a> Gather<'a> {
         read_array(bytes, port, self.args.cast).map(Value::Tensor)
     }
 
-    /// Sets the value of an input, or appends an item to a sequence.
+    /// Sets the value of a graph input, or appends an item to a sequence. Fails if the input has a
+    /// value already.
     fn set_value(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         let value = match value {
             Value::Tensor(item) if is_sequence(port) => {
                 if self.growing.contains(port.name()) {
-                    return self.append(port, item);
+                    return self.append_item(port, item);
                 }
                 if !self.is_given(port) {
                     self.growing.insert(port.name().to_string());
@@ -381,8 +397,8 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Appends an item to a sequence that has a first one.
-    fn append(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
+    /// Appends a tensor to the sequence input `port`, whose first item is already set.
+    fn append_item(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
         for (name, value) in &mut self.inputs.values {
             if let Value::Sequence(sequence) = value
                 && name == port.name()
@@ -393,29 +409,31 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
+    /// Whether the graph input `port` has a value.
     fn is_given(&self, port: &Port) -> bool {
         self.inputs.values.iter().any(|(name, _)| name == port.name())
     }
 
-    fn port(&self, name: &str) -> Result<&'a Port, Failure> {
+    /// Returns the graph input `name`. Fails if the model has no such input.
+    fn find_port(&self, name: &str) -> Result<&'a Port, Failure> {
         Ok(self.session.input(name)?)
     }
 
-    /// Returns the input for the next file without a name: the first required input without a
-    /// value, or else the first optional one.
+    /// Returns the graph input for the next file without a name: the first required input without a
+    /// value, or else the first optional one. Fails if all inputs have values.
     fn next_port(&self) -> Result<&'a Port, Failure> {
         let inputs = self.session.inputs().iter();
         let free: Vec<&Port> = inputs.filter(|port| !self.is_given(port)).collect();
         match free.iter().find(|port| port.is_required()).or(free.first()) {
             Some(port) => Ok(*port),
-            None => Err(Failure::new("there is no input left for this file")
+            None => Err(Failure::new("all inputs of the model have a value already")
                 .code(ErrorKind::Input)
                 .help(self.session.describe_inputs())),
         }
     }
 
-    /// Returns the inputs, or fails if a required one has no value.
-    fn complete(self) -> Result<Inputs, Failure> {
+    /// Returns the collected inputs. Fails if a required input has no value.
+    fn into_inputs(self) -> Result<Inputs, Failure> {
         let missing: Vec<&str> = self
             .session
             .inputs()
@@ -429,7 +447,7 @@ impl<'a> Gather<'a> {
         }
         let message = match &missing[..] {
             [only] => format!("the input '{only}' is missing"),
-            many => format!("these inputs are missing: {}", many.join(", ")),
+            many => format!("required inputs are missing: {}", many.join(", ")),
         };
         Err(Failure::new(message).code(ErrorKind::Input).help(format!(
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
@@ -438,13 +456,14 @@ impl<'a> Gather<'a> {
     }
 }
 
+/// Whether the graph input `port` takes a sequence.
 fn is_sequence(port: &Port) -> bool {
     matches!(find_input_type(port), Some(Type::Sequence(_)))
 }
 
-/// Returns the element type of the arrays that an input takes: that of the tensor, or of the items
-/// of a sequence.
-fn element(port: &Port) -> Option<DataType> {
+/// Returns the element type of the arrays that a graph input takes: that of the tensor, or of the
+/// items of a sequence. `None` if it is unknown.
+fn element_type(port: &Port) -> Option<DataType> {
     match find_input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
         Type::Sequence(item) => item.elem(),
@@ -452,15 +471,17 @@ fn element(port: &Port) -> Option<DataType> {
     }
 }
 
-/// Reads a `.npy` file as a tensor for the input `port`. Element types that NumPy lacks are stored
-/// as bare bytes, which get the type of the input. An array of another element type is cast if
-/// `converts`, else refused.
+/// Reads a `.npy` file as a tensor for the graph input `port`. Element types that NumPy lacks are
+/// stored as bare bytes, which get the type of the input. An array of another element type is cast
+/// if `converts`, else refused.
 pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    match_type(arrays::read_npy(bytes, element(port))?, port, converts)
+    match_element_type(arrays::read_npy(bytes, element_type(port))?, port, converts)
 }
 
-fn match_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
+/// Returns `tensor` with the element type of the graph input `port`. A tensor of another element
+/// type is cast if `converts`, else refused.
+fn match_element_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+    let Some(wanted) = element_type(port).filter(|wanted| *wanted != tensor.data_type()) else {
         return Ok(tensor);
     };
     if converts {
@@ -472,11 +493,11 @@ fn match_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Fai
         port.name()
     ))
     .code(ErrorKind::Input)
-    .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
+    .help(format!("convert the array with --cast, or save the array as {}", to_numpy_name(wanted))))
 }
 
-/// Returns NumPy's name of an element type.
-fn numpy_name(data_type: DataType) -> &'static str {
+/// Returns NumPy's name of an element type, such as `float32`.
+fn to_numpy_name(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float => "float32",
         DataType::Double => "float64",

@@ -9,7 +9,7 @@ use sardonyx::tool::edits::{Edit, NewError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::terminal::Terminal;
@@ -25,20 +25,21 @@ pub(crate) struct Args {
     keep_invalid: bool,
 }
 
-/// Command whose result is invalid, with all that is needed to report it.
+/// Command that produced an invalid model, with the data to report the errors.
 pub(crate) struct Command<'a> {
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
     pub(crate) invalid: &'a Args,
-    /// File or stdout that the result was to be written to, if any.
+    /// File or stdout that the invalid model was to be written to; `None` if the command writes no
+    /// model.
     pub(crate) target: Option<saving::Target>,
-    /// JSON answer without the errors and the written files.
+    /// JSON answer of the command, without the errors and the written files.
     pub(crate) answer: Value,
 }
 
 impl Command<'_> {
-    /// Lists the errors that the result has and the input model does not. Writes the result only
-    /// with `--keep-invalid`.
+    /// Reports the errors of the edited model that the input model does not have. Writes the edited
+    /// model only with `--keep-invalid`.
     pub(crate) fn finish(
         self,
         result: InvalidResult,
@@ -58,7 +59,7 @@ impl Command<'_> {
             let mut answer = self.answer;
             answer["invalid"] = json!({
                 "job": errors.job.name(),
-                "errors": errors.listed.iter().map(error_json).collect::<Vec<_>>(),
+                "errors": errors.listed.iter().map(error_to_json).collect::<Vec<_>>(),
                 "not_listed": errors.more,
             });
             answer["saved"] = saved.map_or(Value::Null, |saved| saved.json());
@@ -70,7 +71,7 @@ impl Command<'_> {
         let fact = format!(
             "{} made a model with {} that {name} does not have",
             errors.job,
-            count(total, "error")
+            format_count(total, "error")
         );
         let end = match saved {
             Some(_) => "the invalid model was written",
@@ -82,7 +83,7 @@ impl Command<'_> {
     }
 }
 
-/// Renders an error of the result, with the node of the input model that it originates from.
+/// Formats an error of the edited model, with the node of the input model that it originates from.
 fn render_error(result: &InvalidResult, error: &NewError) -> String {
     let job = result.errors().job;
     let mut text = result.model().render_finding(&error.finding, &format!("result of {job}"));
@@ -92,7 +93,8 @@ fn render_error(result: &InvalidResult, error: &NewError) -> String {
     text + "\n\n"
 }
 
-fn error_json(error: &NewError) -> Value {
+/// Converts an error of the edited model to JSON, with its origin in the input model.
+fn error_to_json(error: &NewError) -> Value {
     let mut found = crate::check::finding_to_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
         (Some(origin), Some(operator)) => {
@@ -103,9 +105,9 @@ fn error_json(error: &NewError) -> Value {
     found
 }
 
-/// Lists in JSON the rules that are checked after edits: the names of their codes, unless all rules
-/// are checked.
-pub(crate) fn checked_rules(edits: &[Edit]) -> Value {
+/// Describes in JSON which rules are checked after `edits`: all rules, or the names of their
+/// finding codes.
+pub(crate) fn describe_checked_rules(edits: &[Edit]) -> Value {
     let everything = edits.iter().any(|edit| edit.changes_operators());
     let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());
     let rules: BTreeSet<&str> = rules.map(|code| code.name).collect();

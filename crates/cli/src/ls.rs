@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
+use crate::human::{
+    Align, compare_names, cut_line, format_bytes, format_columns, format_count, group_digits,
+    parse_bytes,
+};
 use crate::model_arg::ModelArg;
 use crate::show;
 use crate::stats::{Number, Stats};
@@ -24,7 +27,7 @@ use crate::verdict::Verdict;
 /// the main graph; it is the PLACE of `sardonyx cat --place`. Sizes are written as 4096, 64K, 1.5M
 /// or 2G.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -71,27 +74,29 @@ enum Sort {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ls/1";
 
-/// Line of the list: a tensor with its statistics.
+/// Row of the list: a stored tensor, its problem and its statistics.
 struct Row {
     tensor: StoredTensor,
-    /// Reason why the tensor cannot be read.
+    /// Reason why the tensor cannot be read; `None` if it can be read.
     problem: Option<String>,
-    /// Statistics of the values, with `--stats`.
+    /// Statistics of the values; `None` without `--stats`, for strings, and if the tensor cannot be
+    /// read.
     stats: Option<Stats>,
 }
 
+/// Runs `sardonyx ls`. Tensors that cannot be read are findings.
 pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let mut tensors: Vec<StoredTensor> = model.tensors();
     let stored = tensors.len();
-    tensors.retain(|tensor| args.selects(tensor));
+    tensors.retain(|tensor| args.is_selected(tensor));
     if let Some(sort) = args.sort {
-        sort.sort(&mut tensors);
+        sort.sort_tensors(&mut tensors);
     }
     if args.reverse {
         tensors.reverse();
     }
-    let rows = examine(&model, tensors, args, terminal);
+    let rows = examine_tensors(&model, tensors, args, terminal);
     let broken = rows.iter().filter(|row| row.problem.is_some()).count();
     if args.json {
         terminal.json(&as_json(&rows, broken, &args.model.name()), true)?
@@ -106,7 +111,7 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
 
 impl Args {
     /// Whether the options select `tensor` for the list.
-    fn selects(&self, tensor: &StoredTensor) -> bool {
+    fn is_selected(&self, tensor: &StoredTensor) -> bool {
         let is_external = is_external(tensor);
         (self.names.is_empty() || self.names.iter().any(|glob| glob.matches(&tensor.name)))
             && (self.types.is_empty()
@@ -118,13 +123,13 @@ impl Args {
 }
 
 impl Sort {
-    /// Sorts tensors. Those with equal keys stay in the order of the model file.
-    fn sort(self, tensors: &mut [StoredTensor]) {
+    /// Sorts tensors by this key. Tensors with equal keys stay in the order of the model file.
+    fn sort_tensors(self, tensors: &mut [StoredTensor]) {
         match self {
             Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
             Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
             Sort::Type => tensors.sort_by_key(StoredTensor::type_name),
-            Sort::File => tensors.sort_by_key(data_file_position),
+            Sort::File => tensors.sort_by_key(find_data_position),
             Sort::Place => tensors.sort_by(|a, b| compare_names(&a.place, &b.place)),
         }
     }
@@ -132,15 +137,15 @@ impl Sort {
 
 /// Returns the data file of a tensor and the offset of its values in bytes; `None` if the values
 /// are in the model file.
-fn data_file_position(tensor: &StoredTensor) -> Option<(String, u64)> {
+fn find_data_position(tensor: &StoredTensor) -> Option<(String, u64)> {
     match &tensor.storage {
         TensorStorage::External { location, offset, .. } => Some((location.clone(), *offset)),
         _ => None,
     }
 }
 
-/// Checks whether each tensor can be read, and computes statistics of its values with `--stats`.
-fn examine(
+/// Checks whether each tensor can be read, and with `--stats` computes statistics of its values.
+fn examine_tensors(
     model: &Model,
     tensors: Vec<StoredTensor>,
     args: &Args,
@@ -156,10 +161,10 @@ fn examine(
     let rows = tensors
         .into_iter()
         .map(|tensor| {
-            let mut problem = problem(model, &tensor).or_else(|| files.find_problem(&tensor));
+            let mut problem = find_problem(model, &tensor).or_else(|| files.find_problem(&tensor));
             let mut stats = None;
             if args.stats && problem.is_none() {
-                match stats_of(model, &tensor, |bytes| bar.inc(bytes)) {
+                match compute_stats(model, &tensor, |bytes| bar.inc(bytes)) {
                     Ok(found) => stats = found,
                     Err(what) => problem = Some(what),
                 }
@@ -171,9 +176,9 @@ fn examine(
     rows
 }
 
-/// Returns the reason why a tensor cannot be read, as far as the model file shows it without
-/// decoding values or opening data files.
-fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
+/// Returns the reason why a tensor cannot be read, or `None`, as far as the model file shows it
+/// without decoding values or opening data files.
+fn find_problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     if let TensorStorage::Broken(what) = &tensor.storage {
         return Some(what.clone());
     }
@@ -211,7 +216,9 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     }
 }
 
-fn stats_of(
+/// Reads the values of a tensor and computes their statistics; `None` for strings. Calls `advance`
+/// with the number of bytes of each chunk.
+fn compute_stats(
     model: &Model,
     tensor: &StoredTensor,
     advance: impl FnMut(u64),
@@ -231,6 +238,7 @@ fn message_without_tensor(error: &sardonyx::Error) -> String {
     }
 }
 
+/// Formats the list as a table, with the number of tensors and the total size below.
 fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
     use Align::{Left, Right};
     let headings = [
@@ -248,78 +256,84 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
         ("place", Left),
         ("wrong", Left),
     ];
-    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut text = if rows.is_empty() { String::new() } else { columns(&headings, &cells) + "\n" };
+    let cells: Vec<Vec<String>> = rows.iter().map(format_cells).collect();
+    let mut text =
+        if rows.is_empty() { String::new() } else { format_columns(&headings, &cells) + "\n" };
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let elements = elements.fold(0, u64::saturating_add);
     let size = rows.iter().filter_map(|row| row.tensor.bytes).sum();
     text += &match (rows.len(), stored) {
         (_, 0) => "no tensors\n".to_string(),
-        (0, stored) => format!("none of {} matches\n", count(stored, "tensor")),
+        (0, stored) => format!("none of {} matches\n", format_count(stored, "tensor")),
         (listed, _) => {
-            let elements = group(elements);
+            let elements = group_digits(elements);
             let of = if listed == stored {
                 String::new()
             } else {
-                format!(" of {}", group(stored as u64))
+                format!(" of {}", group_digits(stored as u64))
             };
             let s = if stored == 1 { "" } else { "s" };
-            let listed = group(listed as u64);
-            format!("{listed}{of} tensor{s}, {elements} elements, {}\n", bytes(size))
+            let listed = group_digits(listed as u64);
+            format!("{listed}{of} tensor{s}, {elements} elements, {}\n", format_bytes(size))
         }
     };
     if broken > 0 {
-        text += &format!("{} cannot be read\n", count(broken, "tensor"));
+        text += &format!("{} cannot be read\n", format_count(broken, "tensor"));
     }
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
+/// Formats a tensor as the cells of a row of the table.
+fn format_cells(row: &Row) -> Vec<String> {
     let tensor = &row.tensor;
     let stats = row.stats.as_ref();
     let is_obvious = tensor.place.starts_with("graph.initializer[");
     vec![
-        cut(&tensor.name),
+        cut_line(&tensor.name),
         tensor.type_name(),
         format!("{:?}", tensor.dims),
-        tensor.bytes.map_or("?".to_string(), bytes),
-        place_of_values(tensor),
-        stats.and_then(Stats::sparsity).map_or(String::new(), percent),
-        number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
-        number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
+        tensor.bytes.map_or("?".to_string(), format_bytes),
+        format_value_location(tensor),
+        stats.and_then(Stats::sparsity).map_or(String::new(), format_percent),
+        format_number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
+        format_number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
         stats.and_then(|stats| stats.mean).map_or(String::new(), show::format_number),
-        count_cell(stats.map(|stats| stats.nan)),
-        count_cell(stats.map(|stats| stats.inf)),
-        if is_obvious { String::new() } else { cut(&tensor.place) },
-        row.problem.as_deref().map_or(String::new(), cut),
+        format_count_cell(stats.map(|stats| stats.nan)),
+        format_count_cell(stats.map(|stats| stats.inf)),
+        if is_obvious { String::new() } else { cut_line(&tensor.place) },
+        row.problem.as_deref().map_or(String::new(), cut_line),
     ]
 }
 
-/// Formats a statistic as a cell, which is empty if the tensor does not have it.
-fn number_cell(number: Option<Number>) -> String {
+/// Formats a statistic as a table cell, which is empty if the tensor has no such statistic.
+fn format_number_cell(number: Option<Number>) -> String {
     number.map_or(String::new(), |number| match number {
         Number::Integer(value) => value.to_string(),
         Number::Real(value) => show::format_number(value),
     })
 }
 
-/// Formats a number of elements as a cell, which is empty for 0.
-fn count_cell(count: Option<u64>) -> String {
-    count.filter(|count| *count > 0).map_or(String::new(), group)
+/// Formats a number of elements as a table cell, which is empty for 0 and without a number.
+fn format_count_cell(count: Option<u64>) -> String {
+    count.filter(|count| *count > 0).map_or(String::new(), group_digits)
 }
 
-fn place_of_values(tensor: &StoredTensor) -> String {
+/// Formats where the values of a tensor are stored: a field of the model, or data file and offset
+/// in bytes.
+fn format_value_location(tensor: &StoredTensor) -> String {
     match &tensor.storage {
         TensorStorage::Raw => "raw".to_string(),
         TensorStorage::Typed(field) => field.to_string(),
-        TensorStorage::External { location, offset, .. } => format!("{} @ {offset}", cut(location)),
+        TensorStorage::External { location, offset, .. } => {
+            format!("{} @ {offset}", cut_line(location))
+        }
         TensorStorage::Nothing => "no elements".to_string(),
         _ => "nowhere".to_string(),
     }
 }
 
-/// Formats a share as a percentage. Only shares of exactly 0 and 1 become `0 %` and `100 %`.
-fn percent(share: f64) -> String {
+/// Formats a fraction as a percentage. Only 0 and 1 exactly become `0 %` and `100 %`.
+fn format_percent(share: f64) -> String {
     let text = format!("{:.1} %", share * 100.0);
     match text.as_str() {
         "0.0 %" if share > 0.0 => "<0.1 %".to_string(),
@@ -330,6 +344,7 @@ fn percent(share: f64) -> String {
     }
 }
 
+/// Converts the list of tensors and its totals to the JSON answer.
 fn as_json(rows: &[Row], broken: usize, name: &str) -> Value {
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let size: u64 = rows.iter().filter_map(|row| row.tensor.bytes).sum();
@@ -346,6 +361,7 @@ fn as_json(rows: &[Row], broken: usize, name: &str) -> Value {
     })
 }
 
+/// Converts a tensor with its problem and statistics to JSON.
 fn row_json(row: &Row) -> Value {
     let mut answer = Map::new();
     let Value::Object(tensor) = json!(row.tensor) else {
@@ -365,7 +381,7 @@ fn row_json(row: &Row) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::percent;
+    use super::format_percent;
 
     #[test]
     fn shares_are_not_rounded_to_all_or_nothing() {
@@ -378,7 +394,7 @@ mod tests {
             (1.0, "100 %"),
         ];
         for (share, expected) in rows {
-            assert_eq!(percent(share), expected);
+            assert_eq!(format_percent(share), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use sardonyx::tool::Machine;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::bytes;
+use crate::human::format_bytes;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 
@@ -12,8 +12,8 @@ use crate::terminal::Terminal;
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info-machine/1";
 
-/// Measures the machine and prints it.
-pub(crate) fn print(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
+/// Measures the speed of this machine, and prints its description.
+pub(crate) fn print_machine(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
     let machine = Machine::measure()?;
     if as_json {
         terminal.json(&merge_objects(json!({"schema": SCHEMA}), json!(machine)), true)
@@ -24,7 +24,7 @@ pub(crate) fn print(as_json: bool, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Formats the machine as one line, which benchmarks print above their tables.
 fn to_line(machine: &Machine) -> String {
-    let [near, own, shared] = machine.caches.map(|size| bytes(size as u64));
+    let [near, own, shared] = machine.caches.map(|size| format_bytes(size as u64));
     format!(
         "{}, processors: {}, {}, caches: {near}, {own}, {shared}, one thread: {:.0} GFLOP/s, {:.1} \
          GB/s",

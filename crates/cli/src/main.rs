@@ -86,6 +86,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
+/// Global allocator, which backs large allocations with large pages.
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
@@ -135,12 +136,13 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+/// Parses the arguments, runs the command, and returns its exit code.
 fn main() -> ExitCode {
-    last_resort::install();
+    last_resort::install_hook();
     sardonyx::tool::keep_panic_places();
     let wanted = usage::EarlyOptions::from_args(std::env::args_os().skip(1));
-    let answered = last_resort::catch(|| {
-        let command = usage::with_negative_numbers(Cli::command());
+    let answered = last_resort::catch_panic(|| {
+        let command = usage::allow_negative_numbers(Cli::command());
         let matches = command.color(wanted.color).try_get_matches();
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
@@ -150,7 +152,7 @@ fn main() -> ExitCode {
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
                 }
-                Terminal::plain(wanted.format).answer(&Failure::from(&usage));
+                Terminal::plain(wanted.format).answer_failure(&Failure::from(&usage));
                 return ExitCode::from(2);
             }
         };

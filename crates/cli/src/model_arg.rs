@@ -20,24 +20,28 @@ pub(crate) struct ModelArg {
 }
 
 impl ModelArg {
+    /// Opens the model with default options.
     pub(crate) fn open(&self) -> Result<Model, Failure> {
         self.open_with(OpenOptions::new())
     }
 
+    /// Opens the model with `options` and the limits of the command line.
     pub(crate) fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
         self.load(options).map(|loaded| loaded.model)
     }
 
-    /// Opens the model, with its source text and the warnings about it if the file is a text.
+    /// Opens the model. If the file is a text, also returns its source and the warnings of the
+    /// parser.
     pub(crate) fn load(&self, options: OpenOptions) -> Result<Loaded, Failure> {
         self.limits.load(&self.path, options)
     }
 
+    /// Whether the model is read from stdin.
     pub(crate) fn is_stdin(&self) -> bool {
         is_stdin(&self.path)
     }
 
-    /// Returns the path for messages and JSON answers.
+    /// Returns the path of the model for messages and JSON answers.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }

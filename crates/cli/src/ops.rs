@@ -9,7 +9,7 @@ use sardonyx::tool::{Glob, suggest};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, columns, count};
+use crate::human::{Align, format_columns, format_count};
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -51,20 +51,21 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ops/1";
 
+/// Runs `sardonyx ops`: describes one operator, or lists the operators that match.
 pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let operators: Vec<&OpDef> = Registry::standard()
         .operators()
         .filter(|op| args.domain.as_deref().is_none_or(|domain| domain_of(op) == domain))
         .collect();
     if operators.is_empty() {
-        return Err(unknown_domain(args.domain.as_deref().unwrap_or_default()));
+        return Err(refuse_domain(args.domain.as_deref().unwrap_or_default()));
     }
     let wanted = args.name.as_deref().unwrap_or_default();
     if let Some(op) = operators.iter().find(|op| is_called(op, wanted)) {
         if args.json {
             terminal.json(&as_json(&[op]), true)?;
         } else {
-            terminal.print(&page(op, args)?)?;
+            terminal.print(&format_page(op, args)?)?;
         }
         return Ok(Verdict::Fine);
     }
@@ -72,19 +73,20 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     let found: Vec<&OpDef> = if asks_for_one {
         Vec::new()
     } else {
-        operators.iter().copied().filter(|op| fits(op, wanted)).collect()
+        operators.iter().copied().filter(|op| is_match(op, wanted)).collect()
     };
     if found.is_empty() {
-        return Err(unknown_operator(wanted, &operators));
+        return Err(refuse_operator(wanted, &operators));
     }
     if args.json {
         terminal.json(&as_json(&found), true)?
     } else {
-        terminal.print(&list(&found))?
+        terminal.print(&format_list(&found))?
     }
     Ok(Verdict::Fine)
 }
 
+/// Returns the name of an operator's domain, which is `ai.onnx` for the default domain.
 fn domain_of(op: &OpDef) -> &'static str {
     match op.domain {
         "" => "ai.onnx",
@@ -92,7 +94,7 @@ fn domain_of(op: &OpDef) -> &'static str {
     }
 }
 
-/// Whether `wanted` is the name of the operator, with or without its domain.
+/// Whether `wanted` is the name of the operator `op`, with or without its domain.
 fn is_called(op: &OpDef, wanted: &str) -> bool {
     let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
     name == op.name && domain == domain_of(op)
@@ -100,7 +102,7 @@ fn is_called(op: &OpDef, wanted: &str) -> bool {
 
 /// Whether the operator's name matches the pattern `wanted`, or its name or description contains
 /// that text.
-fn fits(op: &OpDef, wanted: &str) -> bool {
+fn is_match(op: &OpDef, wanted: &str) -> bool {
     if Glob::is_pattern(wanted) {
         return Glob::parse(wanted).is_ok_and(|glob| glob.matches(op.name));
     }
@@ -108,45 +110,50 @@ fn fits(op: &OpDef, wanted: &str) -> bool {
     op.full_name().to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
 }
 
-fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
+/// Returns the failure for an operator that does not exist, with a similar name as advice.
+fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     let failure = Failure::new(format!("no operator '{wanted}' exists"));
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean {near}?")),
-        None => failure.help("`sardonyx ops` lists them all"),
+        None => failure.help("`sardonyx ops` lists all operators"),
     }
 }
 
-fn unknown_domain(wanted: &str) -> Failure {
+/// Returns the failure for a domain that the standard does not have.
+fn refuse_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
-        .help(format!("use one of its domains: {}", domains.join(", ")))
+        .help(format!("use one of the standard's domains: {}", domains.join(", ")))
 }
 
-fn list(operators: &[&OpDef]) -> String {
+/// Formats a table of operators with their versions and summaries, and the numbers of both below.
+fn format_list(operators: &[&OpDef]) -> String {
     let rows: Vec<Vec<String>> = operators
         .iter()
-        .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
+        .map(|op| vec![op.full_name(), format_versions(op), first_sentence(op.about).to_string()])
         .collect();
     let headings = [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
-    let total = count(operators.len(), "operator");
-    format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
+    let total = format_count(operators.len(), "operator");
+    format!("{}\n{total} in {}\n", format_columns(&headings, &rows), format_count(sum, "version"))
 }
 
-fn versions(op: &OpDef) -> String {
+/// Lists the operator set versions that define or change an operator, such as `1 6 7 13`.
+fn format_versions(op: &OpDef) -> String {
     let versions: Vec<String> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
 }
 
+/// Returns the first sentence of a text, with its period.
 fn first_sentence(text: &str) -> &str {
     let end = text.find(". ").map_or(text.len(), |at| at + 1);
     &text[..end]
 }
 
-/// Returns the definition of an operator in a version of its operator set, or fails if the operator
-/// is newer.
+/// Returns the definition of an operator in a version of its operator set. Fails if the operator
+/// was added later.
 fn schema_at(op: &OpDef, opset: u32) -> Result<Schema, Failure> {
     op.schema_at(opset).ok_or_else(|| {
         let first = op.versions().next().map_or(0, |version| version.since);
@@ -157,9 +164,9 @@ fn schema_at(op: &OpDef, opset: u32) -> Result<Schema, Failure> {
 }
 
 /// Formats the description of an operator, or the differences between two versions with `--diff`.
-fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
+fn format_page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     if let Some([from, to]) = args.diff.as_deref() {
-        return Ok(difference(&schema_at(op, *from)?, &schema_at(op, *to)?));
+        return Ok(format_difference(&schema_at(op, *from)?, &schema_at(op, *to)?));
     }
     let mut text = format!("{}\n\n", op.about);
     if args.all {
@@ -173,15 +180,15 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
             text += &format!("\nfunction:\n\n{function}");
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
-            text += "\nits function depends on attributes, optional inputs and types\n";
+            text += "\nthe function body depends on attributes, optional inputs and types\n";
         }
-        text += &format!("\nversions: {}\n", versions(op));
+        text += &format!("\nversions: {}\n", format_versions(op));
     }
     Ok(text)
 }
 
 /// Lists the differences between two versions of an operator, of which either may be the older.
-fn difference(from: &Schema, to: &Schema) -> String {
+fn format_difference(from: &Schema, to: &Schema) -> String {
     let mut lines = Vec::new();
     if from.deprecated != to.deprecated {
         lines.push(if to.deprecated {
@@ -195,7 +202,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     push_changes("attribute", &from.attributes, &to.attributes, &mut lines);
     for var in &to.types {
         match from.type_var(var.name) {
-            Some(old) => lines.extend(type_changes(old, var)),
+            Some(old) => lines.extend(format_type_changes(old, var)),
             None => {
                 lines.push(format!("+ type      {}: {}", var.name, var.allowed.names().join(" ")))
             }
@@ -204,7 +211,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     let gone = from.types.iter().filter(|var| to.type_var(var.name).is_none());
     lines.extend(gone.map(|var| format!("- type      {}", var.name)));
     if from.determinism != to.determinism {
-        lines.push(format!("  {}", determinism(to)));
+        lines.push(format!("  {}", describe_determinism(to)));
     }
     for (sign, some, others) in [("-", from, to), ("+", to, from)] {
         let only = some.notes.iter().filter(|note| !others.notes.contains(note));
@@ -218,8 +225,8 @@ fn difference(from: &Schema, to: &Schema) -> String {
     }
 }
 
-/// Adds a line for each input, output or attribute that only one of two versions has, or that
-/// differs between them.
+/// Adds a line for each input, output or attribute that only one of two versions of an operator
+/// has, or that differs between the versions.
 fn push_changes<T: Member>(what: &str, from: &[T], to: &[T], lines: &mut Vec<String>) {
     let old: Vec<_> = from.iter().map(|member| (member.name(), member.to_string())).collect();
     let new: Vec<_> = to.iter().map(|member| (member.name(), member.to_string())).collect();
@@ -237,6 +244,7 @@ fn push_changes<T: Member>(what: &str, from: &[T], to: &[T], lines: &mut Vec<Str
 
 /// Input, output or attribute of an operator.
 trait Member: ToString {
+    /// Returns the name of the input, output or attribute.
     fn name(&self) -> &'static str;
 }
 
@@ -252,7 +260,8 @@ impl Member for Attribute {
     }
 }
 
-fn type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
+/// Formats the element types that a type variable lost (`-`) and gained (`+`) between two versions.
+fn format_type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
     let (old, new) = (from.allowed.names(), to.allowed.names());
     [("-", names_missing_in(&new, &old)), ("+", names_missing_in(&old, &new))]
         .into_iter()
@@ -260,17 +269,19 @@ fn type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
         .map(|(sign, names)| format!("{sign} type      {}: {names}", to.name))
 }
 
-/// Joins the names that `others` does not contain.
+/// Joins those of `names` that `others` does not contain.
 fn names_missing_in(others: &[String], names: &[String]) -> String {
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect::<Vec<_>>().join(" ")
 }
 
+/// Converts operators with all their versions to the JSON answer.
 fn as_json(operators: &[&OpDef]) -> Value {
     let operators: Vec<Value> = operators.iter().map(|op| operator_json(op)).collect();
     json!({ "schema": SCHEMA, "operators": operators })
 }
 
+/// Converts an operator with all its versions to JSON.
 fn operator_json(op: &OpDef) -> Value {
     let versions: Vec<Value> = op
         .versions()
@@ -302,8 +313,8 @@ fn functions_json(op: &OpDef, since: u32) -> Value {
     Value::Array(functions.collect())
 }
 
-/// Returns the word for whether an operator is deterministic, for texts and JSON answers.
-fn determinism(schema: &Schema) -> &'static str {
+/// Returns the word for the determinism of an operator, such as `deterministic`.
+fn describe_determinism(schema: &Schema) -> &'static str {
     match schema.determinism {
         Determinism::Deterministic => "deterministic",
         Determinism::NonDeterministic => "non-deterministic",
@@ -311,6 +322,7 @@ fn determinism(schema: &Schema) -> &'static str {
     }
 }
 
+/// Converts a version of an operator to JSON.
 fn schema_json(schema: &Schema) -> Value {
     let inputs = schema.inputs.iter().map(|input| param_json(input, schema.input_meaning(input)));
     let outputs = schema.outputs.iter();
@@ -329,7 +341,7 @@ fn schema_json(schema: &Schema) -> Value {
     json!({
         "since": schema.since,
         "deprecated": schema.deprecated,
-        "determinism": determinism(schema),
+        "determinism": describe_determinism(schema),
         "notes": schema.notes,
         "inputs": inputs.collect::<Vec<_>>(),
         "fewest_inputs": fewest_inputs,
@@ -342,6 +354,7 @@ fn schema_json(schema: &Schema) -> Value {
     })
 }
 
+/// Converts an input or output of an operator to JSON; `about` is its description.
 fn param_json(param: &Param, about: Option<&str>) -> Value {
     let (arity, fewest, homogeneous) = match param.arity {
         Arity::Single => ("single", 1, true),
@@ -364,6 +377,7 @@ fn param_json(param: &Param, about: Option<&str>) -> Value {
     })
 }
 
+/// Converts an attribute of an operator to JSON; `about` is its description.
 fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     let default = attribute.default.map(|default| match default {
         // Written like in the standard: 0.01, not 0.009999999776482582.
@@ -383,6 +397,7 @@ fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     })
 }
 
+/// Converts a float to JSON with the fewest decimal digits that identify it.
 fn float_json(value: f32) -> Value {
     json!(value.to_string().parse::<f64>().unwrap_or(f64::from(value)))
 }

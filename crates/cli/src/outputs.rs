@@ -16,11 +16,11 @@ use crate::saving::{self, Target};
 use crate::terminal::Terminal;
 
 /// Advice for outputs that one file cannot hold. A directory can hold values of all types.
-const TO_DIRECTORY: &str = "write to a directory instead: --output DIR";
+const TO_DIRECTORY: &str = "write the outputs to a directory: --output DIR";
 
 /// Destination of the outputs of a run.
 pub(crate) enum Place {
-    /// One file in the format of its suffix, or stdout.
+    /// One file in the format that its suffix names, or stdout.
     One(Target, Format),
     /// A directory, with a file for each output.
     Directory(PathBuf),
@@ -29,7 +29,7 @@ pub(crate) enum Place {
 /// File that was written for one or all outputs.
 pub(crate) struct WrittenOutput {
     pub(crate) path: PathBuf,
-    /// Name of the output, if the file holds only one.
+    /// Name of the output in the file; `None` if the file holds several outputs.
     pub(crate) output: Option<String>,
     /// Whether the name of the output was changed to get a valid file name.
     pub(crate) is_renamed: bool,
@@ -42,7 +42,7 @@ impl Place {
         if path.is_dir() {
             return Ok(Place::Directory(path.to_path_buf()));
         }
-        let target = saving::target_of(path)?;
+        let target = saving::parse_target(path)?;
         match (&target, Format::from_path(path)) {
             (Target::Stdout, _) => Ok(Place::One(target, Format::Text)),
             (_, Some(format)) => Ok(Place::One(target, format)),
@@ -52,7 +52,7 @@ impl Place {
                     "outputs are written to a directory, or to a .npy, .npz, .pb or .csv file",
                 ))
             }
-            (_, None) => match file_suffix(path) {
+            (_, None) => match find_file_suffix(path) {
                 Some(suffix) => {
                     let shown = path.display();
                     let failure = Failure::new(format!("outputs are not written as .{suffix}"));
@@ -66,15 +66,15 @@ impl Place {
         }
     }
 
-    /// Whether the outputs are written to stdout, so that nothing else can be.
+    /// Whether the outputs are written to stdout, which then takes no other text.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Place::One(Target::Stdout, _))
     }
 }
 
 /// Returns the suffix of a path that looks like a file: up to 8 letters and digits, of which the
-/// first is a letter. A directory without a slash at its end may be called `run.1`.
-fn file_suffix(path: &Path) -> Option<&str> {
+/// first is a letter; else `None`. A directory without a slash at its end may be called `run.1`.
+fn find_file_suffix(path: &Path) -> Option<&str> {
     if files::ends_as_directory(path) {
         return None;
     }
@@ -85,7 +85,7 @@ fn file_suffix(path: &Path) -> Option<&str> {
     is_suffix.then_some(suffix)
 }
 
-/// Writes all outputs, and returns the written files.
+/// Writes all outputs of a run to `place`, and returns the written files.
 pub(crate) fn write(
     outputs: &Outputs,
     place: &Place,
@@ -93,12 +93,13 @@ pub(crate) fn write(
     terminal: &Terminal,
 ) -> Result<Vec<WrittenOutput>, Failure> {
     match place {
-        Place::One(target, format) => write_one(outputs, target, *format, protected, terminal),
+        Place::One(target, format) => write_file(outputs, target, *format, protected, terminal),
         Place::Directory(path) => write_directory(outputs, path, protected),
     }
 }
 
-fn write_one(
+/// Writes all outputs to one file or to stdout. Fails if the format cannot hold the outputs.
+fn write_file(
     outputs: &Outputs,
     target: &Target,
     format: Format,
@@ -126,14 +127,14 @@ fn write_one(
                 ));
                 return Err(failure.help(
                     if all.iter().all(|(_, value)| value.as_tensor().is_some()) {
-                        "write them to a .npz file or a directory: --output DIR"
+                        "write several outputs to a .npz file or a directory: --output DIR"
                     } else {
                         TO_DIRECTORY
                     },
                 ));
             }
             for (name, value) in &all {
-                let tensors = arrays_of(name, value).filter(|_| {
+                let tensors = to_arrays(name, value).filter(|_| {
                     // A format for one value holds no sequence, not even one with a single item.
                     value.as_tensor().is_some() || !format.holds_single_tensor()
                 });
@@ -142,7 +143,7 @@ fn write_one(
             let mut names = HashSet::new();
             for (name, _) in &content.tensors {
                 if !names.insert(name) {
-                    let message = format!("two arrays would have the name '{name}'");
+                    let message = format!("two arrays in the file would have the name '{name}'");
                     return Err(Failure::new(message).help(TO_DIRECTORY));
                 }
             }
@@ -163,10 +164,10 @@ fn write_one(
     })
 }
 
-/// Returns the arrays that store an output in a file of several: a tensor under its name, the items
-/// of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and for an
-/// empty sequence, which would leave no trace.
-pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
+/// Returns the arrays that store an output in a file of several arrays: a tensor under its name,
+/// the items of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and
+/// for an empty sequence, which would leave no trace.
+pub(crate) fn to_arrays(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
     match value {
         Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
         Value::Sequence(sequence) if !sequence.is_empty() => {
@@ -179,6 +180,7 @@ pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor
     }
 }
 
+/// Returns the failure for an output of a type that only `.pb` files can hold.
 fn refuse_type(name: &str, value: &Value) -> Failure {
     let ty = value.value_type();
     let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
@@ -195,7 +197,7 @@ fn write_directory(
     protected: &Protected,
 ) -> Result<Vec<WrittenOutput>, Failure> {
     let mut contents = Vec::new();
-    for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
+    for ((name, value), stem) in outputs.iter().zip(make_file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
             // A .npy file does not record element types that NumPy lacks.
             Value::Tensor(tensor) if !npy::names_type(tensor.data_type()) => {
@@ -221,15 +223,15 @@ fn write_directory(
     Ok(contents.into_iter().map(|(written, _)| written).collect())
 }
 
-/// Returns a file name for each output in a directory, without suffixes.
-pub(crate) fn file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+/// Returns a unique file name without suffix for each of the output `names`.
+pub(crate) fn make_file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken = HashSet::new();
-    names.enumerate().map(|(index, name)| file_stem(name, index, &mut taken)).collect()
+    names.enumerate().map(|(index, name)| make_file_stem(name, index, &mut taken)).collect()
 }
 
 /// Returns a unique file name for an output, without suffix. Names in a model may contain anything,
 /// so characters that could lead to another directory, or are illegal on some system, become `_`.
-fn file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
+fn make_file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
     let mut stem: String = name
         .chars()
         .take(80)
@@ -261,7 +263,7 @@ mod tests {
             ("größe", "größe"),
         ];
         for (i, (name, expected)) in rows.iter().enumerate() {
-            assert_eq!(file_stem(name, i, &mut taken), *expected);
+            assert_eq!(make_file_stem(name, i, &mut taken), *expected);
         }
     }
 }

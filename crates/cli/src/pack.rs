@@ -5,10 +5,10 @@ use sardonyx::io::Weights;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::ModelArg;
 use crate::saving;
-use crate::stored_tensors::{is_external, sum_of};
+use crate::stored_tensors::{is_external, sum_tensors};
 use crate::terminal::Terminal;
 
 /// Copy values from external data files into the model file
@@ -28,10 +28,11 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.pack/1";
 
+/// Runs `sardonyx pack`: writes the model with the values of its data files inside.
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let (tensors, size) = sum_of(&model, is_external);
+    let (tensors, size) = sum_tensors(&model, is_external);
     let options = SaveOptions::new();
     let saved =
         args.saving.save(&args.model, &model, options, Weights::Inside, target, terminal)?;
@@ -49,8 +50,8 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(
             "copied {}, {}, from data files",
-            count(tensors, "tensor"),
-            bytes(size)
+            format_count(tensors, "tensor"),
+            format_bytes(size)
         )),
     }
     Ok(())

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::terminal::Terminal;
@@ -37,6 +37,8 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.parse/1";
 
+/// Runs `sardonyx parse`. With `--strict`, errors of the model are findings, and no model is
+/// written.
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     // Read instead of mapped, because an editor may change a text while it is parsed.
     let options = OpenOptions::new().form(ModelFormat::Notation).access(Access::Read);
@@ -47,14 +49,14 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     let name = args.model.name();
     let (findings, errors) =
-        if args.no_check { (Vec::new(), 0) } else { findings(model, args.strict) };
+        if args.no_check { (Vec::new(), 0) } else { find_errors(model, args.strict) };
     for found in &findings {
         terminal.remark(&(model.render_finding(found, &name) + "\n"));
     }
     if errors > 0 {
-        let message = format!("{name}: the model has {}", count(errors, "error"));
+        let message = format!("{name}: the model has {}", format_count(errors, "error"));
         if args.strict {
-            let help = "remove --strict to write the model with these warnings";
+            let help = "remove --strict to write the model in spite of its errors";
             let failure = Failure::new(message).code(ErrorKind::Invalid);
             terminal.report(&failure.help(help));
             return Ok(Verdict::Findings);
@@ -69,7 +71,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let mut data = DataFiles::new(&args.model);
     for file in model.external_files() {
         if data.find(&file.location) == DataFileStatus::Missing {
-            let (location, tensors) = (&file.location, count(file.tensors, "tensor"));
+            let (location, tensors) = (&file.location, format_count(file.tensors, "tensor"));
             terminal.remark(&format!(
                 "warning: the data file '{location}' with the values of {tensors} is missing"
             ));
@@ -96,9 +98,9 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     Ok(Verdict::Fine)
 }
 
-/// Checks the model, and returns its errors with their total number, of which not all may be
-/// listed. Without `strict` the errors become warnings, as the model is written in spite of them.
-fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
+/// Checks the model. Returns the listed errors, and the total number of errors, which may be
+/// larger. Without `strict` the errors become warnings, as the model is written in spite of them.
+fn find_errors(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::CheckOptions::new().types(true).skip_data_files(true);
     let report = model.check(&options);
     let mut listed = report.findings;

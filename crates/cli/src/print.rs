@@ -60,6 +60,7 @@ pub(crate) struct Args {
     function: Vec<String>,
 }
 
+/// Parses the value of `--inline`: a size in bytes, or `all`.
 fn parse_inline(text: &str) -> Result<u64, String> {
     match text {
         "all" => Ok(u64::MAX),
@@ -67,7 +68,7 @@ fn parse_inline(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses `3`, `10..20`, `10..` or `..5`.
+/// Parses a range of node positions: `3`, `10..20`, `10..` or `..5`.
 fn parse_range(text: &str) -> Result<Range<usize>, String> {
     match text.split_once("..") {
         Some((start, end)) => Ok(parse_position(start, 0)?..parse_position(end, usize::MAX)?),
@@ -78,26 +79,28 @@ fn parse_range(text: &str) -> Result<Range<usize>, String> {
     }
 }
 
-/// Parses one end of a range, which is `default` if it is left out.
+/// Parses one end of a range of positions; an empty text stands for `default`.
 fn parse_position(text: &str, default: usize) -> Result<usize, String> {
     match text {
         "" => Ok(default),
-        _ => text.parse().map_err(|_| format!("'{text}' is not a position")),
+        _ => text.parse().map_err(|_| format!("'{text}' is not the position of a node")),
     }
 }
 
+/// Runs `sardonyx print`. With `--portable`, a text with another meaning than the model is a
+/// finding.
 pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
-    let target = saving::target_of(&args.output)?;
+    let target = saving::parse_target(&args.output)?;
     if let Target::File(path) = &target {
         saving::protect_inputs(&args.model, &model, &[]).check(path)?;
     }
-    let model = if args.takes_data_files(&model, &target) {
+    let model = if args.has_to_copy_data(&model, &target) {
         model.with_values_inside().map_err(|error| saving::at_model(&args.model, error))?
     } else {
         model
     };
-    let options = args.options(&target);
+    let options = args.build_options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
     let left_out = if only_parts {
         let (text, left_out) = args.print_parts(&options, &model)?;
@@ -135,7 +138,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 impl Args {
     /// Whether values in data files are copied into the text or into a file beside it: if an option
     /// requires it, or if the text cannot refer to the data files from its own directory.
-    fn takes_data_files(&self, model: &Model, target: &Target) -> bool {
+    fn has_to_copy_data(&self, model: &Model, target: &Target) -> bool {
         let files = model.external_files();
         if files.is_empty() || self.no_weights {
             return false;
@@ -150,8 +153,9 @@ impl Args {
         if self.model.is_stdin() {
             return false;
         }
-        let directory = directory_of(text);
-        if fs::canonicalize(directory).ok() != fs::canonicalize(directory_of(&self.model.path)).ok()
+        let directory = find_directory(text);
+        if fs::canonicalize(directory).ok()
+            != fs::canonicalize(find_directory(&self.model.path)).ok()
         {
             return true;
         }
@@ -162,7 +166,9 @@ impl Args {
         })
     }
 
-    fn options(&self, target: &Target) -> PrintOptions {
+    /// Builds the options of printing, including whether the text refers to values in the model
+    /// file.
+    fn build_options(&self, target: &Target) -> PrintOptions {
         let mut options = PrintOptions::new();
         options = options.digests(self.digest);
         if let Some(bytes) = self.inline {
@@ -177,13 +183,14 @@ impl Args {
         if self.portable || self.sidecar {
             return options;
         }
-        match relative_location(&self.model, target) {
+        match find_relative_location(&self.model, target) {
             Some(location) => options.refer_to(location),
             None => options,
         }
     }
 
-    /// Prints the functions and nodes that options select. Fails if a name or a range selects none.
+    /// Prints the functions and nodes that `--function`, `--node` and `--range` select. Fails if a
+    /// name or a range selects none.
     fn print_parts(
         &self,
         options: &PrintOptions,
@@ -194,7 +201,7 @@ impl Args {
             let part = options.print_functions(model, name)?;
             if part.0.is_empty() {
                 return Err(Failure::new(format!("the model has no function '{name}'"))
-                    .help("sardonyx info lists its functions"));
+                    .help("`sardonyx info` lists the functions of the model"));
             }
             parts.push(part);
         }
@@ -209,9 +216,12 @@ impl Args {
         for range in &self.range {
             let part = options.print_range(model, range.clone())?;
             if part.0.is_empty() {
-                let count = human::count(model.node_count(), "node");
-                return Err(Failure::new(format!("no nodes at {}..{}", range.start, range.end))
-                    .help(format!("use positions in the main graph, which has {count}")));
+                let count = human::format_count(model.node_count(), "node");
+                return Err(Failure::new(format!(
+                    "the main graph has no nodes at {}..{}",
+                    range.start, range.end
+                ))
+                .help(format!("use positions of nodes in the main graph, which has {count}")));
             }
             parts.push(part);
         }
@@ -226,7 +236,7 @@ impl Args {
 }
 
 /// Returns the directory of a file: `.` for a name without a directory.
-fn directory_of(file: &Path) -> &Path {
+fn find_directory(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -234,8 +244,8 @@ fn directory_of(file: &Path) -> &Path {
 }
 
 /// Returns the path of the model file relative to the directory of the text; `None` if the file is
-/// outside of this directory.
-fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
+/// outside of this directory or the model is read from stdin.
+fn find_relative_location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;
     }
@@ -244,8 +254,8 @@ fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
         return Some(model.path.file_name()?.to_str()?.to_string());
     };
     // Only the directory is canonicalized: a model that is a symlink keeps its own name.
-    let parent = fs::canonicalize(directory_of(&model.path)).ok()?;
-    let inside = parent.strip_prefix(fs::canonicalize(directory_of(text)).ok()?).ok()?;
+    let parent = fs::canonicalize(find_directory(&model.path)).ok()?;
+    let inside = parent.strip_prefix(fs::canonicalize(find_directory(text)).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);
     let parts: Option<Vec<&str>> =
         location.components().map(|part| part.as_os_str().to_str()).collect();

@@ -21,13 +21,13 @@ use crate::escape::escape_controls_in_json;
 use crate::failure::{Code, Failure};
 use crate::files;
 use crate::human;
-use crate::inputs::{self, Inputs, gather_or_make};
+use crate::inputs::{self, Inputs, gather_or_fill_all};
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
-use crate::timing::{RepeatArgs, median};
+use crate::timing::{RepeatArgs, compute_median};
 use measured::{ModelPart, Profile, Track, to_micros};
 
 /// Measure the time of every step of a run
@@ -72,9 +72,10 @@ pub(crate) struct Args {
 /// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile/1";
-/// Maximum number of timings that are kept in memory, unless `--runs` needs more.
+/// Maximum number of step timings that are kept in memory, unless `--runs` needs more.
 const MOST_EVENTS: u64 = 1_000_000;
 
+/// Runs `sardonyx profile`: measures the steps of a model, and prints them or writes a trace.
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let opened = if args.devices.devices {
         args.session.open(&args.model, true, terminal)?
@@ -83,19 +84,19 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     let running = args.devices.start_runner(&opened, &args.session, args.model.is_stdin())?;
     let Some(running) = running else { return Ok(()) };
-    let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
+    let inputs = gather_or_fill_all(&args.inputs, &opened, terminal)?;
     let protected = saving::protect_inputs(&args.model, &opened.model, &inputs.files);
     if let Some(target) = &args.trace {
         protected
             .check(target)
-            .map_err(|failure| failure.help("choose another file with --trace"))?;
+            .map_err(|failure| failure.help("choose another file for the trace with --trace"))?;
     }
     let runner = &running.runner;
     let Measured { wall, devices } = measure(args, runner, &inputs, terminal)?;
     let instruction_set = runner.instruction_set();
-    let nearest = nearest_run(&wall);
+    let nearest = find_nearest_run(&wall);
     if let Some(target) = &args.trace {
-        let tracks = devices.iter().filter_map(|device| device.track(runner, nearest?));
+        let tracks = devices.iter().filter_map(|device| device.to_track(runner, nearest?));
         let more = json!({
             "threads": runner.threads(),
             "instruction_set": instruction_set,
@@ -118,13 +119,13 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
                 terminal.print(&report.text(args))
             }
         }
-        (Runner::Session(_), _) => Err(nothing_run()),
+        (Runner::Session(_), _) => Err(fail_without_runs()),
     }
 }
 
 /// Returns the failure for a profile without runs, which options cannot cause.
-fn nothing_run() -> Failure {
-    Failure::new("nothing was run").code(Code::Internal)
+fn fail_without_runs() -> Failure {
+    Failure::new("the model was not run").code(Code::Internal)
 }
 
 /// Measured times of a model. A model that one session runs counts as one device.
@@ -134,29 +135,30 @@ struct Measured {
     devices: Vec<Device>,
 }
 
-/// Part of a model that one device runs, with its times in each run.
+/// Part of a model that one device runs, with the measured times of each run.
 struct Device {
     number: usize,
     profile: Profile,
     runs: Vec<Run>,
-    /// Exchanges with other devices, by run.
+    /// Exchanges with other devices in each run.
     exchanges: Vec<Exchanges>,
 }
 
-/// Exchanges of a device in one run, by their step in the plan.
+/// Exchanges of a device in one run, by the index of their step in the plan.
 type Exchanges = BTreeMap<usize, TimedExchange>;
 
-/// Exchange of a device with others.
+/// Timed exchange of values between a device and other devices.
 struct TimedExchange {
-    /// Time of the whole exchange, with waiting.
+    /// Time of the whole exchange, including waiting.
     took: Duration,
-    /// Waiting time and sent messages.
+    /// Time spent waiting for other devices, and the sent messages.
     exchanged: Exchanged,
 }
 
 impl Device {
-    /// Returns the steps of a run for a track of a trace.
-    fn track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
+    /// Returns the track of a trace that shows the steps of the run with index `run`; `None` if
+    /// there is no such run.
+    fn to_track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
         let name = match runner {
             Runner::Session(_) => "steps".to_string(),
             Runner::Devices(_) => format!("device {}", self.number),
@@ -174,13 +176,13 @@ fn measure(
 ) -> Result<Measured, Failure> {
     // The run comes first, as its errors explain better than those of inference why inputs do not
     // fit.
-    runner.run(inputs.named_values(), &args.stopping.options())?;
-    let parts = device_parts(runner, inputs)?;
+    runner.run(inputs.named_values(), &args.stopping.to_run_options())?;
+    let parts = list_device_parts(runner, inputs)?;
     let steps: Vec<usize> = parts.iter().map(|(_, part)| part.infos.len()).collect();
-    let timed = args.record(steps.iter().sum(), terminal, |keeps| {
+    let timed = args.repeat_runs(steps.iter().sum(), terminal, |keeps| {
         let (took, devices) = match runner {
-            Runner::Session(session) => watch(args, session, inputs, keeps)?,
-            Runner::Devices(session) => watch_devices(args, session, inputs, &steps, keeps)?,
+            Runner::Session(session) => time_session(args, session, inputs, keeps)?,
+            Runner::Devices(session) => time_devices(args, session, inputs, &steps, keeps)?,
         };
         let kept = devices.iter().map(|(run, _)| run.events.len()).sum();
         Ok(((took, devices), kept))
@@ -203,15 +205,18 @@ fn measure(
 
 /// Returns the part of the model that each device runs, with the number of the device. A session
 /// runs the whole model as device 0.
-fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, ModelPart)>, Failure> {
+fn list_device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, ModelPart)>, Failure> {
     Ok(match runner {
         Runner::Session(session) => {
             let (infos, threads) = (session.steps(), session.threads());
-            vec![(0, ModelPart { infos, details: session.details(inputs.types())?, threads })]
+            vec![(
+                0,
+                ModelPart { infos, details: session.details(inputs.to_tensor_types())?, threads },
+            )]
         }
         Runner::Devices(session) => {
             let threads = session.threads_per_device();
-            let parts = session.parts(&inputs.types())?.into_iter();
+            let parts = session.parts(&inputs.to_tensor_types())?.into_iter();
             parts
                 .map(|part: DevicePart| {
                     (part.device, ModelPart { infos: part.steps, details: part.details, threads })
@@ -225,15 +230,15 @@ fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, ModelPar
 type TimedRun = (Duration, Vec<(Run, Exchanges)>);
 
 /// Runs the model once in a session and times its steps. Keeps up to `keeps` events for a trace.
-fn watch(
+fn time_session(
     args: &Args,
     session: &Session,
     inputs: &Inputs,
     keeps: usize,
 ) -> Result<TimedRun, Failure> {
     let run = RefCell::new(Run::new(session.steps().len()));
-    let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
-    let options = args.stopping.options().watch(&watch);
+    let watch = |event: StepEvent| run.borrow_mut().add_event(event, keeps);
+    let options = args.stopping.to_run_options().watch(&watch);
     let values = inputs.named_values();
     let began = Instant::now();
     session.run(values, &options)?;
@@ -245,14 +250,14 @@ fn watch(
 
 /// Runs the model once on devices and times their steps. `steps` has the number of steps of each
 /// device; up to `keeps` events of each are kept for a trace.
-fn watch_devices(
+fn time_devices(
     args: &Args,
     session: &DeviceSession,
     inputs: &Inputs,
     steps: &[usize],
     keeps: usize,
 ) -> Result<TimedRun, Failure> {
-    let (values, options) = (inputs.named_values(), args.stopping.options());
+    let (values, options) = (inputs.named_values(), args.stopping.to_run_options());
     let began = Instant::now();
     let (_, devices) = session.run_watched(values, &options)?;
     let took = began.elapsed();
@@ -260,14 +265,14 @@ fn watch_devices(
     Ok((took, devices.map(|(device, steps)| collect_run(device, *steps, keeps)).collect()))
 }
 
-/// Adds up the events of a device with `steps` steps in one run, and keeps up to `keeps` of them
+/// Collects the events of a device with `steps` steps in one run, and keeps up to `keeps` of them
 /// for a trace.
 fn collect_run(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
     let mut run = Run::new(steps);
     (run.start, run.took) = (watched.start, watched.took);
     let mut exchanges = Exchanges::new();
     for event in &watched.events {
-        run.add(event.step, keeps);
+        run.add_event(event.step, keeps);
         if let Some(exchanged) = event.exchanged {
             let took = event.step.took;
             exchanges.insert(exchanged.step, TimedExchange { took, exchanged });
@@ -277,11 +282,11 @@ fn collect_run(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchang
     (run, exchanges)
 }
 
-/// Returns the index of the run whose time is nearest to the median.
-fn nearest_run(wall: &[Duration]) -> Option<usize> {
+/// Returns the index of the run whose wall time is nearest to the median; `None` without runs.
+fn find_nearest_run(wall: &[Duration]) -> Option<usize> {
     let mut sorted = wall.to_vec();
     sorted.sort_unstable();
-    let median = median(&sorted)?;
+    let median = compute_median(&sorted)?;
     (0..wall.len()).min_by_key(|run| wall[*run].abs_diff(median))
 }
 
@@ -289,7 +294,7 @@ impl Args {
     /// Calls `run` for the warm-up, and then as often as the options require; returns the results
     /// of the latter calls. `run` takes the maximum number of events to keep for a trace, and
     /// returns the number of timings that it kept beside its result. The model has `steps` steps.
-    fn record<R>(
+    fn repeat_runs<R>(
         &self,
         steps: usize,
         terminal: &Terminal,
@@ -307,7 +312,7 @@ impl Args {
         let mut kept = steps;
         loop {
             let most = MOST_EVENTS / kept.max(1) as u64;
-            if !self.repeat.goes_on(runs.len() as u64, start.elapsed(), most) {
+            if !self.repeat.has_next_run(runs.len() as u64, start.elapsed(), most) {
                 break;
             }
             let (one, events) = run(keeps)?;
@@ -327,10 +332,10 @@ impl Args {
         more: Value,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
-        let mut events = vec![name_event("process_name", 1, &self.model.name())];
+        let mut events = vec![make_name_event("process_name", 1, &self.model.name())];
         for (thread, track) in (1..).zip(tracks) {
-            events.push(name_event("thread_name", thread, &track.name));
-            events.extend(track.events(thread));
+            events.push(make_name_event("thread_name", thread, &track.name));
+            events.extend(track.to_events(thread));
         }
         let mut other = json!({"model": self.model.name()});
         if let (Value::Object(other), Value::Object(more)) = (&mut other, more) {
@@ -341,7 +346,7 @@ impl Args {
         terminal.remark(&format!("wrote {}", target.display()));
         let dropped: u64 = tracks.iter().map(|track| track.run.dropped).sum();
         if dropped > 0 {
-            let (first, more) = (human::group(MOST_EVENTS), human::group(dropped));
+            let (first, more) = (human::group_digits(MOST_EVENTS), human::group_digits(dropped));
             terminal.note(&format!("the trace has the first {first} steps; {more} more ran"));
         }
         Ok(())
@@ -351,17 +356,17 @@ impl Args {
 /// Calls of a step in one run: a step in a loop is called in each iteration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Calls {
-    /// Time of all calls together.
+    /// Time of all calls of the step together.
     took: Duration,
     count: u64,
 }
 
 /// One run of a session or of a device, with the times of its steps.
 struct Run {
-    /// Time from the start of the run on all devices to its start on this one.
+    /// Time from the start of the run on all devices to the start on this device.
     start: Duration,
     took: Duration,
-    /// Calls by step; `None` for a step that did not run.
+    /// Calls of each step; `None` for a step that did not run.
     steps: Vec<Option<Calls>>,
     /// First events of the run, for a trace.
     events: Vec<StepEvent>,
@@ -381,9 +386,9 @@ impl Run {
         }
     }
 
-    /// Adds the time of a step that has run. Keeps the event for a trace while there are fewer than
-    /// `keeps`.
-    fn add(&mut self, event: StepEvent, keeps: usize) {
+    /// Adds the time of a step that has run. Keeps the event for a trace while fewer than `keeps`
+    /// events are kept.
+    fn add_event(&mut self, event: StepEvent, keeps: usize) {
         if let Some(calls) = self.steps.get_mut(event.step) {
             let calls = calls.get_or_insert_default();
             calls.took += event.took;
@@ -394,11 +399,12 @@ impl Run {
 }
 
 /// Returns the event of the trace event format that names a process or thread.
-fn name_event(what: &str, thread: usize, name: &str) -> Value {
+fn make_name_event(what: &str, thread: usize, name: &str) -> Value {
     let args = json!({"name": name});
     json!({"name": what, "ph": "M", "pid": 1, "tid": thread, "args": args})
 }
 
+/// Writes a trace to a file as JSON, with control characters escaped.
 fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string(value);
     let text = text.map_err(|error| {

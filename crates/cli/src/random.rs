@@ -21,18 +21,18 @@ use crate::session;
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 
-/// Sizes of the dimensions of inputs that are filled.
+/// Sizes of the dimensions of graph inputs that are filled.
 pub(crate) struct Sizes<'a> {
     /// Sizes of symbolic dimensions: set by options, fixed by given inputs, or assumed to be 1.
     known: HashMap<String, usize>,
-    /// Sizes of unnamed dimensions that `--set` gives.
+    /// Sizes of unnamed dimensions that `--set INPUT[AXIS]=SIZE` gives.
     open: &'a [OpenSize],
     /// Names of the dimensions that are assumed to be 1.
     assumed: Vec<String>,
 }
 
 impl<'a> Sizes<'a> {
-    /// Collects the sizes that `--set` and the given inputs fix.
+    /// Collects the sizes of symbolic dimensions that `--set` and the given inputs fix.
     pub(crate) fn new(
         set: &'a session::Sizes,
         ports: &[Port],
@@ -55,22 +55,23 @@ impl<'a> Sizes<'a> {
         Sizes { known, open: &set.open, assumed: Vec::new() }
     }
 
-    /// Checks the sizes of `--shape` for an input. They fix its symbolic dimensions for all other
-    /// inputs.
+    /// Applies the sizes of `--shape` to the graph input `port`, whose symbolic dimensions get
+    /// these sizes in all other inputs too. Fails if the sizes contradict the type of the input or
+    /// known sizes.
     fn set_shape(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
         let Some(shape) = find_input_type(port).and_then(Type::shape) else { return Ok(()) };
         if shape.len() != given.len() {
             let (given, wanted) = (given.len(), shape.len());
             let what = format!("the number of dimensions is {given} and should be {wanted}");
-            return Err(wrong_shape(port, &what));
+            return Err(refuse_shape(port, &what));
         }
         for (axis, (dim, size)) in shape.iter().zip(given).enumerate() {
-            match (self.value(dim), dim.as_symbol()) {
+            match (self.resolve_dim(dim), dim.as_symbol()) {
                 (Some(known), _) if known != *size => {
                     let name = dim.as_symbol().map(|name| format!(" ({name})"));
                     let name = name.unwrap_or_default();
                     let what = format!("dimension {axis}{name} is {size} and should be {known}");
-                    return Err(wrong_shape(port, &what));
+                    return Err(refuse_shape(port, &what));
                 }
                 (None, Some(symbol)) => {
                     self.known.insert(symbol.to_string(), *size);
@@ -81,9 +82,9 @@ impl<'a> Sizes<'a> {
         Ok(())
     }
 
-    /// Returns the sizes of `shape`, a shape of the input `port`. Unknown dimensions are assumed to
-    /// be 1.
-    pub(crate) fn resolve(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
+    /// Returns the sizes of `shape`, a shape of the graph input `port`. Unknown dimensions are
+    /// assumed to be 1.
+    pub(crate) fn resolve_shape(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
         for (axis, dim) in shape.iter().enumerate() {
             let set = self.open.iter().rev();
@@ -99,7 +100,7 @@ impl<'a> Sizes<'a> {
                     self.assumed.push(symbol);
                 }
             }
-            dims.push(self.value(dim).unwrap_or_else(|| {
+            dims.push(self.resolve_dim(dim).unwrap_or_else(|| {
                 let name = if dim.is_unknown() {
                     format!("{}[{axis}]", port.name())
                 } else {
@@ -114,21 +115,21 @@ impl<'a> Sizes<'a> {
         dims
     }
 
-    /// Returns the size of a dimension, if all symbols in it have a known size.
-    fn value(&self, dim: &Dim) -> Option<usize> {
+    /// Returns the size of a dimension; `None` if the size of a symbol in it is unknown.
+    fn resolve_dim(&self, dim: &Dim) -> Option<usize> {
         dim.substitute(&|name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)))
             .size()
     }
 
-    /// Refuses sizes that break an equality which a node requires. A run with them would fail
-    /// inside of the model, with an error that does not name the inputs.
+    /// Refuses sizes that break an equality of dimensions which a node requires. A run with such
+    /// sizes would fail inside of the model, with an error that does not name the inputs.
     fn check_relations(&self, model: &Model) -> Result<(), Failure> {
         if self.known.is_empty() {
             return Ok(());
         }
         for relation in model.infer(&InferOptions::new()).equalities(model) {
             let (Some(left), Some(right)) =
-                (self.value(&relation.left), self.value(&relation.right))
+                (self.resolve_dim(&relation.left), self.resolve_dim(&relation.right))
             else {
                 continue;
             };
@@ -157,24 +158,24 @@ impl<'a> Sizes<'a> {
     }
 
     /// Notes on the terminal which dimensions are assumed to be 1.
-    pub(crate) fn note(&self, terminal: &Terminal) {
+    pub(crate) fn note_assumed(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
-                "these dimensions are unknown and set to 1 (see --set): {}",
+                "unknown dimensions are set to 1 (see --set): {}",
                 self.assumed.join(", ")
             ));
         }
     }
 }
 
-/// Returns the failure for a value of `--shape` that does not fit an input.
-fn wrong_shape(port: &Port, what: &str) -> Failure {
+/// Returns the failure for a value of `--shape` that does not fit the graph input `port`.
+fn refuse_shape(port: &Port, what: &str) -> Failure {
     Failure::new(format!("--shape does not fit the input '{port}': {what}")).code(ErrorKind::Input)
 }
 
-/// Makes values for the inputs that are not given and are required or named in `wanted`. A sequence
-/// gets one item. Assumed sizes are noted on the terminal, if there is one.
-pub(crate) fn fill(
+/// Makes values for the graph inputs that are not given and are required or named in `wanted`. A
+/// sequence gets one item. Assumed sizes are noted on the terminal, if there is one.
+pub(crate) fn fill_inputs(
     wanted: &filling::Args,
     model: &Model,
     set: &session::Sizes,
@@ -211,13 +212,17 @@ pub(crate) fn fill(
         let elem = tensor.and_then(|tensor| tensor.elem);
         let dims = match (wanted.find_shape(port.name()), tensor) {
             (Some(dims), _) => Some(dims.to_vec()),
-            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.resolve(port, shape)),
+            (None, Some(tensor)) => {
+                tensor.shape.as_ref().map(|shape| sizes.resolve_shape(port, shape))
+            }
             (None, None) => None,
         };
         let Some((elem, dims)) = elem.zip(dims) else {
             let (what, help) = match elem {
-                Some(_) => ("rank", "give it as NAME=FILE, or its sizes with --shape NAME=SIZES"),
-                None => ("element type", "give it as NAME=FILE"),
+                Some(_) => {
+                    ("rank", "give the input as NAME=FILE, or its sizes with --shape NAME=SIZES")
+                }
+                None => ("element type", "give the input as NAME=FILE"),
             };
             let message = format!("the input '{port}' cannot be filled: its {what} is not known");
             return Err(Failure::new(message).code(ErrorKind::Input).help(help));
@@ -230,17 +235,17 @@ pub(crate) fn fill(
         }
     }
     if let Some(terminal) = terminal {
-        sizes.note(terminal);
+        sizes.note_assumed(terminal);
         for Planned { name, fill, .. } in &planned {
             terminal.detail(&format!("the input '{name}' is filled with {fill}"));
         }
     }
     sizes.check_relations(model)?;
     let seed = wanted.seed().unwrap_or(0);
-    planned.into_iter().map(|planned| planned.value(seed)).collect()
+    planned.into_iter().map(|planned| planned.make_value(seed)).collect()
 }
 
-/// Input that will be filled, with all that determines its value.
+/// Graph input that will be filled, with all that determines its value.
 struct Planned<'a> {
     name: &'a str,
     elem: DataType,
@@ -250,8 +255,8 @@ struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// Makes the value, and returns it with the name of the input.
-    fn value(self, seed: u64) -> Result<(String, Value), Failure> {
+    /// Makes the value of the graph input, and returns it with the name of the input.
+    fn make_value(self, seed: u64) -> Result<(String, Value), Failure> {
         let Planned { name, elem, dims, fill, is_sequence } = self;
         let tensor = make_tensor(SplitMix64::new(seed, name), elem, &dims, fill)
             .map_err(|failure| failure.at(format!("input '{name}'")))?;
@@ -264,7 +269,8 @@ impl Planned<'_> {
     }
 }
 
-/// Makes a tensor whose elements are those of `fill`. Pseudo-random ones are drawn from `stream`.
+/// Makes a tensor with the elements that `fill` describes. Pseudo-random elements are drawn from
+/// `stream`.
 fn make_tensor(
     stream: SplitMix64,
     elem: DataType,
@@ -273,21 +279,24 @@ fn make_tensor(
 ) -> Result<Tensor, Failure> {
     let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
+        return Err(Failure::new(format!("a tensor of shape {dims:?} has too many elements"))
+            .code(Code::Memory));
     };
     if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
-        let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
+        let bools = collect_numbers(stream.map(|u| u >> 63 != 0), count)?;
         return Ok(Tensor::from_bools(dims, &bools)?);
     }
     let is_whole = elem.is_integer() || matches!(elem, DataType::Bool | DataType::String);
     let made = if is_whole {
         let numbers = match fill {
-            Fill::Number(number) => collect(std::iter::repeat(whole_number(number, elem)?), count)?,
-            Fill::Arange => collect(0i64.., count)?,
+            Fill::Number(number) => {
+                collect_numbers(std::iter::repeat(to_whole_number(number, elem)?), count)?
+            }
+            Fill::Arange => collect_numbers(0i64.., count)?,
             Fill::Range(low, high) => {
-                let low = whole_number(low, elem)?;
-                let span = whole_number(high, elem)?.abs_diff(low);
-                collect(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
+                let low = to_whole_number(low, elem)?;
+                let span = to_whole_number(high, elem)?.abs_diff(low);
+                collect_numbers(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
             }
         };
         if elem == DataType::String {
@@ -297,15 +306,15 @@ fn make_tensor(
         Tensor::from_vec(dims, numbers)?
     } else {
         let numbers = match fill {
-            Fill::Number(number) => collect(std::iter::repeat(number.float), count)?,
-            Fill::Arange => collect((0u64..).map(|index| index as f64), count)?,
+            Fill::Number(number) => collect_numbers(std::iter::repeat(number.float), count)?,
+            Fill::Arange => collect_numbers((0u64..).map(|index| index as f64), count)?,
             Fill::Range(low, high) => {
                 let (low, span) = (low.float, high.float - low.float);
                 let numbers = stream.map(|u| {
                     let share = (u >> 40) as f64 / (1u64 << 24) as f64;
                     low + span * share
                 });
-                collect(numbers, count)?
+                collect_numbers(numbers, count)?
             }
         };
         Tensor::from_vec(dims, numbers)?
@@ -313,8 +322,8 @@ fn make_tensor(
     Ok(cast(&made, elem, CastOptions::default())?)
 }
 
-/// Returns `number` as an integer, which elements of the type `elem` need.
-fn whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
+/// Returns `number` as an integer for elements of the type `elem`. Fails if it is not whole.
+fn to_whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
     number.whole.ok_or_else(|| {
         let message = format!("{} is not a whole number, as {elem} needs", number.float);
         Failure::new(message).code(ErrorKind::Input)
@@ -322,7 +331,7 @@ fn whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
 }
 
 /// Collects the first `count` numbers of `stream`, or fails if there is not enough memory.
-fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
+fn collect_numbers<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
     out.try_reserve_exact(count).map_err(|_| {
         Failure::new(format!("not enough memory for {count} elements")).code(Code::Memory)
@@ -331,10 +340,11 @@ fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, F
     Ok(out)
 }
 
-/// Pseudo-random generator SplitMix64, with a stream of its own for each seed and name.
+/// Pseudo-random number generator SplitMix64, with a separate stream for each seed and name.
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// Creates the stream of pseudo-random numbers of `seed` for the graph input `name`.
     pub(crate) fn new(seed: u64, name: &str) -> SplitMix64 {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -342,7 +352,7 @@ impl SplitMix64 {
         SplitMix64(seed ^ hash)
     }
 
-    /// Skips the next `numbers` of the stream in constant time.
+    /// Skips the next `numbers` numbers of the stream in constant time.
     pub(crate) fn skip_numbers(self, numbers: u64) -> SplitMix64 {
         SplitMix64(self.0.wrapping_add(INCREMENT.wrapping_mul(numbers)))
     }

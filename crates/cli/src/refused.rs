@@ -4,11 +4,11 @@ use sardonyx::{Model, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
-/// Prints the findings because of which a model is not changed: as text, or with `--json` in the
+/// Prints the findings that keep a command from changing a model: as text, or with `--json` in the
 /// member `refusals` of `answer`.
 pub(crate) fn report_refusals(
     model: &Model,
@@ -25,7 +25,7 @@ pub(crate) fn report_refusals(
     } else {
         let renderings = findings.iter().map(|found| model.render_finding(found, name));
         let renderings: String = renderings.map(|text| text + "\n\n").collect();
-        let what = count(findings.len(), "refusal");
+        let what = format_count(findings.len(), "refusal");
         terminal.print(&format!("{renderings}{name}: {what}, nothing was written\n"))?;
     }
     Ok(Verdict::Findings)

@@ -13,7 +13,7 @@ use crate::devices::{DeviceArgs, Rank};
 use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
-use crate::inputs::{self, gather};
+use crate::inputs::{self, gather_inputs};
 use crate::model_arg::ModelArg;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
@@ -63,6 +63,7 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.run/1";
 
+/// Runs `sardonyx run`. Differences from expected outputs are findings.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     match args.devices.connect_rank(&args.model)? {
         None => run_one(args, &args.model, None, terminal),
@@ -73,7 +74,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
 }
 
-/// Runs the model, as the process of `rank` if it runs on several.
+/// Runs the model in this process. With `rank`, this process is one of several that run the model
+/// together.
 fn run_one(
     args: &Args,
     arg: &ModelArg,
@@ -81,12 +83,12 @@ fn run_one(
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
     let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
-    let dump_target = args.inner.target()?;
+    let dump_target = args.inner.resolve_target()?;
     let only_looks = args.devices.devices;
-    if let (true, Some(number)) = (only_looks, args.inputs.stray_number()) {
+    if let (true, Some(number)) = (only_looks, args.inputs.find_stray_number()) {
         let message = format!("--devices takes no number, and the file '{number}' does not exist");
         return Err(Failure::new(message).help(
-            "the device configuration of the model says how many devices there are; \
+            "the number of devices is that of the model's device configuration; \
              `sardonyx shard --devices N` adds one",
         ));
     }
@@ -103,12 +105,12 @@ fn run_one(
                 rank.check_collectives(&model, terminal)?;
             }
             let names = expected.iter().flat_map(Expected::names);
-            args.inner.apply(model, names, expected.is_some())
+            args.inner.add_outputs(model, names, expected.is_some())
         },
     )?;
     let running = args.devices.start_runner(&opened, &args.session, arg.is_stdin())?;
     let Some(running) = running else { return Ok(Verdict::Fine) };
-    let mut inputs = gather(&args.inputs, &opened, terminal)?;
+    let mut inputs = gather_inputs(&args.inputs, &opened, terminal)?;
     let model = &opened.model;
     let classes = classes::Classes::new(&args.classes, model)?;
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
@@ -126,7 +128,7 @@ fn run_one(
             return Ok(Verdict::Fine);
         }
     }
-    let outputs = wanted.outputs(&given);
+    let outputs = wanted.select_own_outputs(&given);
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
         None => Vec::new(),
@@ -152,7 +154,7 @@ fn run_one(
 }
 
 impl Args {
-    /// Fails if other options write to stdout, which `--output -` takes.
+    /// Fails if other options than `--output -` write to stdout.
     fn check_stdout_is_free(&self) -> Result<(), Failure> {
         if self.json {
             return saving::check_stdout(true, None);
@@ -161,7 +163,7 @@ impl Args {
             ("a ranking", "--top and --labels")
         } else if self.expect.is_wanted() {
             ("a comparison", "--expect")
-        } else if self.inner.shows() {
+        } else if self.inner.has_shown_values() {
             ("inner values", "--show")
         } else {
             return Ok(());
@@ -172,22 +174,23 @@ impl Args {
     }
 }
 
-/// Results of a run that are printed or answered in JSON.
+/// Results of a run that are printed or written as a JSON answer.
 struct Results {
-    /// Outputs of the model.
+    /// Graph outputs of the model.
     outputs: Outputs,
-    /// Outputs of the model and inner values.
+    /// Graph outputs of the model, and the intermediate values that options select.
     given: Outputs,
     timing: Timing,
-    /// Inner values that options select.
+    /// Intermediate values that options select.
     wanted: inner::WantedValues,
-    /// Files of the outputs.
+    /// Files that the outputs were written to.
     written: Vec<outputs::WrittenOutput>,
     dumped: Option<Dumped>,
     report: Option<expect::Comparison>,
 }
 
 impl Results {
+    /// Converts the results to the JSON answer.
     fn json(
         &self,
         args: &Args,
@@ -225,6 +228,7 @@ impl Results {
         }))
     }
 
+    /// Prints written files, timing, outputs and the comparison with expected outputs.
     fn print(
         &self,
         args: &Args,
@@ -235,7 +239,7 @@ impl Results {
             terminal.remark(&format!("wrote {}", written.path.display()));
             if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
                 terminal.note(&format!(
-                    "the file of the output '{output}' has another name, as not every system allows this one for files"
+                    "the file of the output '{output}' has another name, as not every system allows '{output}' as a file name"
                 ));
             }
         }
@@ -274,7 +278,7 @@ impl Results {
 }
 
 /// Runs the model as often as `--repeat` requires. Returns the outputs of the last run, and the
-/// times of all.
+/// times of all runs.
 fn run_repeatedly(
     runner: &Runner,
     inputs: inputs::Inputs,
@@ -284,7 +288,7 @@ fn run_repeatedly(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let run = || runner.run(inputs.named_values(), &args.stopping.options());
+    let run = || runner.run(inputs.named_values(), &args.stopping.to_run_options());
     let (mut outputs, first) = time_call(run);
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
@@ -295,12 +299,12 @@ fn run_repeatedly(
     }
     bar.finish_and_clear();
     let timing = Timing::from_durations(&durations)
-        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
+        .ok_or_else(|| Failure::new("the model was not run").code(Code::Internal))?;
     Ok((outputs?, timing))
 }
 
-/// Formats the outputs, as a ranking where names of classes are known. Returns notes on the
-/// rankings with the text.
+/// Formats the outputs as text: a ranking where names of classes are known, else the first
+/// elements. Also returns notes on the rankings.
 fn as_text(
     outputs: &Outputs,
     classes: &classes::Classes<'_>,

@@ -8,17 +8,18 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Address of the page that explains the codes. Each has an anchor of its name there.
+/// URL of the page that explains the finding codes. The anchor of a code is its name.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
-/// Builds the log of a command that failed before it read a file.
-pub(crate) fn failure_log(failure: &Failure) -> Value {
-    log(Vec::new(), notifications(failure, None))
+/// Builds the SARIF log of a command that failed before it read a file.
+pub(crate) fn build_failure_log(failure: &Failure) -> Value {
+    build_log(Vec::new(), build_notifications(failure, None))
 }
 
-/// Builds the log of a command: `results` are findings, `notifications` failures to read files.
-pub(crate) fn log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
-    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
+/// Builds the SARIF log of a command: `results` are findings, `notifications` are failures to read
+/// files.
+pub(crate) fn build_log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
+    let rules: Vec<Value> = CODES.iter().map(|code| build_rule(code)).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -39,8 +40,9 @@ pub(crate) fn log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
     })
 }
 
-/// Returns a notification for each problem in a text file, or one for the failure as a whole.
-pub(crate) fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
+/// Builds a SARIF notification for each syntax error in a text file, or one for the failure as a
+/// whole.
+pub(crate) fn build_notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
     let mut problems: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
     if problems.is_empty() {
         problems.push((failure.message(), None));
@@ -53,14 +55,15 @@ pub(crate) fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value>
             "message": {"text": message},
         });
         if let Some(file) = file {
-            notification["locations"] = json!([location(file, None, position)]);
+            notification["locations"] = json!([build_location(file, None, position)]);
         }
         notifications.push(notification);
     }
     notifications
 }
 
-fn rule(code: &Code) -> Value {
+/// Converts a finding code to a rule of the SARIF log.
+fn build_rule(code: &Code) -> Value {
     json!({
         "id": code.name,
         "shortDescription": {"text": code.help},
@@ -74,8 +77,8 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-/// Builds the result of a finding in the file at the path `file`.
-pub(crate) fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
+/// Converts a finding in the file at the path `file` to a result of the SARIF log.
+pub(crate) fn build_result(found: &Finding, position: Option<Position>, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
     let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
     json!({
@@ -84,11 +87,13 @@ pub(crate) fn result(found: &Finding, position: Option<Position>, file: &str) ->
         "level": found.severity.name(),
         // Repeats the location in words, as few viewers show logical locations.
         "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
-        "locations": [location(file, Some(found), position)],
+        "locations": [build_location(file, Some(found), position)],
     })
 }
 
-fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
+/// Builds a SARIF location: the path of a file, a line and column in it, and the place of a finding
+/// in the model.
+fn build_location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
     let mut location = json!({
         "physicalLocation": {"artifactLocation": {"uri": to_uri(file)}},
     });

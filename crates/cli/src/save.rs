@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::{self, FileKind, Protected};
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::{Limits, ModelArg, is_stdin};
-use crate::saving::{self, Target, target_of};
+use crate::saving::{self, Target, parse_target};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
 use crate::verdict::Verdict;
@@ -86,7 +86,8 @@ enum FormatName {
 const SCHEMA: &str = "sardonyx.save/1";
 
 impl FormatName {
-    fn of_path(path: &Path) -> Option<FormatName> {
+    /// Returns the format that the suffix of a path names; `None` for an unknown suffix.
+    fn from_path(path: &Path) -> Option<FormatName> {
         Some(match (Format::from_path(path), ModelFormat::from_path(path)) {
             (Some(Format::Npy), _) => FormatName::Npy,
             (Some(Format::Npz), _) => FormatName::Npz,
@@ -102,8 +103,8 @@ impl FormatName {
         })
     }
 
-    /// Returns the format of a model; `None` for a format of values.
-    fn model(self) -> Option<ModelFormat> {
+    /// Returns the model format of this name; `None` if it names a format of values.
+    fn model_format(self) -> Option<ModelFormat> {
         match self {
             FormatName::Onnx => Some(ModelFormat::Binary),
             FormatName::Onnxtxt => Some(ModelFormat::Notation),
@@ -113,8 +114,8 @@ impl FormatName {
         }
     }
 
-    /// Returns the format of values; `None` for a format of a model.
-    fn values(self) -> Option<Format> {
+    /// Returns the value format of this name; `None` if it names a format of models.
+    fn value_format(self) -> Option<Format> {
         Some(match self {
             FormatName::Npy => Format::Npy,
             FormatName::Npz => Format::Npz,
@@ -126,6 +127,7 @@ impl FormatName {
         })
     }
 
+    /// Returns the name as it is written on the command line.
     fn name(self) -> &'static str {
         match self {
             FormatName::Onnx => "onnx",
@@ -142,9 +144,10 @@ impl FormatName {
     }
 }
 
+/// Runs `sardonyx save`. With `--strict`, an omission is a finding.
 pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let (from, to) = args.forms()?;
-    let target = target_of(&args.output)?;
+    let (from, to) = args.find_formats()?;
+    let target = parse_target(&args.output)?;
     match &target {
         Target::File(path) => {
             let mut input = Protected::default();
@@ -154,32 +157,33 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         Target::Stdout if args.json => saving::check_stdout(true, None)?,
         Target::Stdout => {}
     }
-    match (from.model(), to.model(), from.values(), to.values()) {
+    match (from.model_format(), to.model_format(), from.value_format(), to.value_format()) {
         (Some(from), Some(to), ..) => save_model(args, from, to, &target, terminal),
         (_, _, Some(_), Some(format)) => save_values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
-            .help("sardonyx cat --all-tensors writes its values to such a file")),
+            .help("`sardonyx cat --all-tensors` writes the values of a model to such a file")),
         _ => Err(Failure::new(format!("a .{} file holds values, not a model", from.name()))
             .help("write values to .npy, .npz, .pb, .safetensors, .txt or .csv")),
     }
 }
 
 impl Args {
-    /// Returns the formats of the input and the output. A file with the suffix `.pb` is a model if
-    /// the other file is one, else a value.
-    fn forms(&self) -> Result<(FormatName, FormatName), Failure> {
+    /// Returns the formats of the input file and of the output file. A file with the suffix `.pb`
+    /// is a model if the other file is one, else a value.
+    fn find_formats(&self) -> Result<(FormatName, FormatName), Failure> {
         let mut from = find_format(self.from, &self.input, "--from")?;
         let mut to = find_format(self.form, &self.output, "--form")?;
-        if self.from.is_none() && from == FormatName::Pb && to.model().is_some() {
+        if self.from.is_none() && from == FormatName::Pb && to.model_format().is_some() {
             from = FormatName::Onnx;
         }
-        if self.form.is_none() && to == FormatName::Pb && from.model().is_some() {
+        if self.form.is_none() && to == FormatName::Pb && from.model_format().is_some() {
             to = FormatName::Onnx;
         }
         Ok((from, to))
     }
 
-    /// Returns the name for a value without a name in the input file.
+    /// Returns the name for a value without a name in the input file: `--name`, or the file name
+    /// without suffix.
     fn name(&self) -> String {
         match &self.name {
             Some(name) => name.clone(),
@@ -191,25 +195,27 @@ impl Args {
         }
     }
 
-    fn element(&self) -> Option<DataType> {
+    /// Returns the element type of the type that `--type` gives; `None` without one.
+    fn element_type(&self) -> Option<DataType> {
         self.ty.as_ref().and_then(Type::elem)
     }
 }
 
-/// Returns the format that `option` gives, or else that of the suffix of `path`.
+/// Returns `given`, the value of `option`, or else the format that the suffix of `path` names.
+/// Fails if both are missing.
 fn find_format(
     given: Option<FormatName>,
     path: &Path,
     option: &str,
 ) -> Result<FormatName, Failure> {
-    let found = given.or_else(|| FormatName::of_path(path));
+    let found = given.or_else(|| FormatName::from_path(path));
     found.ok_or_else(|| {
         let message = format!("the format of '{}' is unknown", path.display());
-        Failure::new(message).help(format!("give {option}"))
+        Failure::new(message).help(format!("name the format with {option}"))
     })
 }
 
-/// Converts a model from one format to another.
+/// Converts a model from the format `from` to the format `to`.
 fn save_model(
     args: &Args,
     from: ModelFormat,
@@ -223,11 +229,11 @@ fn save_model(
     let report = match target {
         Target::File(path) => {
             saving::protect_data(&arg, &model).check(path)?;
-            saving::to_file(&arg, &model, options, path, terminal)?
+            saving::save_to_file(&arg, &model, options, path, terminal)?
         }
         Target::Stdout => {
             saving::check_stdout(false, Some(to))?;
-            saving::to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
+            saving::save_to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
         }
     };
     let lost = !report.left_out.is_empty();
@@ -241,7 +247,7 @@ fn save_model(
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Converts values from one format to another.
+/// Converts the values of a file from the format `from` to the format `to`.
 fn save_values(
     args: &Args,
     from: FormatName,
@@ -250,10 +256,10 @@ fn save_values(
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
     let Values { read, metadata } =
-        read(args, from).map_err(|failure| failure.at(args.input.display()))?;
+        read_values(args, from).map_err(|failure| failure.at(args.input.display()))?;
     let mut left_out = Vec::new();
     if !metadata.is_empty() && to != Format::Safetensors {
-        left_out.push(count(metadata.len(), "text") + " of metadata");
+        left_out.push(format_count(metadata.len(), "text") + " of metadata");
     }
     let listed: Vec<_> = read
         .iter()
@@ -275,7 +281,7 @@ fn save_values(
     } else {
         let mut content = Content { metadata, ..Content::default() };
         for (name, value) in read {
-            flatten(name, value, &mut content.tensors, &mut left_out)?;
+            flatten_value(name, value, &mut content.tensors, &mut left_out)?;
         }
         arrays::write(target, to, &content, terminal)?;
     }
@@ -294,7 +300,8 @@ fn save_values(
         terminal.json(&answer, true)?;
     } else {
         if let Target::File(path) = target {
-            let (size, values) = (size.map_or("?".to_string(), bytes), count(values, "value"));
+            let (size, values) =
+                (size.map_or("?".to_string(), format_bytes), format_count(values, "value"));
             terminal.remark(&format!("wrote {}, {size}: {values}", path.display()));
         }
         saving::note_left_out(&left_out, terminal);
@@ -302,13 +309,14 @@ fn save_values(
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Values of a file by name, and the metadata of the file.
+/// Values of the input file by name, and the metadata of the file.
 struct Values {
     read: Vec<(String, Value)>,
     metadata: Vec<(String, String)>,
 }
 
-fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
+/// Reads the values and the metadata of the input file.
+fn read_values(args: &Args, from: FormatName) -> Result<Values, Failure> {
     let file = if is_stdin(&args.input) {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;
@@ -344,7 +352,7 @@ fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
 
 /// Reads a `.npy` file. `--type` gives the element type if NumPy lacks it.
 fn read_array(args: &Args, file: &Buffer) -> Result<Value, Failure> {
-    arrays::read_npy(file, args.element()).map(Value::from)
+    arrays::read_npy(file, args.element_type()).map(Value::from)
 }
 
 /// Reads a `.pb` file as a value of the type that `--type` gives, by default a tensor.
@@ -358,19 +366,20 @@ fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {
-            (_, true) => failure.help("it looks like a NumPy file; give --from"),
+            (_, true) => failure.help("the file looks like a NumPy file; name its format with --from"),
             (None, _) => failure.help(
-                "if it is not a tensor, give its type, such as --type 'seq(tensor(float))'; if it is a model, write it to .onnx",
+                "if the value is not a tensor, give its type, such as --type 'seq(tensor(float))'; if the file is a model, write it to .onnx",
             ),
             _ => failure,
         }
     })
 }
 
-/// Combines all values into one of the type that `--type` gives: a sequence, a map or an optional.
+/// Combines all values into one value of the type that `--type` gives: a sequence, a map or an
+/// optional.
 fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
     let is_single = read.len() == 1;
-    let wanted = args.ty.as_ref().map(value_type).transpose()?;
+    let wanted = args.ty.as_ref().map(to_value_type).transpose()?;
     if is_single
         && let Some((_, value)) = read.first()
         && wanted.as_ref().is_none_or(|ty| value.value_type() == *ty)
@@ -399,28 +408,29 @@ fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String
         (Some(Type::Optional(_)), Some(ValueType::Optional(element))) => match read.pop() {
             None => Value::none(*element),
             Some((_, value)) if is_single && value.value_type() == *element => Value::some(value),
-            Some((_, value)) => return Err(other_type(&value, &ValueType::Optional(element))),
+            Some((_, value)) => return Err(refuse_type(&value, &ValueType::Optional(element))),
         },
         (_, Some(wanted)) if is_single => {
-            let found = read.pop().map(|(_, value)| other_type(&value, &wanted));
-            return Err(found.unwrap_or_else(|| Failure::new("there is no value")));
+            let found = read.pop().map(|(_, value)| refuse_type(&value, &wanted));
+            return Err(found.unwrap_or_else(|| Failure::new("no value to write")));
         }
         _ => {
             let message = format!("a .pb file holds one value, not {}", read.len());
             return Err(Failure::new(message).help(
-                "combine them with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', or write .npz or .safetensors",
+                "combine the values with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', or write .npz or .safetensors",
             ));
         }
     };
     Ok((name, value))
 }
 
-fn other_type(value: &Value, wanted: &ValueType) -> Failure {
+/// Returns the failure for a value that has another type than `wanted`.
+fn refuse_type(value: &Value, wanted: &ValueType) -> Failure {
     Failure::new(format!("the value has type {}, not {wanted}", value.value_type()))
 }
 
-/// Returns the type of values of `ty` without shapes. Fails if such values cannot be stored.
-fn value_type(ty: &Type) -> Result<ValueType, Failure> {
+/// Converts a type to one without shapes. Fails if values of the type cannot be stored.
+fn to_value_type(ty: &Type) -> Result<ValueType, Failure> {
     let Some(found) = ty.value_type() else {
         return Err(Failure::new("the type has no element type"));
     };
@@ -430,7 +440,7 @@ fn value_type(ty: &Type) -> Result<ValueType, Failure> {
     Ok(found)
 }
 
-/// Parses the name of a value as a key of a map.
+/// Parses the name of a value as a key of an ONNX map with keys of type `key`.
 fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
     let parsed = match key {
         DataType::String => Some(MapKey::String(name.as_bytes().into())),
@@ -440,9 +450,10 @@ fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
     parsed.ok_or_else(|| Failure::new(format!("'{name}' is not a key of type {key}")))
 }
 
-/// Adds the tensors in a value to `tensors`, and what the tensors alone do not preserve to
-/// `left_out`. The items of sequences and maps are called `NAME.POSITION` or `NAME.KEY`.
-fn flatten(
+/// Adds the tensors in a value to `tensors`, and descriptions of what the tensors alone do not
+/// preserve to `left_out`. The items of sequences and maps are called `NAME.POSITION` or
+/// `NAME.KEY`.
+fn flatten_value(
     name: String,
     value: Value,
     tensors: &mut Vec<(String, Tensor)>,
@@ -457,7 +468,7 @@ fn flatten(
         Value::Sequence(sequence) => {
             left_out.push(format!("the sequence type of '{name}', whose items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
-                flatten(format!("{name}.{index}"), item, tensors, left_out)?;
+                flatten_value(format!("{name}.{index}"), item, tensors, left_out)?;
             }
         }
         Value::Map(map) => {
@@ -468,12 +479,12 @@ fn flatten(
                     MapKey::Unsigned(key) => key.to_string(),
                     MapKey::String(key) => String::from_utf8_lossy(key).into_owned(),
                 };
-                flatten(format!("{name}.{key}"), item.clone(), tensors, left_out)?;
+                flatten_value(format!("{name}.{key}"), item.clone(), tensors, left_out)?;
             }
         }
         Value::Optional(_, Some(inner)) => {
             left_out.push(format!("the optional type of '{name}'"));
-            flatten(name, *inner, tensors, left_out)?;
+            flatten_value(name, *inner, tensors, left_out)?;
         }
         Value::Optional(_, None) => {
             left_out.push(format!("'{name}', which is an empty optional"));
@@ -497,7 +508,7 @@ mod tests {
         let line = ["sardonyx", "save", input, "-o", output];
         let matches = command.try_get_matches_from(line).unwrap();
         let Only::Save(args) = Only::from_arg_matches(&matches).unwrap();
-        args.forms()
+        args.find_formats()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::model_arg::{ModelArg, is_stdin};
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -58,7 +58,8 @@ pub(crate) enum ModelForm {
 }
 
 impl ModelForm {
-    pub(crate) fn form(self) -> ModelFormat {
+    /// Returns the model format of this name.
+    pub(crate) fn to_format(self) -> ModelFormat {
         match self {
             ModelForm::Onnx => ModelFormat::Binary,
             ModelForm::Onnxtxt => ModelFormat::Notation,
@@ -68,7 +69,7 @@ impl ModelForm {
     }
 }
 
-/// Destination of a file that a command writes.
+/// Destination that a command writes a file to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     File(PathBuf),
@@ -77,7 +78,7 @@ pub(crate) enum Target {
 
 /// Returns the destination that a path on the command line names, where `-` stands for stdout.
 /// Refuses devices and pipes, because the written file would replace them.
-pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
+pub(crate) fn parse_target(path: &Path) -> Result<Target, Failure> {
     if is_stdin(path) {
         return Ok(Target::Stdout);
     }
@@ -94,7 +95,7 @@ pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
 pub(crate) struct Saved {
     target: Target,
     report: SaveReport,
-    /// Locations of the data files of the old model that the new one shares.
+    /// Locations of the data files of the input model that the written model also refers to.
     uses: Vec<String>,
 }
 
@@ -104,12 +105,12 @@ impl Args {
         self.in_place || self.output.is_some()
     }
 
-    /// Returns the destination of the model. Fails if writing to it would replace a file that the
-    /// command reads, except for the model itself with `--in-place`.
+    /// Returns the destination of the written model: `--output`, or the input file with
+    /// `--in-place`. Fails if writing to it would replace another file that the command reads.
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
             return if arg.is_stdin() {
-                Err(Failure::new("stdin cannot be replaced in place")
+                Err(Failure::new("a model from stdin cannot be replaced in place")
                     .help("pass the model as a file, or give --output FILE"))
             } else {
                 Ok(Target::File(arg.path.clone()))
@@ -118,13 +119,13 @@ impl Args {
         self.target_at(self.output.as_deref(), arg, model)
     }
 
-    /// Returns the path of `--output`.
+    /// Returns the path of `--output`; `None` without the option.
     pub(crate) fn output(&self) -> Option<&Path> {
         self.output.as_deref()
     }
 
-    /// Returns the destination of a model at `path`. Fails if writing to it would replace a file
-    /// that the command reads.
+    /// Returns the destination of a model that is written to `path`. Fails without a path, and if
+    /// writing would replace a file that the command reads.
     pub(crate) fn target_at(
         &self,
         path: Option<&Path>,
@@ -134,16 +135,16 @@ impl Args {
         let path = path.ok_or_else(|| {
             Failure::new("no output file is given").help("give -o FILE or --in-place")
         })?;
-        let target = target_of(path)?;
+        let target = parse_target(path)?;
         match &target {
-            Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
+            Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::to_format))?,
             Target::File(path) => {
                 let mut input = Protected::default();
                 input.add(&arg.path);
                 if input.check(path).is_err() {
-                    let message = format!("'{}' is the input", path.display());
+                    let message = format!("the output '{}' is also the input file", path.display());
                     return Err(Failure::new(message)
-                        .help("to replace it, use --in-place instead of --output"));
+                        .help("to replace the input file, use --in-place instead of --output"));
                 }
                 protect_data(arg, model).check(path)?;
                 files::check_model_path(path)?;
@@ -152,7 +153,8 @@ impl Args {
         Ok(target)
     }
 
-    /// Writes the model. Sets the format, the place of weights, progress and syncing in `options`.
+    /// Writes a model to `target`. Sets the format, the storage of weights and syncing in
+    /// `options`.
     pub(crate) fn save(
         &self,
         arg: &ModelArg,
@@ -163,7 +165,7 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Saved, Failure> {
         let options = options.weights(weights).sync(self.sync).replace(self.replace);
-        let form = self.form.map(ModelForm::form);
+        let form = self.form.map(ModelForm::to_format);
         let options = match form {
             Some(form) => options.form(form),
             None => options,
@@ -181,10 +183,10 @@ impl Args {
             ));
         }
         let report = match &target {
-            Target::File(path) => to_file(arg, model, options, path, terminal),
+            Target::File(path) => save_to_file(arg, model, options, path, terminal),
             Target::Stdout => {
                 let form = form.unwrap_or(ModelFormat::Binary);
-                to_stdout(arg, model, options, weights, form, terminal)
+                save_to_stdout(arg, model, options, weights, form, terminal)
             }
         }?;
         // A model that is written beside the old one keeps referring to its data files, which both
@@ -201,7 +203,7 @@ impl Args {
 }
 
 /// Collects the files that a command reads, so that it does not overwrite them: the model, its data
-/// files, those that a text refers to, and `files`.
+/// files, files that an ONNX text refers to, and `files`.
 pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
     let mut protected = protect_data(arg, model);
     protected.add(&arg.path);
@@ -210,7 +212,7 @@ pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -
     protected
 }
 
-/// Collects the data files of a model, so that a command that reads it does not overwrite them.
+/// Collects the data files of a model, so that a command does not overwrite them.
 pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     let mut protected = Protected::default();
     let files = model.external_files();
@@ -230,15 +232,15 @@ pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), 
     }
     let is_text = form.is_some_and(|form| form != ModelFormat::Binary);
     if io::stdout().is_terminal() && !is_text {
-        Err(Failure::new("this is binary data, and stdout is a terminal")
+        Err(Failure::new("binary data cannot be written to stdout, which is a terminal")
             .help("give --output FILE, or pipe the output to another program"))
     } else {
         Ok(())
     }
 }
 
-/// Saves a model to a file, with a progress bar.
-pub(crate) fn to_file(
+/// Saves a model to a file, and shows a progress bar.
+pub(crate) fn save_to_file(
     arg: &ModelArg,
     model: &Model,
     options: SaveOptions,
@@ -257,9 +259,9 @@ pub(crate) fn to_file(
     saved.map_err(|error| at_model(arg, error))
 }
 
-/// Writes a model to stdout. Its references to data files are unchanged, because the directory that
-/// the output ends up in is unknown.
-pub(crate) fn to_stdout(
+/// Writes a model to stdout. References to data files are unchanged, because the directory that the
+/// output ends up in is unknown.
+pub(crate) fn save_to_stdout(
     arg: &ModelArg,
     model: &Model,
     options: SaveOptions,
@@ -270,7 +272,8 @@ pub(crate) fn to_stdout(
     let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
     if form == ModelFormat::Binary && weights == Weights::Keep {
         if stays_outside {
-            terminal.note("values stay in data files; the output needs these files beside it");
+            terminal
+                .note("values stay in data files; the written model needs these files beside it");
         }
         let mut report = SaveReport::default();
         let mut stdout = io::stdout().lock();
@@ -280,7 +283,7 @@ pub(crate) fn to_stdout(
     }
     if stays_outside {
         return Err(Failure::new(
-            "the model has values in data files, which this format cannot refer to",
+            "the model has values in data files, which the output format cannot refer to",
         )
         .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }
@@ -288,7 +291,7 @@ pub(crate) fn to_stdout(
         files::io_failure("cannot create a directory in", &std::env::temp_dir(), &error)
     })?;
     let path = directory.path().join("model");
-    let report = to_file(arg, model, options.form(form), &path, terminal)?;
+    let report = save_to_file(arg, model, options.form(form), &path, terminal)?;
     let mut file =
         File::open(&path).map_err(|error| files::io_failure("cannot read", &path, &error))?;
     let mut stdout = io::stdout().lock();
@@ -298,7 +301,7 @@ pub(crate) fn to_stdout(
 }
 
 /// Converts an error about a model to a failure that names the model. A model on stdin has no
-/// directory with data files, so their lack gets advice.
+/// directory with data files, so missing data files get advice.
 pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     let kind = error.kind();
     let failure = Failure::from(error);
@@ -312,25 +315,26 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
 }
 
 impl Saved {
+    /// Creates the record of a written model that shares no data files with the input model.
     pub(crate) fn new(target: Target, report: SaveReport) -> Saved {
         Saved { target, report, uses: Vec::new() }
     }
 
-    /// Returns the number of data files that were written or kept for the model.
-    pub(crate) fn data_files(&self) -> usize {
+    /// Counts the data files that were written or kept for the model.
+    pub(crate) fn count_data_files(&self) -> usize {
         self.report.files.len()
     }
 
     /// Lists on stderr the files that were written, kept or removed, with notes about them.
     pub(crate) fn print(&self, terminal: &Terminal) {
         if let Target::File(path) = &self.target {
-            let size = bytes(self.report.bytes);
+            let size = format_bytes(self.report.bytes);
             terminal.remark(&format!("wrote {}, {size}", path.display()));
         }
         let files = self.report.files.iter().map(|file| {
             let what = if file.reused { "kept" } else { "wrote" };
-            let (path, size) = (self.path_of(&file.location), bytes(file.bytes));
-            format!("{what} {path}, {size}: {}", count(file.tensors, "tensor"))
+            let (path, size) = (self.path_of(&file.location), format_bytes(file.bytes));
+            format!("{what} {path}, {size}: {}", format_count(file.tensors, "tensor"))
         });
         print_first(files, "data file", terminal);
         let uses = self
@@ -358,7 +362,7 @@ impl Saved {
         note_left_out(&self.report.left_out, terminal);
     }
 
-    /// Returns the path of a data file, in the directory of the written model.
+    /// Returns the path of a data file at `location` in the directory of the written model.
     fn path_of(&self, location: &str) -> String {
         match &self.target {
             Target::File(path) => path.with_file_name(location).display().to_string(),
@@ -366,6 +370,7 @@ impl Saved {
         }
     }
 
+    /// Converts the destination, sizes and files of the written model to JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         let output = match &self.target {
             Target::File(path) => path.display().to_string(),
@@ -375,17 +380,18 @@ impl Saved {
     }
 }
 
-/// Prints the first 10 of `lines` on stderr, and the number of the others.
+/// Prints the first 10 of `lines` on stderr, and the number of further lines with the noun `what`.
 fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
     const SHOWN: usize = 10;
     let more = lines.len().saturating_sub(SHOWN);
     lines.take(SHOWN).for_each(|line| terminal.remark(&line));
     if more > 0 {
-        terminal.remark(&format!("… and {}", count(more, &format!("more {what}"))));
+        terminal.remark(&format!("… and {}", format_count(more, &format!("more {what}"))));
     }
 }
 
-/// Notes on the terminal which parts of a model or of values the written format cannot hold.
+/// Notes on the terminal which parts of a model or of values the format of the written file cannot
+/// hold.
 pub(crate) fn note_left_out(left_out: &[String], terminal: &Terminal) {
     const SHOWN: usize = 10;
     for what in left_out.iter().take(SHOWN) {

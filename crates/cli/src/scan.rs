@@ -9,7 +9,7 @@ use sardonyx::io::ReadLimits;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{bytes, count, parse_bytes};
+use crate::human::{format_bytes, format_count, parse_bytes};
 use crate::model_arg::is_stdin;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
@@ -57,9 +57,10 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.scan/1";
 
+/// Runs `sardonyx scan`. Errors are findings, with `--strict` warnings too.
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be used only once"));
+        return Err(Failure::new("stdin can be given only once as a model"));
     }
     let mut files = Vec::new();
     let mut failed = None;
@@ -102,6 +103,7 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     }
 }
 
+/// Scans a model file, or the model on stdin, within the limits of the options.
 fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error> {
     let limits = ReadLimits { depth: args.max_depth, ..ReadLimits::default() };
     let mut options = ScanOptions::new()
@@ -116,12 +118,13 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
     if is_stdin(model) { options.scan_reader(io::stdin().lock()) } else { options.scan(model) }
 }
 
+/// Whether the report has errors, or with `strict` warnings.
 fn has_findings(report: &ScanReport, strict: bool) -> bool {
     report.errors > 0 || (strict && report.warnings > 0)
 }
 
-/// Returns the verdict in JSON answers: `findings`, `warnings` or `fine`.
-fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
+/// Returns the verdict on a file for JSON answers: `findings`, `warnings` or `fine`.
+fn to_verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     match (has_findings(report, strict), report.warnings) {
         (true, _) => "findings",
         (false, 0) => "fine",
@@ -129,10 +132,11 @@ fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     }
 }
 
+/// Formats the report on a file as text.
 fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
-    let mut text = format!("{name}: {}\n", facts_line(report));
+    let mut text = format!("{name}: {}\n", format_facts(report));
     for (i, found) in report.findings.iter().enumerate() {
-        text += &format!("  {}\n", line(found));
+        text += &format!("  {}\n", format_finding(found));
         // Findings with the same code are adjacent and share their advice, which follows the last.
         let next = report.findings.get(i + 1);
         if next.is_none_or(|next| next.code != found.code) {
@@ -140,10 +144,11 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
             text += &format!("    help: {}{}\n", found.help, requirement.unwrap_or_default());
         }
     }
-    text + &format!("  {}\n", verdict_line(report, strict))
+    text + &format!("  {}\n", format_verdict(report, strict))
 }
 
-fn line(found: &ScanFinding) -> String {
+/// Formats a finding as a line: severity, code, place in the file and message.
+fn format_finding(found: &ScanFinding) -> String {
     let head = format!("{}[{}]", found.severity, found.code);
     if found.place.is_empty() {
         format!("{head} {}", found.message)
@@ -152,19 +157,20 @@ fn line(found: &ScanFinding) -> String {
     }
 }
 
-fn facts_line(report: &ScanReport) -> String {
+/// Formats the file size, and the numbers of nodes, tensors and data files.
+fn format_facts(report: &ScanReport) -> String {
     let facts = &report.facts;
-    let mut parts = vec![bytes(facts.size)];
+    let mut parts = vec![format_bytes(facts.size)];
     if facts.graphs > 0 {
-        parts.push(count_u64(facts.nodes, "node"));
-        parts.push(count_u64(facts.tensors, "tensor"));
+        parts.push(format_count_u64(facts.nodes, "node"));
+        parts.push(format_count_u64(facts.tensors, "tensor"));
     }
     if !facts.data_files.is_empty() {
-        let files = count(facts.data_files.len(), "data file");
+        let files = format_count(facts.data_files.len(), "data file");
         // Files that are missing or were not looked up have no size.
         let sized = facts.data_files.iter().any(|file| file.size.is_some());
         parts.push(if sized {
-            format!("{files} of {}", bytes(facts.outside_present))
+            format!("{files} of {}", format_bytes(facts.outside_present))
         } else {
             files
         });
@@ -172,22 +178,23 @@ fn facts_line(report: &ScanReport) -> String {
     parts.join(", ")
 }
 
-/// Formats a number with its noun, such as `2 nodes`.
-fn count_u64(number: u64, what: &str) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), what)
+/// Formats a number with its noun in the singular or plural, such as `2 nodes`.
+fn format_count_u64(number: u64, what: &str) -> String {
+    format_count(usize::try_from(number).unwrap_or(usize::MAX), what)
 }
 
-fn verdict_line(report: &ScanReport, strict: bool) -> String {
+/// Formats the verdict on a file with the numbers of errors, warnings and notes.
+fn format_verdict(report: &ScanReport, strict: bool) -> String {
     let counts: Vec<String> =
         [(report.errors, "error"), (report.warnings, "warning"), (report.notes, "note")]
             .into_iter()
             .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| count_u64(n, what))
+            .map(|(n, what)| format_count_u64(n, what))
             .collect();
-    let verdict = match verdict_word(report, strict) {
-        "findings" if report.errors > 0 => "do not open it",
-        "fine" => "no findings that make it unsafe to open",
-        _ => "review the findings before opening it",
+    let verdict = match to_verdict_word(report, strict) {
+        "findings" if report.errors > 0 => "do not open this file",
+        "fine" => "no findings that make the file unsafe to open",
+        _ => "review the findings before opening this file",
     };
     if counts.is_empty() {
         verdict.to_string()
@@ -196,6 +203,7 @@ fn verdict_line(report: &ScanReport, strict: bool) -> String {
     }
 }
 
+/// Converts the report on a file to JSON.
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
-    merge_objects(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
+    merge_objects(json!({"model": name, "verdict": to_verdict_word(report, strict)}), json!(report))
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::model_arg::ModelArg;
 use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
-use crate::timing::{millis, time_call};
+use crate::timing::{time_call, to_millis};
 use crate::{human, symbols};
 
 /// Options for preparing a model to run.
@@ -27,7 +27,7 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_enum, default_value_t = Level::All, value_name = "LEVEL")]
     optimization: Level,
     /// Skip a rewrite of the program. May be repeated
-    #[arg(long, value_name = "REWRITE", value_parser = rewrite_names())]
+    #[arg(long, value_name = "REWRITE", value_parser = make_rewrite_parser())]
     without_rewrite: Vec<String>,
     /// Arithmetic of matrix products
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
@@ -51,8 +51,8 @@ pub(crate) struct SessionArgs {
     sizes: SizeArgs,
 }
 
-/// Notes on the terminal which parts of the model its IR version does not allow. They take effect
-/// all the same.
+/// Notes on the terminal which parts of the model its IR version does not allow, but which take
+/// effect all the same.
 pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
     for finding in model.find_tolerated_violations() {
         terminal.note(&finding.fact);
@@ -65,16 +65,16 @@ pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
 pub(crate) struct SizeArgs {
     /// Set the size of a symbolic dimension of the inputs for all runs. INPUT[AXIS], such as x[0],
     /// sets a dimension without a name, for inputs that are filled
-    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse_size)]
     set: Vec<(String, i64)>,
 }
 
-/// Sizes that `--set` gives.
+/// Sizes of dimensions that `--set` gives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sizes {
     /// Sizes of symbolic dimensions by name, which the session fixes.
     pub(crate) fixed: Vec<(String, usize)>,
-    /// Sizes of unnamed dimensions, for inputs that are filled.
+    /// Sizes of unnamed dimensions of inputs that are filled.
     pub(crate) open: Vec<OpenSize>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Opened {
     pub(crate) model: Model,
     pub(crate) session: Session,
     pub(crate) sizes: Sizes,
-    /// Model with the training information, if `model` is a training step of it.
+    /// Model with the training information if `model` is one of its training steps, else `None`.
     pub(crate) trained: Option<Model>,
 }
 
@@ -107,7 +107,8 @@ enum Exactness {
 }
 
 impl SizeArgs {
-    /// Resolves the names of `--set` in a model.
+    /// Resolves the names of `--set` to symbolic dimensions and dimensions of graph inputs. Fails
+    /// if a dimension of an input cannot be set.
     pub(crate) fn resolve(&self, model: &Model) -> Result<Sizes, Failure> {
         let mut sizes = Sizes::default();
         let inputs = model.inputs();
@@ -123,7 +124,7 @@ impl SizeArgs {
 }
 
 impl SessionArgs {
-    /// Returns the value of `--seed`.
+    /// Returns the value of `--seed`; `None` without the option.
     pub(crate) fn seed(&self) -> Option<u64> {
         self.seed
     }
@@ -141,8 +142,8 @@ impl SessionArgs {
         })
     }
 
-    /// Opens the model and prepares a session for what `change` makes of it. `configure` sets more
-    /// options of the session.
+    /// Opens the model, changes it with `change`, and prepares a session for the changed model.
+    /// `configure` sets more options of the session.
     pub(crate) fn open_changed<T>(
         &self,
         model: &ModelArg,
@@ -152,7 +153,7 @@ impl SessionArgs {
     ) -> Result<(Opened, T), Failure> {
         let (opened, opening) = time_call(|| self.open_file(model));
         let (changed, found) = change(opened?)?;
-        let opened = self.prepare(model, changed, opening, terminal, configure)?;
+        let opened = self.prepare_session(model, changed, opening, terminal, configure)?;
         Ok((opened, found))
     }
 
@@ -168,8 +169,8 @@ impl SessionArgs {
     }
 
     /// Opens the model, or the training step of the entry `step`, and prepares a session that can
-    /// be inspected, but not run: nothing large is computed or packed. Its program is that after
-    /// the rewrite `after`.
+    /// be inspected, but not run: nothing large is computed or packed. With `after`, its program is
+    /// the one after the rewrite of this name.
     pub(crate) fn open_to_inspect(
         &self,
         model: &ModelArg,
@@ -203,12 +204,13 @@ impl SessionArgs {
             (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
             (model, None) => (model, None),
         };
-        let opened = self.prepare(model, opened, opening, terminal, configure)?;
+        let opened = self.prepare_session(model, opened, opening, terminal, configure)?;
         Ok(Opened { trained, ..opened })
     }
 
-    /// Prepares a session for `model`, which `arg` names and took `opening` to open.
-    fn prepare(
+    /// Prepares a session for `model`. `arg` names the model in errors; `opening` is the time that
+    /// opening took.
+    fn prepare_session(
         &self,
         arg: &ModelArg,
         model: Model,
@@ -220,7 +222,8 @@ impl SessionArgs {
         let model = model.with_own_structure()?;
         let sizes = self.sizes.resolve(&model)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = time_call(|| configure(self.builder(&model, &sizes)).build());
+        let (session, preparing) =
+            time_call(|| configure(self.make_builder(&model, &sizes)).build());
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = arg.is_stdin();
@@ -237,34 +240,41 @@ impl SessionArgs {
         note_tolerated(&model, terminal);
         terminal.detail(&format!(
             "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
-            millis(opening),
-            millis(preparing),
+            to_millis(opening),
+            to_millis(preparing),
             session.threads()
         ));
         Ok(Opened { model, session, sizes, trained: None })
     }
 
-    /// Prepares the model to run on the devices of one of its configurations.
-    pub(crate) fn on_devices(
+    /// Prepares the model to run on the devices of one of its device configurations.
+    pub(crate) fn prepare_devices(
         &self,
         model: &Model,
         sizes: &Sizes,
         options: DeviceOptions,
     ) -> Result<DeviceSession, Failure> {
-        Ok(self.builder(model, sizes).devices(options)?)
+        Ok(self.make_builder(model, sizes).devices(options)?)
     }
 
-    /// Returns the builder of a trainer, with the options set.
-    pub(crate) fn trainer<'m>(&self, model: &'m Model) -> Result<TrainerBuilder<'m>, Failure> {
+    /// Creates the builder of a trainer with the session options of the command line. Fails with
+    /// `--mapped`.
+    pub(crate) fn build_trainer<'m>(
+        &self,
+        model: &'m Model,
+    ) -> Result<TrainerBuilder<'m>, Failure> {
         if self.mapped {
-            let failure = Failure::new("--mapped is for runs: training keeps a copy of the model");
+            let failure = Failure::new(
+                "--mapped cannot be used for training, which keeps a copy of the model",
+            );
             return Err(failure.help("remove --mapped"));
         }
         let sizes = self.sizes.resolve(model)?;
-        Ok(Trainer::builder(model).session(|_| self.builder(model, &sizes)))
+        Ok(Trainer::builder(model).session(|_| self.make_builder(model, &sizes)))
     }
 
-    fn builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
+    /// Creates the builder of a session with the options of the command line.
+    fn make_builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
@@ -297,8 +307,8 @@ impl SessionArgs {
     }
 }
 
-/// Returns a parser that accepts the names of all rewrites.
-fn rewrite_names() -> PossibleValuesParser {
+/// Returns an argument parser that accepts the names of all rewrites.
+fn make_rewrite_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(sardonyx::tool::rewrites().map(|(name, _)| name))
 }
 
@@ -307,6 +317,6 @@ fn rewrite_names() -> PossibleValuesParser {
 pub(crate) fn parse_threads(arg: &str) -> Result<usize, String> {
     match arg.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number from 1 to 1024".to_string()),
+        _ => Err("expected a number of threads from 1 to 1024".to_string()),
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
     /// Version of the model itself
-    #[arg(long, value_name = "N|1.2.3", value_parser = parse_number)]
+    #[arg(long, value_name = "N|1.2.3", value_parser = parse_version_number)]
     model_version: Option<i64>,
     /// Documentation; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
@@ -64,24 +64,25 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.set/1";
 
-/// Change of a field of the header. `None` stands for a missing value.
+/// Change of a field of the model's header. `None` stands for a missing value.
 struct Change {
-    /// Name of the field.
+    /// Name of the changed field.
     what: String,
     before: Option<String>,
     after: Option<String>,
 }
 
+/// Runs `sardonyx set`. Broken rules that the input model did not break are findings.
 pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.is_empty() {
-        return Err(Failure::new("nothing to set")
+        return Err(Failure::new("no option changes the header of the model")
             .help("give options such as --model-version 1.2.3 or --metadata author=me"));
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let edits = args.edits();
+    let edits = args.list_edits();
     let before = edits.iter().any(|edit| !edit.rules().is_empty()).then(|| model.clone());
-    let changes = args.apply(&mut model, terminal)?;
+    let changes = args.apply_edits(&mut model, terminal)?;
     if let Some(before) = before
         && let Err(result) = model.check_edits(&before, JobKind::Set, &edits)
     {
@@ -105,27 +106,27 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
             "schema": SCHEMA,
             "model": args.model.name(),
             "changes": changes,
-            "checked": invalid::checked_rules(&edits),
+            "checked": invalid::describe_checked_rules(&edits),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
         return Ok(Verdict::Fine);
     }
     for change in &changes {
-        let (before, after) = (value_text(&change.before), value_text(&change.after));
+        let (before, after) = (format_field(&change.before), format_field(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));
     }
     saved.print(terminal);
     Ok(Verdict::Fine)
 }
 
-/// Formats the value of a field for a note.
-fn value_text(value: &Option<String>) -> String {
+/// Formats the value of a header field for a note; `nothing` if the value is missing.
+fn format_field(value: &Option<String>) -> String {
     value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
 }
 
 impl Args {
-    /// Whether no option changes anything.
+    /// Whether no option changes the header.
     fn is_empty(&self) -> bool {
         let texts = [&self.producer, &self.producer_version, &self.domain, &self.doc];
         let numbers = [self.ir_version, self.model_version];
@@ -136,8 +137,8 @@ impl Args {
             && self.remove_metadata.is_empty()
     }
 
-    /// Returns the edits that the options make, whose rules are checked afterwards.
-    fn edits(&self) -> Vec<Edit> {
+    /// Returns the kinds of edits that the options make, whose rules are checked afterwards.
+    fn list_edits(&self) -> Vec<Edit> {
         let edits = [
             (Edit::OperatorSets, !self.opsets.is_empty()),
             (Edit::IrVersion, self.ir_version.is_some()),
@@ -146,11 +147,11 @@ impl Args {
         edits.into_iter().filter_map(|(edit, is_made)| is_made.then_some(edit)).collect()
     }
 
-    /// Changes the header of `model`, and returns the changes.
-    fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
+    /// Changes the header of `model` as the options request, and returns the changes.
+    fn apply_edits(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
-            let (before, imports) = (declared_opset(model, domain), model.opsets().len());
+            let (before, imports) = (find_opset(model, domain), model.opsets().len());
             model.set_opset(domain, *version);
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
@@ -161,7 +162,7 @@ impl Args {
                 ));
             }
             let what = format!("opset {}", shown_domain(domain));
-            changes.version(&what, before, *version);
+            changes.add_version(&what, before, *version);
         }
         // The IR version comes after the operator sets, which newer IR versions require.
         if let Some(version) = self.ir_version {
@@ -169,33 +170,33 @@ impl Args {
             model
                 .set_ir_version(version)
                 .map_err(|error| Failure::from(error).at(self.model.name()))?;
-            changes.version("ir_version", before, version);
+            changes.add_version("ir_version", before, version);
         }
         if let Some(name) = &self.producer {
-            changes.text("producer_name", &model.producer_name(), name);
+            changes.add_text("producer_name", &model.producer_name(), name);
             model.set_producer_name(name);
         }
         if let Some(version) = &self.producer_version {
-            changes.text("producer_version", &model.producer_version(), version);
+            changes.add_text("producer_version", &model.producer_version(), version);
             model.set_producer_version(version);
         }
         if let Some(domain) = &self.domain {
-            changes.text("domain", &model.domain(), domain);
+            changes.add_text("domain", &model.domain(), domain);
             model.set_domain(domain);
         }
         if let Some(version) = self.model_version {
-            changes.version("model_version", model.model_version(), version);
+            changes.add_version("model_version", model.model_version(), version);
             model.set_model_version(version);
         }
         if let Some(doc) = &self.doc {
             let doc = read_text(doc)?;
-            changes.text("doc", &model.doc(), &doc);
+            changes.add_text("doc", &model.doc(), &doc);
             model.set_doc(&doc);
         }
         for key in &self.remove_metadata {
             let before = model.metadata_value(key).map(|value| value.into_owned());
             if model.remove_metadata(key) {
-                changes.add(&format!("metadata {key}"), before, None)
+                changes.add_change(&format!("metadata {key}"), before, None)
             } else {
                 terminal.note(&describe_missing_entry(model, key))
             }
@@ -203,37 +204,39 @@ impl Args {
         for (key, value) in &self.metadata {
             let before = model.metadata_value(key).map(|value| value.into_owned());
             model.set_metadata(key, value);
-            changes.add(&format!("metadata {key}"), before, Some(value.clone()));
+            changes.add_change(&format!("metadata {key}"), before, Some(value.clone()));
         }
         Ok(changes.0)
     }
 }
 
-/// Changes of the header in the order in which they are made.
+/// Changes of the model's header in the order in which they are made.
 struct Changes(Vec<Change>);
 
 impl Changes {
-    /// Records a change, unless the value is unchanged.
-    fn add(&mut self, what: &str, before: Option<String>, after: Option<String>) {
+    /// Records the change of the field `what`, unless its value is unchanged.
+    fn add_change(&mut self, what: &str, before: Option<String>, after: Option<String>) {
         if before != after {
             self.0.push(Change { what: what.to_string(), before, after });
         }
     }
 
-    fn text(&mut self, what: &str, before: &str, after: &str) {
+    /// Records the change of a text field, whose empty value counts as missing.
+    fn add_text(&mut self, what: &str, before: &str, after: &str) {
         let before = (!before.is_empty()).then(|| before.to_string());
-        self.add(what, before, Some(after.to_string()));
+        self.add_change(what, before, Some(after.to_string()));
     }
 
-    fn version(&mut self, what: &str, before: Option<i64>, after: i64) {
+    /// Records the change of a field that holds a version.
+    fn add_version(&mut self, what: &str, before: Option<i64>, after: i64) {
         let after = format_version(after);
-        self.add(what, before.map(format_version), Some(after));
+        self.add_change(what, before.map(format_version), Some(after));
     }
 }
 
-/// Returns the version that the model declares for an operator set. If it imports the set several
-/// times, the last import counts.
-fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
+/// Returns the version that the model declares for an operator set; `None` if it does not import
+/// the set. If it imports the set several times, the last import counts.
+fn find_opset(model: &Model, domain: &str) -> Option<i64> {
     let wanted = if domain == "ai.onnx" { "" } else { domain };
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
@@ -245,11 +248,12 @@ fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
 pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     let merged = imports.saturating_sub(model.opsets().len());
     if merged > 0 {
-        let what = crate::human::count(merged, "duplicate import");
+        let what = crate::human::format_count(merged, "duplicate import");
         terminal.note(&format!("removed {what} of operator sets"));
     }
 }
 
+/// Formats the note that the metadata has no entry `key`, with a similar key as advice.
 fn describe_missing_entry(model: &Model, key: &str) -> String {
     let entries = model.metadata();
     let keys = entries.iter().map(|(key, _)| key.as_ref());
@@ -259,7 +263,7 @@ fn describe_missing_entry(model: &Model, key: &str) -> String {
     }
 }
 
-/// Returns the text, or the contents of the file that it names after an `@`.
+/// Returns `text`, or for `@FILE` the contents of the file. Fails if the file is not in UTF-8.
 fn read_text(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(text.to_string());
@@ -273,12 +277,14 @@ fn read_text(text: &str) -> Result<String, Failure> {
     }
 }
 
-fn parse_number(text: &str) -> Result<i64, String> {
+/// Parses a version: a number of at least 0, or three numbers with dots.
+fn parse_version_number(text: &str) -> Result<i64, String> {
     parse_version(text)
         .filter(|version| *version >= 0)
         .ok_or_else(|| "expected a number such as 7, or a version such as 1.2.3".to_string())
 }
 
+/// Parses `VERSION` or `DOMAIN=VERSION` of an operator set, a version of at least 1.
 pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
     // Versions of the default operator set are plain numbers: three numbers with dots would be a
@@ -288,7 +294,7 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
             "expected a number such as 21, or DOMAIN=VERSION such as ai.onnx.ml=5; `sardonyx \
              convert --release` takes versions of the onnx package"
         })?,
-        _ => parse_number(version)?,
+        _ => parse_version_number(version)?,
     };
     match version {
         1.. => Ok((domain.to_string(), version)),
@@ -296,9 +302,10 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     }
 }
 
+/// Parses the metadata entry `KEY=VALUE`. Fails if KEY is empty.
 fn parse_entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some(("", _)) => Err("the key is empty".to_string()),
+        Some(("", _)) => Err("the metadata key is empty".to_string()),
         Some((key, value)) => Ok((key.to_string(), value.to_string())),
         None => Err("expected KEY=VALUE".to_string()),
     }

@@ -10,7 +10,7 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::{count, group};
+use crate::human::{format_count, group_digits};
 use crate::model_arg::ModelArg;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -28,7 +28,7 @@ use crate::{invalid, saving};
 /// cut, and collectives of another engine where ranks exchange values. All ranks take all inputs
 /// and give all outputs. `sardonyx run 'rank%d.onnx' --processes N` runs them together.
 #[derive(clap::Args)]
-#[group(skip)]
+#[group_digits(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -75,14 +75,15 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.shard/1";
 
+/// Runs `sardonyx shard`: annotates a model for several devices, or writes a model for each device.
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let Some(devices) = args.devices else {
-        let written = local::write(args, &model, args.configuration.as_deref(), terminal)?;
+        let written = local::write_ranks(args, &model, args.configuration.as_deref(), terminal)?;
         let written = match written {
             Ok(written) => written,
             Err(local::Invalid { result, target }) => {
-                return args.invalid_command(Some(target)).finish(result, terminal);
+                return args.make_invalid_command(Some(target)).finish(result, terminal);
             }
         };
         if args.saving.json {
@@ -99,7 +100,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-    let division = args.division();
+    let division = args.choose_division();
     let mut options = ShardOptions::new(division, devices);
     if let Some(name) = &args.name {
         options = options.configuration(name);
@@ -110,13 +111,15 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     if model.device_configurations().iter().any(|known| known.name == name) {
         let message = format!("the model has a configuration '{name}' already");
-        return Err(Failure::new(message).help("give the new one another name: --name NAME"));
+        return Err(
+            Failure::new(message).help("give the new configuration another name: --name NAME")
+        );
     }
     let (mut annotated, report) = match model.shard(&options) {
         Ok(annotated) => annotated,
         Err(error) => {
             return match error.invalid_result() {
-                Some(result) => args.invalid_command(target).finish(result.clone(), terminal),
+                Some(result) => args.make_invalid_command(target).finish(result.clone(), terminal),
                 None => Err(error.into()),
             };
         }
@@ -130,10 +133,10 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             let weights = Weights::Keep;
             saved = Some(args.saving.save(arg, &annotated, save, weights, target, terminal)?);
         }
-        None => match local::write(args, &annotated, Some(&name), terminal)? {
+        None => match local::write_ranks(args, &annotated, Some(&name), terminal)? {
             Ok(written) => local = Some(written),
             Err(local::Invalid { result, target }) => {
-                return args.invalid_command(Some(target)).finish(result, terminal);
+                return args.make_invalid_command(Some(target)).finish(result, terminal);
             }
         },
     }
@@ -144,7 +147,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "configuration": name,
             "devices": devices,
             "report": report,
-            "nothing_split": reason_not_split(&model, &report, division),
+            "nothing_split": explain_not_split(&model, &report, division),
         });
         if let Some(saved) = saved {
             answer["saved"] = saved.json();
@@ -156,13 +159,13 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&name, &report, division));
-    if let Some(why) = reason_not_split(&model, &report, division) {
+    if let Some(why) = explain_not_split(&model, &report, division) {
         terminal.note(&format!("the model is not divided: {why}"));
     }
     if report.inside > 0 && division != Division::Pipeline {
-        let nodes = count(report.inside, "node");
+        let nodes = format_count(report.inside, "node");
         terminal.note(&format!(
-            "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
+            "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided; only nodes of the main graph are"
         ));
     }
     saved.iter().for_each(|saved| saved.print(terminal));
@@ -171,8 +174,8 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    /// Returns the division of the model that the options choose.
-    fn division(&self) -> Division {
+    /// Returns how the options divide the model: by tensors, pipeline stages or examples.
+    fn choose_division(&self) -> Division {
         match (self.pipeline, self.batch) {
             (true, _) => Division::Pipeline,
             (_, true) => Division::Batch,
@@ -180,8 +183,8 @@ impl Args {
         }
     }
 
-    /// Returns the command for reporting an invalid result that was to be written to `target`.
-    fn invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
+    /// Returns the command that reports an invalid model, which was to be written to `target`.
+    fn make_invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
         invalid::Command {
             arg: &self.model,
             saving: &self.saving,
@@ -192,9 +195,9 @@ impl Args {
     }
 }
 
-/// Returns the reason why nothing is divided over the devices, with options to use instead; `None`
-/// if something is.
-fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
+/// Returns the reason why no part of the model is divided over the devices, with options to use
+/// instead; `None` if a part is divided.
+fn explain_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",
@@ -203,24 +206,26 @@ fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> 
     model.explain_undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
+/// Formats the report on a device configuration: the numbers of tensors or examples that are split,
+/// or the work of each stage.
 fn as_text(name: &str, report: &ShardReport, division: Division) -> String {
     let ShardReport { columns, rows, whole, tables, stages, inputs, .. } = report;
     let what = match division {
         Division::Tensor => {
             let products = format!(
                 "{} split by columns, {rows} by rows, {whole} not split",
-                count(*columns, "product"),
+                format_count(*columns, "product"),
             );
             match tables {
                 0 => products,
-                _ => format!("{products}; {} split by rows", count(*tables, "table")),
+                _ => format!("{products}; {} split by rows", format_count(*tables, "table")),
             }
         }
         Division::Pipeline => {
-            let stages: Vec<String> = stages.iter().map(|work| group(*work)).collect();
+            let stages: Vec<String> = stages.iter().map(|work| group_digits(*work)).collect();
             format!("multiply-adds by stage: {}", stages.join(", "))
         }
-        Division::Batch => format!("{} split along the first axis", count(*inputs, "input")),
+        Division::Batch => format!("{} split along the first axis", format_count(*inputs, "input")),
     };
     format!("configuration '{name}': {what}")
 }

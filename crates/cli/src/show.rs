@@ -10,9 +10,9 @@ use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::human::{self, Align, pad};
 
-/// Maximum number of rows, along the last axis, that are printed of a tensor.
+/// Maximum number of rows along the last axis of a tensor that are printed.
 const SHOWN_ROWS: usize = 8;
-/// Maximum number of elements that are printed of a row.
+/// Maximum number of elements of a row of a tensor that are printed.
 const SHOWN_ELEMENTS: usize = 8;
 /// Largest tensor, in elements, whose minimum, maximum and mean are computed.
 const SUMMARY_ELEMENTS: usize = 1 << 24;
@@ -25,7 +25,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
             let mut text = format!(
                 "{name}: {} of {}\n",
                 value.value_type(),
-                human::count(items.len(), "item")
+                human::format_count(items.len(), "item")
             );
             for (i, item) in items.items().iter().take(SHOWN_ROWS).enumerate() {
                 text += &indent(&value_text(&format!("[{i}]"), item)?);
@@ -69,6 +69,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
     }
 }
 
+/// Formats the key of a map, with strings in quotes.
 fn key_text(key: &sardonyx::value::MapKey) -> String {
     match key {
         sardonyx::value::MapKey::Signed(key) => key.to_string(),
@@ -82,6 +83,7 @@ fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
+/// Formats the name, type, shape and first elements of a tensor.
 fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     let mut text = format!("{name}: {}{}\n", tensor.data_type(), dims_text(tensor.dims()));
     if tensor.is_empty() {
@@ -92,11 +94,12 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     let rows = tensor.len() / width;
     let mut cells = Vec::new();
     for row in 0..rows.min(SHOWN_ROWS) {
-        cells.push(elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
+        cells.push(format_elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
     }
-    let widest = cells.iter().flatten().map(|cell| human::width(cell)).max().unwrap_or(0);
+    let widest = cells.iter().flatten().map(|cell| human::measure_width(cell)).max().unwrap_or(0);
     for (row, cells) in cells.iter().enumerate() {
-        let index = if tensor.rank() > 1 { row_index(tensor.dims(), row) } else { String::new() };
+        let index =
+            if tensor.rank() > 1 { format_row_index(tensor.dims(), row) } else { String::new() };
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
         let cells: Vec<String> = cells.iter().map(|cell| pad(cell, widest, Align::Right)).collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
@@ -105,17 +108,18 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
         let _ = writeln!(text, "  ... and {} more rows", rows - SHOWN_ROWS);
     }
     if rows > SHOWN_ROWS || width > SHOWN_ELEMENTS {
-        text += &summary(tensor)?;
+        text += &format_summary(tensor)?;
     }
     Ok(text)
 }
 
+/// Formats the sizes of a tensor's dimensions, such as `[2, 3]`; empty for a scalar.
 fn dims_text(dims: &[usize]) -> String {
     if dims.is_empty() { String::new() } else { format!("{dims:?}") }
 }
 
 /// Formats the index of a row along the last axis, such as `[0, 3, :]`.
-fn row_index(dims: &[usize], row: usize) -> String {
+fn format_row_index(dims: &[usize], row: usize) -> String {
     let mut rest = row;
     let mut index: Vec<String> = dims[..dims.len() - 1]
         .iter()
@@ -132,7 +136,7 @@ fn row_index(dims: &[usize], row: usize) -> String {
 
 /// Formats the smallest, the largest and the mean element of a tensor of numbers. Empty for other
 /// element types, and for more than [`SUMMARY_ELEMENTS`].
-fn summary(tensor: &Tensor) -> Result<String, Failure> {
+fn format_summary(tensor: &Tensor) -> Result<String, Failure> {
     let class = tensor.data_type().class();
     if !matches!(class, Class::Float | Class::Signed | Class::Unsigned)
         || tensor.len() > SUMMARY_ELEMENTS
@@ -172,10 +176,10 @@ pub(crate) fn format_number(x: f64) -> String {
     }
 }
 
-/// Formats `count` consecutive elements as text, with strings in quotes and cut after 60
-/// characters.
-fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
-    let texts = texts(tensor, start, count)?;
+/// Formats `count` consecutive elements from the index `start` on, with strings in quotes and cut
+/// after 60 characters.
+fn format_elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+    let texts = elements_to_text(tensor, start, count)?;
     if tensor.data_type() != DataType::String {
         return Ok(texts);
     }
@@ -186,8 +190,13 @@ fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, 
     Ok(quoted.collect())
 }
 
-/// Formats `count` consecutive elements as text, with strings whole and without quotes.
-pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+/// Converts `count` consecutive elements from the index `start` on to text, with strings whole and
+/// without quotes.
+pub(crate) fn elements_to_text(
+    tensor: &Tensor,
+    start: usize,
+    count: usize,
+) -> Result<Vec<String>, Failure> {
     let part = tensor.view().reshape([tensor.len()])?.slice(0, start, count, 1)?.to_tensor()?;
     let part = cast(&part, DataType::String, CastOptions::default())?;
     let strings = part.strings().into_iter().flat_map(|strings| strings.iter());
@@ -197,7 +206,7 @@ pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<S
 /// Calls `line` for each row along the last axis with the index of the row and its elements as
 /// text. Converts a bounded number of elements at a time, so that a long row comes in several
 /// pieces.
-pub(crate) fn rows(
+pub(crate) fn for_each_row(
     tensor: &Tensor,
     mut line: impl FnMut(usize, Vec<String>, Piece) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -211,14 +220,14 @@ pub(crate) fn rows(
         while column < width {
             let count = AT_A_TIME.min(width - column);
             let piece = Piece { is_first: column == 0, is_last: column + count == width };
-            line(row, texts(tensor, row * width + column, count)?, piece)?;
+            line(row, elements_to_text(tensor, row * width + column, count)?, piece)?;
             column += count;
         }
     }
     Ok(())
 }
 
-/// Position of a piece within its row.
+/// Position of a piece of a row within the row.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) is_first: bool,
@@ -226,7 +235,7 @@ pub(crate) struct Piece {
 }
 
 /// Writes the name, type, shape and all elements of a tensor to `sink`.
-pub(crate) fn write_all(
+pub(crate) fn write_tensor(
     sink: &mut dyn std::io::Write,
     name: &str,
     tensor: &Tensor,
@@ -238,10 +247,10 @@ pub(crate) fn write_all(
         sink.write_all(b"  no elements\n")?;
     }
     let is_text = data_type == DataType::String;
-    rows(tensor, |row, cells, piece| {
+    for_each_row(tensor, |row, cells, piece| {
         let mut text = if piece.is_first { "  ".to_string() } else { " ".to_string() };
         if piece.is_first && dims.len() > 1 {
-            text += &row_index(dims, row);
+            text += &format_row_index(dims, row);
         }
         text += &if is_text {
             let quoted: Vec<String> = cells.iter().map(|cell| format!("{cell:?}")).collect();
@@ -272,7 +281,7 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
 }
 
 /// Like [`value_json`], but with at most `left` items and elements, and without `text`. Subtracts
-/// the number of those that it adds from `left`.
+/// the number of added items and elements from `left`.
 fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::Value, Failure> {
     let ty = value.value_type().to_string();
     Ok(match value {
@@ -330,7 +339,8 @@ fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::
     })
 }
 
-/// Converts a tensor to JSON with at most `left` elements, and subtracts their number from `left`.
+/// Converts a tensor to JSON with at most `left` elements, and subtracts the number of these
+/// elements from `left`.
 fn part_tensor_json(
     name: &str,
     tensor: &Tensor,
@@ -341,6 +351,7 @@ fn part_tensor_json(
     Ok(json)
 }
 
+/// Converts the key of a map to JSON.
 fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     match key {
         sardonyx::value::MapKey::Signed(key) => json!(key),
@@ -349,7 +360,7 @@ fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     }
 }
 
-/// Maximum number of elements of a value in a JSON answer, unless an option requests all of them.
+/// Maximum number of elements of a value in a JSON answer, unless an option requests all elements.
 /// Larger values are better written to a file.
 pub(crate) const JSON_ELEMENTS: usize = 10_000;
 
@@ -365,7 +376,10 @@ pub(crate) fn tensor_json(
             strings.iter().take(shown).map(|text| json!(String::from_utf8_lossy(text))).collect()
         }
         None if shown == 0 => Vec::new(),
-        None => texts(tensor, 0, shown)?.iter().map(|text| element_json(text)).collect::<Vec<_>>(),
+        None => elements_to_text(tensor, 0, shown)?
+            .iter()
+            .map(|text| element_json(text))
+            .collect::<Vec<_>>(),
     };
     Ok(json!({
         "name": name,

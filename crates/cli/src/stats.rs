@@ -6,8 +6,8 @@ use sardonyx::value::{Buffer, Complex128, TensorError};
 use sardonyx::{DataType, Element, Tensor};
 use serde_json::json;
 
-/// Number of elements in a chunk. A multiple of 8, so that chunks of packed types begin at byte
-/// boundaries.
+/// Number of elements that are converted at a time. A multiple of 8, so that chunks of packed types
+/// begin at byte boundaries.
 const CHUNK: usize = 1 << 16;
 
 /// Statistics of the values of a tensor.
@@ -21,13 +21,15 @@ pub(crate) struct Stats {
     pub(crate) nan: u64,
     /// Number of infinite elements.
     pub(crate) inf: u64,
-    /// Smallest and largest of the finite elements; `None` without any, and for complex numbers.
+    /// Smallest and largest of the finite elements; `None` without finite elements, and for complex
+    /// numbers.
     pub(crate) range: Option<(Number, Number)>,
-    /// Mean of the finite elements; `None` without any, for complex numbers, and if it overflows.
+    /// Mean of the finite elements; `None` without finite elements, for complex numbers, and if it
+    /// overflows.
     pub(crate) mean: Option<f64>,
 }
 
-/// Element of a tensor, without rounding.
+/// Element of a tensor of numbers, without rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Integer(i128),
@@ -35,6 +37,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
+    /// Converts the number to JSON; null for an integer of more than 64 bits.
     pub(crate) fn json(self) -> serde_json::Value {
         match self {
             // Every integer type of ONNX fits into one of the two.
@@ -66,7 +69,7 @@ impl Stats {
             let count = left.min(CHUNK);
             let bytes = data_type.storage_bytes(count).unwrap_or(0);
             let chunk = buffer.slice(start..start + bytes)?;
-            sums.add(data_type, count, chunk)?;
+            sums.add_chunk(data_type, count, chunk)?;
             start += bytes;
             left -= count;
             advance(bytes as u64);
@@ -74,11 +77,12 @@ impl Stats {
         Ok(Some(sums.into_stats(tensor.len() as u64)))
     }
 
-    /// Returns the fraction of zeros; `None` without elements.
+    /// Returns the fraction of elements that are 0; `None` for an empty tensor.
     pub(crate) fn sparsity(&self) -> Option<f64> {
         (self.elements > 0).then(|| self.zeros as f64 / self.elements as f64)
     }
 
+    /// Converts the statistics to JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         json!({
             "zeros": self.zeros,
@@ -92,18 +96,18 @@ impl Stats {
     }
 }
 
-/// Statistics of the chunks so far. Integers are summed exactly, the sums of chunks of floats with
-/// the compensated summation of Kahan and Babuška.
+/// Running statistics over the chunks of a tensor. Integers are summed exactly, the sums of chunks
+/// of floats with the compensated summation of Kahan and Babuška.
 #[derive(Default)]
 struct Sums {
     zeros: u64,
     nan: u64,
     inf: u64,
     finite: u64,
-    /// Smallest and largest integer.
+    /// Smallest and largest integer so far; `None` without integers.
     integers: Option<(i128, i128)>,
     integer_sum: i128,
-    /// Smallest and largest finite float.
+    /// Smallest and largest finite float so far; `None` without finite floats.
     floats: Option<(f64, f64)>,
     float_sum: f64,
     /// Rounding errors of the additions to `float_sum`.
@@ -111,7 +115,13 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, data_type: DataType, count: usize, chunk: Buffer) -> Result<(), TensorError> {
+    /// Adds a chunk of `count` elements of the type `data_type`. Strings are ignored.
+    fn add_chunk(
+        &mut self,
+        data_type: DataType,
+        count: usize,
+        chunk: Buffer,
+    ) -> Result<(), TensorError> {
         let chunk = Tensor::from_buffer(data_type, [count], chunk)?;
         match data_type.class() {
             Class::Float => self.add_floats(&widen::<f64>(&chunk)?),
@@ -123,6 +133,7 @@ impl Sums {
         Ok(())
     }
 
+    /// Adds a chunk of floats, which may be NaN or infinite.
     fn add_floats(&mut self, values: &[f64]) {
         let (mut min, mut max, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
         let (mut zeros, mut nan, mut inf) = (0u64, 0u64, 0u64);
@@ -155,6 +166,7 @@ impl Sums {
         self.float_sum = total;
     }
 
+    /// Adds a chunk of integers or truth values.
     fn add_integers<T: Copy + Ord + Into<i128>>(&mut self, values: &[T]) {
         let (Some(min), Some(max)) = (values.iter().min(), values.iter().max()) else {
             return;
@@ -170,6 +182,7 @@ impl Sums {
         self.integers = Some((least.min(min), most.max(max)));
     }
 
+    /// Adds a chunk of complex numbers, of which only zeros, NaN and infinities are counted.
     fn add_complex(&mut self, values: &[Complex128]) {
         for value in values {
             let is_nan = value.re.is_nan() || value.im.is_nan();
@@ -179,7 +192,7 @@ impl Sums {
         }
     }
 
-    /// Returns the statistics of a tensor with `elements` elements after its last chunk.
+    /// Returns the statistics of a tensor of `elements` elements, all of whose chunks were added.
     fn into_stats(self, elements: u64) -> Stats {
         let count = self.finite as f64;
         let (range, mean) = match (self.floats, self.integers) {

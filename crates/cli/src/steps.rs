@@ -3,15 +3,16 @@
 use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
-/// Formats the operator of a step with those that are fused into it, such as `Conv with Relu`.
-pub(crate) fn operator(step: &StepInfo) -> String {
+/// Formats the operator of a step with the operators that are fused into it, such as `Conv with
+/// Relu`.
+pub(crate) fn format_operator(step: &StepInfo) -> String {
     let names = std::iter::once(step.op).chain(step.with.iter().copied());
     names.collect::<Vec<_>>().join(" with ")
 }
 
 /// Describes how a step uses memory, such as `in place, strided`. Empty for a step that reads dense
 /// operands and writes a dense result of its own.
-pub(crate) fn layout(step: &StepDetails) -> String {
+pub(crate) fn format_layout(step: &StepDetails) -> String {
     let words = [
         (step.is_view, "view"),
         (step.in_place, "in place"),
@@ -24,7 +25,7 @@ pub(crate) fn layout(step: &StepDetails) -> String {
 }
 
 /// Converts the node, operator and kernel of a step to members of a JSON object.
-pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
+pub(crate) fn step_info_json(step: &StepInfo) -> Map<String, Value> {
     let mut answer = Map::new();
     answer.insert("node".to_string(), json!(step.node));
     answer.insert("place".to_string(), json!(step.place));
@@ -37,7 +38,7 @@ pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
 /// Converts a step to members of a JSON object: node, operator, kernel, use of memory, work and
 /// operands, but no times.
 pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, Value> {
-    let mut answer = info_json(step);
+    let mut answer = step_info_json(step);
     let more = [
         ("view", json!(details.is_view)),
         ("in_place", json!(details.in_place)),

@@ -18,10 +18,10 @@ pub(crate) struct StopArgs {
 }
 
 impl StopArgs {
-    /// Returns the options of a run that begins now. The first call installs a handler for Ctrl-C,
-    /// which cancels runs, so that the command ends with a message. A second Ctrl-C ends the
-    /// process at once.
-    pub(crate) fn options<'a>(&self) -> RunOptions<'a> {
+    /// Returns the run options for a run that begins now. The first call installs a handler for
+    /// Ctrl-C, which cancels runs, so that the command ends with a message. A second Ctrl-C ends
+    /// the process at once.
+    pub(crate) fn to_run_options<'a>(&self) -> RunOptions<'a> {
         let mut options = RunOptions::new();
         options.stop = interrupt_flag().cloned();
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -30,14 +30,15 @@ impl StopArgs {
     }
 }
 
-/// Returns the flag that Ctrl-C raises. `None` where signals cannot be caught, so that Ctrl-C ends
-/// the process.
+/// Returns the flag that Ctrl-C raises to cancel runs. `None` where signals cannot be caught, so
+/// that Ctrl-C ends the process.
 fn interrupt_flag() -> Option<&'static StopFlag> {
     static FLAG: OnceLock<Option<StopFlag>> = OnceLock::new();
     FLAG.get_or_init(install_handler).as_ref()
 }
 
-/// Installs a handler of Ctrl-C, and returns the flag that it raises.
+/// Installs a handler for Ctrl-C, and returns the flag that the handler raises; `None` where
+/// signals cannot be caught.
 fn install_handler() -> Option<StopFlag> {
     let flag = StopFlag::new();
     let raised = flag.clone();
@@ -54,10 +55,11 @@ fn install_handler() -> Option<StopFlag> {
     .then_some(flag)
 }
 
-/// Time after which a further signal counts as a second one: `timeout -s INT` sends two at once.
+/// Minimum time between two Ctrl-C signals that count as separate: `timeout -s INT` sends two at
+/// once.
 const REPEATED: Duration = Duration::from_millis(500);
 
-/// Lets SIGTERM and SIGHUP cancel runs like Ctrl-C from now on, so that the results so far can be
+/// Makes SIGTERM and SIGHUP cancel runs like Ctrl-C from now on, so that the results so far can be
 /// saved. SIGHUP is sent when the terminal is closed.
 #[cfg(unix)]
 pub(crate) fn catch_termination() {
@@ -76,6 +78,7 @@ pub(crate) fn catch_termination() {
     let _ = thread.spawn(move || signals.forever().for_each(|_| flag.stop()));
 }
 
+/// Does nothing, because SIGTERM and SIGHUP exist only on Unix.
 #[cfg(not(unix))]
 pub(crate) fn catch_termination() {}
 
@@ -91,6 +94,7 @@ fn is_ignored(signal: i32) -> Option<bool> {
 /// Exit code of a process that Ctrl-C ended, as shells report it: 128 plus the number of SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
+/// Parses a number of seconds of at least 0.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -7,7 +7,7 @@ use sardonyx::tool::edits::Edit;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
@@ -54,8 +54,9 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.strip/1";
 
+/// Runs `sardonyx strip`: writes a model without the parts that options name.
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let options = args.options();
+    let options = args.build_options();
     if options == StripOptions::default() {
         return Err(Failure::new("nothing to remove")
             .help("give --docs, --names, --metadata, --unused, --training, --types, or --all"));
@@ -82,7 +83,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "schema": SCHEMA,
             "model": args.model.name(),
             "stripped": report,
-            "checked": invalid::checked_rules(&Edit::of_strip(&options)),
+            "checked": invalid::describe_checked_rules(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -94,7 +95,8 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self) -> StripOptions {
+    /// Converts the arguments to the parts to remove.
+    fn build_options(&self) -> StripOptions {
         StripOptions {
             docs: self.docs || self.all,
             names: self.names || self.all,
@@ -106,6 +108,7 @@ impl Args {
     }
 }
 
+/// Formats the numbers of removed parts by kind.
 fn as_text(report: &StripReport) -> String {
     let parts = [
         (report.docs, "text"),
@@ -120,8 +123,8 @@ fn as_text(report: &StripReport) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, what)| match (*number, *what) {
             (2.., "entry of metadata") => format!("{number} entries of metadata"),
-            (number, "text") => format!("{} of documentation", count(number, "text")),
-            (number, what) => count(number, what),
+            (number, "text") => format!("{} of documentation", format_count(number, "text")),
+            (number, what) => format_count(number, what),
         })
         .collect();
     if parts.is_empty() {

@@ -12,12 +12,12 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// Replace a symbolic dimension by a number, in the whole model. INPUT[AXIS], such as x[0],
     /// sets a dimension of an input that has no name
-    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse)]
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse_size)]
     set: Vec<(String, i64)>,
 }
 
-/// Parses `NAME=SIZE`, a size of at least 0.
-pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
+/// Parses `NAME=SIZE`, where SIZE is a whole number of at least 0.
+pub(crate) fn parse_size(text: &str) -> Result<(String, i64), String> {
     let parts = text.rsplit_once('=').map(|(name, size)| (name, size.parse()));
     match parts {
         Some((name, Ok(size @ 0..))) if !name.is_empty() => Ok((name.to_string(), size)),
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
     }
 }
 
-/// Size of an input's dimension that has no name in the model.
+/// Size for a dimension of a graph input that has no name in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSize {
     pub(crate) input: String,
@@ -34,14 +34,14 @@ pub(crate) struct OpenSize {
 }
 
 impl OpenSize {
-    /// Resolves `INPUT[AXIS]` to a dimension of an input. `None` if `name` does not have this form
-    /// or INPUT is not an input; fails if the dimension has a size or a name.
+    /// Resolves `INPUT[AXIS]` to a dimension of a graph input. `None` if `name` does not have this
+    /// form or INPUT is not an input; fails if the dimension has a size or a name.
     pub(crate) fn from_name(
         inputs: &[Port],
         name: &str,
         size: usize,
     ) -> Result<Option<Self>, Failure> {
-        let port = input_and_axis(name).and_then(|(input, axis)| {
+        let port = split_axis(name).and_then(|(input, axis)| {
             let port = inputs.iter().find(|port| port.name() == input)?;
             Some((port, axis))
         });
@@ -51,10 +51,13 @@ impl OpenSize {
                 Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
             }
             Some(dim) => {
-                let failure =
-                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
+                let failure = Failure::new(format!(
+                    "cannot set dimension {axis} of '{port}', which is {dim}"
+                ));
                 Err(match dim.as_symbol() {
-                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                    Some(symbol) => {
+                        failure.help(format!("set the dimension by its name: {symbol}={size}"))
+                    }
                     None => failure.help("only dimensions without a fixed size can be set"),
                 })
             }
@@ -63,15 +66,15 @@ impl OpenSize {
     }
 }
 
-/// Splits `INPUT[AXIS]`.
-fn input_and_axis(text: &str) -> Option<(&str, usize)> {
+/// Splits `INPUT[AXIS]` into a name and an axis; `None` if `text` does not have this form.
+fn split_axis(text: &str) -> Option<(&str, usize)> {
     let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
     Some((input, axis.parse().ok()?))
 }
 
 impl Args {
-    /// Returns options of inference with the given sizes of symbolic dimensions. Sizes of unnamed
-    /// dimensions are set in the model. Fails for a name that the model does not have.
+    /// Returns options of inference with the sizes of symbolic dimensions that `--set` gives. Sizes
+    /// of unnamed dimensions are set in `model`. Fails for a name that the model does not have.
     pub(crate) fn apply(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = InferOptions::new();
         let names = model.symbols();
@@ -95,7 +98,10 @@ impl Args {
                     ),
                     (None, false) => {
                         let names: Vec<&str> = names.iter().map(String::as_str).take(20).collect();
-                        failure.help(format!("use one of: {}", names.join(", ")))
+                        failure.help(format!(
+                            "use one of the model's dimensions: {}",
+                            names.join(", ")
+                        ))
                     }
                 });
             }

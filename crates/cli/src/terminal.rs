@@ -43,11 +43,12 @@ pub(crate) struct Terminal {
     verbose: bool,
     /// Format in which failures are also written to stdout.
     format: FailureFormat,
-    /// Whether a JSON answer was written: a failure after it does not add a second one.
+    /// Whether a JSON answer was written: a failure after the answer does not add a second one.
     answered: AtomicBool,
 }
 
 impl Terminal {
+    /// Creates the output of a command from the options `--color`, `--quiet` and `--verbose`.
     pub(crate) fn new(args: &Args, format: FailureFormat) -> Terminal {
         let color = match args.color {
             Color::Always => true,
@@ -67,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Returns an output without color and notes, for failures before the arguments are parsed.
+    /// Creates an output without color and notes, for failures before the arguments are parsed.
     pub(crate) fn plain(format: FailureFormat) -> Terminal {
         Terminal {
             color: false,
@@ -99,21 +100,21 @@ impl Terminal {
         write_answer(&escape_controls_in_json(&text))
     }
 
-    /// Writes a note to stderr, except with `--quiet`.
+    /// Writes a note to stderr, unless `--quiet` is given.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.write_line("note:", text);
         }
     }
 
-    /// Writes a note to stderr, only with `--verbose`.
+    /// Writes a note to stderr if `--verbose` is given.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose {
             self.write_line("note:", text);
         }
     }
 
-    /// Writes a line without label to stderr, except with `--quiet`.
+    /// Writes a line without label to stderr, unless `--quiet` is given.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
             // An error of stderr is ignored, as no other stream is left to report it.
@@ -126,7 +127,7 @@ impl Terminal {
         let _ = writeln!(io::stderr(), "{} {}", self.paint(label), escape_controls(text));
     }
 
-    /// Reports the failure of the command, and returns its exit code. A broken pipe is a success,
+    /// Reports the failure of the command, and returns the exit code. A broken pipe is a success,
     /// because the reader of stdout has seen enough.
     pub(crate) fn report(&self, failure: &Failure) -> ExitCode {
         if failure.broken_pipe {
@@ -134,21 +135,21 @@ impl Terminal {
         }
         if !failure.is_reported_elsewhere {
             self.print_failure(failure);
-            self.answer(failure);
+            self.answer_failure(failure);
         }
         ExitCode::from(2)
     }
 
     /// Writes the failure to stdout in the format that the arguments select, unless an answer was
-    /// written already.
-    pub(crate) fn answer(&self, failure: &Failure) {
+    /// written before.
+    pub(crate) fn answer_failure(&self, failure: &Failure) {
         if self.answered.load(Ordering::Relaxed) {
             return;
         }
         let answer = match self.format {
             FailureFormat::Prose => return,
             FailureFormat::Json => failure.answer(),
-            FailureFormat::Sarif => sarif::failure_log(failure),
+            FailureFormat::Sarif => sarif::build_failure_log(failure),
         };
         // An error of stdout is ignored: stderr has the failure.
         let _ = self.json(&answer, true);
@@ -170,7 +171,7 @@ impl Terminal {
         let _ = io::stderr().write_all(painted.as_bytes());
     }
 
-    /// Colors a label, if colors are on.
+    /// Colors the label of a message, if colors are on.
     fn paint(&self, label: &str) -> String {
         let code = match label {
             "error:" => "1;31",
@@ -180,23 +181,24 @@ impl Terminal {
         if self.color { format!("\u{1b}[{code}m{label}\u{1b}[0m") } else { label.to_string() }
     }
 
-    /// Returns a progress bar of `steps` steps, or a spinner if their number is unknown. It is
-    /// visible only on a terminal, after [`PROGRESS_AFTER`].
+    /// Returns a progress bar of `steps` steps, or a spinner if the number of steps is unknown. The
+    /// bar is visible only on a terminal, after [`PROGRESS_AFTER`].
     pub(crate) fn progress(&self, what: &'static str, steps: Option<u64>) -> ProgressBar {
         let template = match steps {
             Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
             None => "{spinner} {msg} {elapsed}",
         };
-        self.bar(what, steps, template)
+        self.make_bar(what, steps, template)
     }
 
-    /// Returns a progress bar of `total` bytes. Their number may be set later.
+    /// Returns a progress bar of `total` bytes, a number that may be set later.
     pub(crate) fn progress_bytes(&self, what: &'static str, total: u64) -> ProgressBar {
         let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {eta}";
-        self.bar(what, Some(total), template)
+        self.make_bar(what, Some(total), template)
     }
 
-    fn bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
+    /// Creates a progress bar with the label `what`, hidden until [`PROGRESS_AFTER`] has passed.
+    fn make_bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
         if self.quiet || !shows_progress(io::stderr().is_terminal(), std::env::var_os("CI")) {
             return ProgressBar::hidden();
         }
@@ -218,16 +220,17 @@ impl Terminal {
     }
 }
 
-/// Time after which progress is shown.
+/// Time after which a progress bar is shown.
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 
-/// Whether progress is shown: on a terminal outside of CI services. These set `CI`, and log the
-/// output even if they provide a terminal.
+/// Whether progress bars are shown: on a terminal outside of CI services. CI services set `CI`, and
+/// log the output even if they provide a terminal.
 fn shows_progress(is_terminal: bool, ci: Option<OsString>) -> bool {
     let in_service = ci.is_some_and(|value| !value.is_empty() && value != "false");
     is_terminal && !in_service
 }
 
+/// Writes `text` to stdout and flushes it.
 fn write_answer(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;

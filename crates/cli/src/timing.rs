@@ -26,14 +26,14 @@ enum Amount {
     Time(Duration),
 }
 
-/// Minimum number of measured runs, even if `--budget` is over.
+/// Minimum number of measured runs, even if they exceed `--budget`.
 const FEWEST_RUNS: u64 = 7;
-/// Maximum number of measured runs, so that timings of a model that takes microseconds do not fill
-/// the memory.
+/// Maximum number of measured runs, so that the timings of a model that takes microseconds do not
+/// fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
 impl RepeatArgs {
-    /// Whether the warm-up goes on after `runs` runs that took `elapsed` together.
+    /// Whether another warm-up run follows after `runs` warm-up runs that took `elapsed` together.
     pub(crate) fn is_cold(&self, runs: u64, elapsed: Duration) -> bool {
         match self.warm_up {
             Amount::Runs(wanted) => runs < wanted,
@@ -41,9 +41,9 @@ impl RepeatArgs {
         }
     }
 
-    /// Whether another run follows after `runs` runs that took `elapsed` together. Without `--runs`
-    /// there are at most `most` runs.
-    pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
+    /// Whether another measured run follows after `runs` runs that took `elapsed` together. Without
+    /// `--runs`, at most `most` runs are measured.
+    pub(crate) fn has_next_run(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
             None => {
@@ -53,20 +53,20 @@ impl RepeatArgs {
         }
     }
 
-    /// Returns the value of `--runs`.
+    /// Returns the value of `--runs`; `None` without the option.
     pub(crate) fn runs(&self) -> Option<u64> {
         self.runs
     }
 }
 
-/// Parses the value of `--warm-up`.
+/// Parses the value of `--warm-up`: a number of runs, or a time.
 fn parse_amount(arg: &str) -> Result<Amount, String> {
     read_amount(arg).ok_or_else(|| {
         format!("expected runs such as 3, or a time such as 0.5s or 200ms, not '{arg}'")
     })
 }
 
-/// Reads a number of runs, or a time in `s` or `ms` of up to a day.
+/// Reads a number of runs, or a time in `s` or `ms` of up to a day; `None` if `arg` is neither.
 fn read_amount(arg: &str) -> Option<Amount> {
     let (number, scale) = match (arg.strip_suffix("ms"), arg.strip_suffix('s')) {
         (Some(number), _) => (number, 1e-3),
@@ -81,14 +81,15 @@ fn read_amount(arg: &str) -> Option<Amount> {
     is_valid.then(|| Amount::Time(Duration::from_secs_f64(seconds)))
 }
 
+/// Parses the value of `--budget`: seconds from 0 to 86400.
 fn parse_budget(arg: &str) -> Result<f64, String> {
     match arg.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds, from 0 to 86400".to_string()),
+        _ => Err("expected a number of seconds from 0 to 86400".to_string()),
     }
 }
 
-/// Statistics over runs, in milliseconds.
+/// Statistics of the durations of runs, in milliseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Timing {
     pub(crate) runs: usize,
@@ -102,45 +103,45 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Computes the statistics of durations; `None` without any.
+    /// Computes the statistics of the durations of runs; `None` without runs.
     pub(crate) fn from_durations(durations: &[Duration]) -> Option<Timing> {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
         let n = sorted.len();
-        let middle = median(&sorted)?;
+        let middle = compute_median(&sorted)?;
         let sum: Duration = sorted.iter().sum();
         Some(Timing {
             runs: n,
-            min_ms: millis(sorted[0]),
-            median_ms: millis(middle),
-            p90_ms: millis(percentile(&sorted, 90)?),
-            p95_ms: millis(percentile(&sorted, 95)?),
-            p99_ms: millis(percentile(&sorted, 99)?),
-            max_ms: millis(sorted[n - 1]),
-            mean_ms: millis(sum.div_f64(n as f64)),
+            min_ms: to_millis(sorted[0]),
+            median_ms: to_millis(middle),
+            p90_ms: to_millis(find_percentile(&sorted, 90)?),
+            p95_ms: to_millis(find_percentile(&sorted, 95)?),
+            p99_ms: to_millis(find_percentile(&sorted, 99)?),
+            max_ms: to_millis(sorted[n - 1]),
+            mean_ms: to_millis(sum.div_f64(n as f64)),
         })
     }
 }
 
 /// Returns the percentile of sorted durations by nearest rank: the smallest duration that at least
 /// `percent` percent of them do not exceed. `None` without durations.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+fn find_percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }
 
-/// Returns the median of sorted durations: the mean of the two in the middle if their number is
-/// even. `None` without durations.
-pub(crate) fn median(sorted: &[Duration]) -> Option<Duration> {
+/// Returns the median of sorted durations: the mean of the two middle ones for an even number of
+/// durations. `None` without durations.
+pub(crate) fn compute_median(sorted: &[Duration]) -> Option<Duration> {
     let n = sorted.len();
     Some((*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2)
 }
 
 /// Converts a duration to milliseconds, rounded to a tenth of a microsecond.
-pub(crate) fn millis(duration: Duration) -> f64 {
+pub(crate) fn to_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e7).round() / 1e4
 }
 
-/// Calls `work`, and returns its result with the time that it took.
+/// Calls `work`, and returns its result with the time that the call took.
 pub(crate) fn time_call<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::files::{self, Protected};
-use crate::human::{count, parse_positive};
+use crate::human::{format_count, parse_positive};
 use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
@@ -102,9 +102,10 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.train/1";
 
-/// Learning rate above which a note warns, since a larger one is mostly a mistake.
+/// Learning rate above which a note warns, because a larger rate is mostly a mistake.
 const LARGE_RATE: f64 = 10.0;
 
+/// Runs `sardonyx train`. Saves the state and the model even if a later step fails.
 pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let target = match (args.saving.is_wanted(), &args.state) {
@@ -112,14 +113,14 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         _ => Some(args.saving.target(&args.model, &model)?),
     };
     args.check_places(&model, target.as_ref())?;
-    let mut trainer = args.trainer(&model)?;
+    let mut trainer = args.build_trainer(&model)?;
     args.check_writing(&trainer, target.as_ref())?;
     let entries = match args.entry {
         Some(entry) => vec![entry],
         None => (0..trainer.entries()).collect(),
     };
     let data = Data::read(args.data.as_deref(), &trainer, &entries, args.cast)?;
-    let mut data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
+    let mut data = data.split_into_batches(args.batch, &args.whole, &trainer, &entries)?;
     if let Some(rate) = args.learning_rate {
         data.set_learning_rate(rate, &trainer, &entries)?;
         if rate > LARGE_RATE {
@@ -131,7 +132,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let eval = match &args.eval {
         Some(path) => {
             let data = Data::read(Some(path), &trainer, &entries, args.cast)?;
-            Some(data.cut(args.batch, &args.whole, &trainer, &entries)?)
+            Some(data.split_into_batches(args.batch, &args.whole, &trainer, &entries)?)
         }
         None => None,
     };
@@ -139,9 +140,9 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         terminal.note(warning);
     }
     args.load_state(&mut trainer, &model, &data, terminal)?;
-    if let Some(left) = data.left_out() {
-        let left = count(left, "example");
-        terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
+    if let Some(left) = data.count_left_out() {
+        let left = format_count(left, "example");
+        terminal.note(&format!("{left} of each epoch are omitted: an input has a fixed size"));
     }
     let mut course = Course {
         args,
@@ -161,6 +162,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     course.save(&model, target, ended)
 }
 
+/// Parses a learning rate: a finite number of at least 0.
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate < 0.0 => {
@@ -172,11 +174,11 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Refuses outputs that would overwrite an input, before anything is trained.
+    /// Refuses outputs that would overwrite an input, before training begins.
     fn check_places(&self, model: &Model, target: Option<&saving::Target>) -> Result<(), Failure> {
         let mut data = Vec::new();
         for path in self.data.iter().chain(&self.eval) {
-            data.extend(data::files_of(path)?);
+            data.extend(data::list_files(path)?);
         }
         let inputs = saving::protect_inputs(&self.model, model, &data);
         if let Some(state) = &self.state {
@@ -189,8 +191,11 @@ impl Args {
         }
         let Some(saving::Target::File(path)) = target else { return Ok(()) };
         if self.state.as_deref().is_some_and(|state| files::is_same_place(state, path)) {
-            let message = format!("'{}' would be both the state and the model", path.display());
-            return Err(Failure::new(message).help("choose another file with --output"));
+            let message =
+                format!("'{}' would be the file of both the state and the model", path.display());
+            return Err(
+                Failure::new(message).help("choose another file for the model with --output")
+            );
         }
         // The model is not among the protected files, because --in-place replaces it.
         let mut read = Protected::default();
@@ -198,7 +203,7 @@ impl Args {
         read.check(path)
     }
 
-    /// Refuses outputs that cannot be written, before anything is trained.
+    /// Refuses outputs that cannot be written, before training begins.
     fn check_writing(
         &self,
         trainer: &Trainer,
@@ -214,8 +219,8 @@ impl Args {
     }
 
     /// Builds a trainer whose steps return the outputs that may be shown.
-    fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
-        let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
+    fn build_trainer(&self, model: &Model) -> Result<Trainer, Failure> {
+        let mut builder = self.session.build_trainer(model)?.outputs(find_outputs_to_show(model));
         if self.devices {
             let deadline = Duration::from_secs(self.device_timeout);
             let options = DeviceOptions::new().deadline(deadline);
@@ -240,16 +245,16 @@ impl Args {
         match &self.state {
             Some(path) if path.exists() => {
                 trainer.load(path)?;
-                let place = place_in_data(trainer, data);
+                let place = format_position(trainer, data);
                 terminal.remark(&format!("starting from the state in {}{place}", path.display()));
                 if let Some(seed) = self.session.seed().filter(|seed| *seed != trainer.seed()) {
                     terminal.note(&format!(
-                        "--seed {seed} is not used: the state goes on with its seed {}",
+                        "--seed {seed} is not used: training goes on with the seed {} of the state",
                         trainer.seed()
                     ));
                 }
             }
-            _ if self.initialize => trainer.initialize(&self.stopping.options())?,
+            _ if self.initialize => trainer.initialize(&self.stopping.to_run_options())?,
             _ if has_initialization => terminal.note(
                 "training starts from the stored values; --initialize starts from the model's initialization",
             ),
@@ -261,19 +266,19 @@ impl Args {
 
 /// Formats the position in the data at which training goes on, for the end of a line. Empty at the
 /// start of the data.
-fn place_in_data(trainer: &Trainer, data: &Data) -> String {
+fn format_position(trainer: &Trainer, data: &Data) -> String {
     let Position { epoch, taken } = Position::from_trainer(trainer, data);
-    let epochs = count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
+    let epochs = format_count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
     match (epoch, taken) {
         (0, 0) => String::new(),
         (_, 0) => format!(", after {epochs}"),
-        (0, _) => format!(", after {}", count(taken, "example")),
-        _ => format!(", after {epochs} and {}", count(taken, "example")),
+        (0, _) => format!(", after {}", format_count(taken, "example")),
+        _ => format!(", after {epochs} and {}", format_count(taken, "example")),
     }
 }
 
 /// Returns the names of the outputs of training steps that are not assigned to state variables.
-pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
+pub(crate) fn find_outputs_to_show(model: &Model) -> Vec<String> {
     let entries = model.training_entries();
     let bindings = entries.iter().flat_map(|entry| &entry.update_binding);
     let assigned: Vec<&String> = bindings.map(|(_, value)| value).collect();
@@ -282,19 +287,20 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
     outputs.filter(|name| !assigned.contains(&name)).collect()
 }
 
-/// Outputs that are one number, by name.
+/// Outputs with one element, by name.
 type Numbers = Vec<(String, f64)>;
 
-/// Position of training in the data.
+/// Position of training in the data: the epoch and the examples of it.
 struct Position {
     epoch: u64,
-    /// Number of examples of the epoch that have been used. At least one batch is left.
+    /// Number of examples of the epoch that have been used. At least one batch of the epoch is
+    /// left.
     taken: usize,
 }
 
 impl Position {
-    /// Returns the position of a trainer. Its state may come from training with other data, so the
-    /// position may have to move to the next epoch of `data`.
+    /// Returns the position of a trainer in the data. The state of the trainer may come from other
+    /// data, so the position may move to the next epoch of `data`.
     fn from_trainer(trainer: &Trainer, data: &Data) -> Position {
         let known = trainer.data_position();
         let mut position = Position { epoch: known.epochs, taken: 0 };
@@ -302,24 +308,28 @@ impl Position {
         position
     }
 
-    /// Moves the position by `examples`, and to the next epoch if no batch is left.
+    /// Moves the position by `examples` examples, and to the next epoch if the epoch has no batch
+    /// left.
     fn advance(&mut self, examples: usize, data: &Data) {
         self.taken = self.taken.saturating_add(examples);
-        if data.batches_from(self.taken) == 0 {
+        if data.count_batches_after(self.taken) == 0 {
             (self.epoch, self.taken) = (self.epoch.saturating_add(1), 0);
         }
     }
 }
 
-/// Outputs of one entry in a step, or their means over an evaluation.
+/// Scalar outputs of one entry of the training information in a step, or their means over an
+/// evaluation.
 struct Record {
-    /// Number of steps that had run.
+    /// Number of training steps that had run.
     step: u64,
+    /// Index of the entry of the training information.
     entry: usize,
     numbers: Numbers,
 }
 
 impl Record {
+    /// Converts the outputs of an entry to JSON.
     fn json(&self) -> serde_json::Value {
         let numbers = self.numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
         let numbers: serde_json::Map<_, _> = numbers.collect();
@@ -327,50 +337,50 @@ impl Record {
     }
 }
 
-/// Output that is NaN or infinite.
+/// Scalar output that is NaN or infinite.
 struct NotFinite {
-    /// Number of the step, from 1.
+    /// Number of the training step, from 1.
     step: u64,
     entry: usize,
     output: String,
 }
 
-/// Training run with its results so far.
+/// Training run of the command, with its results so far.
 struct Course<'a> {
     args: &'a Args,
     trainer: Trainer,
-    /// Entries whose algorithms a step runs.
+    /// Entries of the training information whose algorithms a step runs.
     entries: Vec<usize>,
     terminal: &'a Terminal,
-    /// Number of steps that have run.
+    /// Number of training steps that have run.
     steps: u64,
-    /// Outputs of the steps that were shown.
+    /// Outputs of the steps that were shown on the terminal.
     history: Vec<Record>,
-    /// Mean outputs of the evaluations.
+    /// Mean outputs of each evaluation.
     means: Vec<Record>,
-    /// First output that was not finite.
+    /// First output that was NaN or infinite.
     not_finite: Option<NotFinite>,
 }
 
 impl Course<'_> {
-    /// Runs the steps, beginning at the position in the data that the trainer has.
+    /// Runs the training steps, beginning at the trainer's position in the data.
     fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
         let mut position = Position::from_trainer(&self.trainer, data);
-        let first = data.batches_from(position.taken) as u64;
+        let first = data.count_batches_after(position.taken) as u64;
         let steps = match (self.args.steps, self.args.epochs.unwrap_or(1)) {
             (Some(steps), _) => steps,
             (None, epochs) => {
-                (epochs - 1).saturating_mul(data.batches() as u64).saturating_add(first)
+                (epochs - 1).saturating_mul(data.count_batches() as u64).saturating_add(first)
             }
         };
         let seed = self.args.shuffle.then_some(self.trainer.seed());
         let bar = self.terminal.progress("training", Some(steps));
         while self.steps < steps {
-            let examples = data.order(seed, position.epoch);
+            let examples = data.order_examples(seed, position.epoch);
             let epoch = position.epoch;
             while self.steps < steps && position.epoch == epoch {
-                let inputs = data.batch(&examples, position.taken)?;
-                self.step(&inputs)?;
+                let inputs = data.make_batch(&examples, position.taken)?;
+                self.run_step(&inputs)?;
                 position.advance(inputs.examples(), data);
                 self.trainer.set_data_position(position.epoch, position.taken as u64);
                 bar.inc(1);
@@ -383,31 +393,31 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Runs one step of `--entry`, or of all entries, and shows its outputs.
-    fn step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
-        let options = self.args.stopping.options();
+    /// Runs one training step of `--entry`, or of all entries, and shows its scalar outputs.
+    fn run_step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
+        let options = self.args.stopping.to_run_options();
         let returned = match self.args.entry {
             Some(entry) => {
                 let inputs = inputs.for_entry(&self.trainer, entry)?;
                 vec![self.trainer.step(entry, inputs, &options)?]
             }
-            None => self.trainer.iterate(inputs.all(), &options)?,
+            None => self.trainer.iterate(inputs.to_values(), &options)?,
         };
         self.steps += 1;
         let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);
         for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
-            let numbers = numbers_of(outputs);
+            let numbers = find_numbers(outputs);
             self.check_finite(entry, &numbers);
             if is_shown {
-                self.show(&format!("step {}", self.steps), entry, &numbers);
+                self.show_numbers(&format!("step {}", self.steps), entry, &numbers);
                 self.history.push(Record { step: self.steps, entry, numbers });
             }
         }
         Ok(())
     }
 
-    /// Warns of the first output that is NaN or infinite. The steps after it do not train: they
-    /// mostly make every weight NaN.
+    /// Warns of the first output that is NaN or infinite. Later steps do not train: they mostly
+    /// make every weight NaN.
     fn check_finite(&mut self, entry: usize, numbers: &Numbers) {
         let Some((name, number)) = numbers.iter().find(|(_, number)| !number.is_finite()) else {
             return;
@@ -430,20 +440,20 @@ impl Course<'_> {
 
     /// Shows the mean outputs of steps over `data`, without training on it.
     fn evaluate(&mut self, data: &Data) -> Result<(), Failure> {
-        let examples = data.order(None, 0);
+        let examples = data.order_examples(None, 0);
         for entry in self.entries.clone() {
             let mut sums: Numbers = Vec::new();
             let mut weight = 0.0;
             let mut taken = 0;
-            while data.batches_from(taken) > 0 {
-                let inputs = data.batch(&examples, taken)?;
+            while data.count_batches_after(taken) > 0 {
+                let inputs = data.make_batch(&examples, taken)?;
                 taken += inputs.examples();
-                let options = self.args.stopping.options();
+                let options = self.args.stopping.to_run_options();
                 let given = inputs.for_entry(&self.trainer, entry)?;
                 let outputs = self.trainer.evaluate(entry, given, &options)?;
                 let size = inputs.examples() as f64;
                 weight += size;
-                for (index, (name, number)) in numbers_of(&outputs).into_iter().enumerate() {
+                for (index, (name, number)) in find_numbers(&outputs).into_iter().enumerate() {
                     match sums.get_mut(index) {
                         Some((_, sum)) => *sum += number * size,
                         None => sums.push((name, number * size)),
@@ -451,14 +461,14 @@ impl Course<'_> {
                 }
             }
             sums.iter_mut().for_each(|(_, sum)| *sum /= weight);
-            self.show(&format!("evaluation after step {}", self.steps), entry, &sums);
+            self.show_numbers(&format!("evaluation after step {}", self.steps), entry, &sums);
             self.means.push(Record { step: self.steps, entry, numbers: sums });
         }
         Ok(())
     }
 
-    /// Prints outputs of an entry on one line on stderr.
-    fn show(&self, what: &str, entry: usize, numbers: &Numbers) {
+    /// Prints the scalar outputs of an entry as one line on stderr.
+    fn show_numbers(&self, what: &str, entry: usize, numbers: &Numbers) {
         if numbers.is_empty() {
             return;
         }
@@ -481,7 +491,7 @@ impl Course<'_> {
     ) -> Result<(), Failure> {
         let Course { args, terminal, .. } = &self;
         if ended.is_err() {
-            let steps = count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
+            let steps = format_count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
             terminal.remark(&format!("training ended after {steps}"));
         }
         let state = self.save_state(model);
@@ -508,11 +518,12 @@ impl Course<'_> {
             return Err(first);
         }
         if args.saving.json {
-            return terminal.json(&self.answer(saved.as_ref()), true);
+            return terminal.json(&self.to_json(saved.as_ref()), true);
         }
         Ok(())
     }
 
+    /// Writes the training state to the file of `--state`, if given.
     fn save_state(&self, model: &Model) -> Result<(), Failure> {
         let Course { args, trainer, terminal, .. } = self;
         if let Some(path) = &args.state {
@@ -523,6 +534,7 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Writes the trained model, with `--inference` without training information.
     fn save_model(&self, target: saving::Target) -> Result<saving::Saved, Failure> {
         let Course { args, trainer, terminal, .. } = self;
         let trained =
@@ -530,8 +542,8 @@ impl Course<'_> {
         args.saving.save(&args.model, &trained, SaveOptions::new(), Weights::Keep, target, terminal)
     }
 
-    /// Returns the JSON answer.
-    fn answer(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
+    /// Converts the results of training to the JSON answer.
+    fn to_json(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
         json!({
             "schema": SCHEMA,
             "model": self.args.model.name(),
@@ -548,8 +560,8 @@ impl Course<'_> {
     }
 }
 
-/// Returns the outputs that have one element, as numbers.
-fn numbers_of(outputs: &Outputs) -> Numbers {
+/// Returns the outputs with one element, as numbers.
+fn find_numbers(outputs: &Outputs) -> Numbers {
     let numbers = outputs.iter().filter_map(|(name, value)| {
         let tensor = value.as_tensor().filter(|tensor| tensor.len() == 1)?;
         let number = cast(tensor, DataType::Double, CastOptions::default()).ok()?;

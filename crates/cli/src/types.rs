@@ -7,17 +7,17 @@ use sardonyx::{DataType, Type};
 /// Maximum nesting depth of a type. Protects the recursive parser from a stack overflow.
 const MAX_DEPTH: usize = 16;
 
-/// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
-/// element types are accepted.
+/// Parses the notation of a type. The name of an element type alone stands for a tensor, and
+/// NumPy's names for element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
-    let (ty, rest) = parse_prefix(text, 0)?;
+    let (ty, rest) = parse_leading_type(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
         rest => Err(format!("unexpected '{rest}' after the type")),
     }
 }
 
-/// Parses the name of an element type, which may be NumPy's.
+/// Parses ONNX's or NumPy's name of an element type, such as `float` or `float32`.
 pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     let plain = match name {
         "float32" => "float",
@@ -37,8 +37,8 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
 }
 
 /// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
-/// the number of types around it.
-fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
+/// the number of enclosing types.
+fn parse_leading_type(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());
     }
@@ -58,11 +58,11 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {
-            let (inner, rest) = parse_prefix(inside, depth + 1)?;
+            let (inner, rest) = parse_leading_type(inside, depth + 1)?;
             (Type::Sequence(Box::new(inner)), rest)
         }
         "optional" => {
-            let (inner, rest) = parse_prefix(inside, depth + 1)?;
+            let (inner, rest) = parse_leading_type(inside, depth + 1)?;
             (Type::Optional(Box::new(inner)), rest)
         }
         "map" => {
@@ -70,7 +70,7 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
             let rest = rest
                 .strip_prefix(',')
                 .ok_or("expected a comma and the type of the values after the type of the keys")?;
-            let (inner, rest) = parse_prefix(rest, depth + 1)?;
+            let (inner, rest) = parse_leading_type(rest, depth + 1)?;
             (Type::Map(parse_element(key)?, Box::new(inner)), rest)
         }
         other => {
@@ -85,7 +85,7 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
     }
 }
 
-/// Splits a text after the name at its beginning, and skips blanks around the name.
+/// Splits a text after the word at its beginning, and skips blanks around the word.
 fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());

@@ -14,7 +14,7 @@ pub(crate) struct EarlyOptions {
     pub(crate) color: ColorChoice,
 }
 
-/// Format in which failures are written to stdout, beside the prose on stderr. Prose is not
+/// Format in which failures are written to stdout, in addition to the prose on stderr. Prose is not
 /// written to stdout.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureFormat {
@@ -25,8 +25,8 @@ pub(crate) enum FailureFormat {
 }
 
 impl EarlyOptions {
-    /// Scans the arguments for the options. An argument that begins with two hyphens is always an
-    /// option, because the only values that begin with a hyphen are numbers.
+    /// Scans the arguments for `--json`, `--format` and `--color`. An argument that begins with two
+    /// hyphens is always an option, because the only values that begin with a hyphen are numbers.
     pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> EarlyOptions {
         let mut wanted = EarlyOptions { format: FailureFormat::Prose, color: ColorChoice::Auto };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
@@ -54,7 +54,7 @@ impl EarlyOptions {
 
 /// Allows negative numbers as values of all options, so that the parser of the value refuses them
 /// with its own message. Otherwise clap reports an unknown option.
-pub(crate) fn with_negative_numbers(command: Command) -> Command {
+pub(crate) fn allow_negative_numbers(command: Command) -> Command {
     command.mut_subcommands(|command| {
         command.mut_args(|arg| {
             let takes_value = arg.get_action().takes_values() && !arg.is_positional();
@@ -63,16 +63,16 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
     })
 }
 
-/// Error of the argument parser in its parts, without the layout for terminals.
+/// Error of the argument parser as message, help and arguments, without the layout for terminals.
 pub(crate) struct UsageError {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Roles and texts of the arguments that the error is about.
+    /// Roles and texts of the arguments that caused the error.
     pub(crate) arguments: Vec<(&'static str, String)>,
 }
 
-/// Returns the texts of a context value of an error.
-fn context_texts(value: &ContextValue) -> Vec<String> {
+/// Returns the texts in a context value of a parser error; empty for values without text.
+fn list_context_texts(value: &ContextValue) -> Vec<String> {
     match value {
         ContextValue::String(text) => vec![text.clone()],
         ContextValue::Strings(texts) => texts.clone(),
@@ -84,7 +84,7 @@ fn context_texts(value: &ContextValue) -> Vec<String> {
 }
 
 /// Returns the role of an argument in an error; `None` for context that is not an argument.
-fn argument_role(kind: ContextKind) -> Option<&'static str> {
+fn find_argument_role(kind: ContextKind) -> Option<&'static str> {
     Some(match kind {
         ContextKind::InvalidArg => "argument",
         ContextKind::InvalidValue => "value",
@@ -98,8 +98,10 @@ fn argument_role(kind: ContextKind) -> Option<&'static str> {
 pub(crate) fn describe_error(error: &Error) -> UsageError {
     let arguments: Vec<(&'static str, String)> = error
         .context()
-        .filter_map(|(kind, value)| Some((argument_role(kind)?, value)))
-        .flat_map(|(role, value)| context_texts(value).into_iter().map(move |text| (role, text)))
+        .filter_map(|(kind, value)| Some((find_argument_role(kind)?, value)))
+        .flat_map(|(role, value)| {
+            list_context_texts(value).into_iter().map(move |text| (role, text))
+        })
         .filter(|(_, text)| !text.is_empty())
         .collect();
     let mut message = match error.kind() {
@@ -125,12 +127,12 @@ pub(crate) fn describe_error(error: &Error) -> UsageError {
         ContextKind::SuggestedValue,
     ];
     let suggested = suggested.into_iter().find_map(|kind| error.get(kind));
-    let suggested = suggested.map(context_texts).unwrap_or_default();
+    let suggested = suggested.map(list_context_texts).unwrap_or_default();
     let help = match &suggested[..] {
         [] => {
             let valid = [ContextKind::ValidValue, ContextKind::ValidSubcommand];
             let valid = valid.into_iter().find_map(|kind| error.get(kind));
-            let valid = valid.map(context_texts).unwrap_or_default();
+            let valid = valid.map(list_context_texts).unwrap_or_default();
             (!valid.is_empty()).then(|| format!("valid values: {}", valid.join(", ")))
         }
         near => Some(format!("did you mean '{}'?", near.join("' or '"))),

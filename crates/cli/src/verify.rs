@@ -9,13 +9,13 @@ use sardonyx::{
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::format_count;
 use crate::session::{SizeArgs, Sizes};
 use crate::terminal::Terminal;
 use crate::{filling, random};
 
 /// Allowed difference of results if the converted model computes them in other steps than the
-/// original one.
+/// original model.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
 
 /// Allowed relative difference of results in float16: two units in the last place.
@@ -24,28 +24,29 @@ const FLOAT16_RTOL: f64 = 1.0 / 512.0;
 /// First IR version in which an input with an initializer is not a constant.
 const OVERRIDABLE: i64 = 4;
 
-/// Result of a comparison of both models.
+/// Result of comparing the original model with the converted model.
 pub(crate) struct Verified {
     runs: u64,
-    /// Allowed difference of results: none if both models compute them in the same steps.
+    /// Allowed difference of results: zero if both models compute the results in the same steps.
     tolerance: Tolerance,
-    /// First run in which the models differ.
+    /// First run in which the outputs of the models differ; `None` if all outputs agree.
     pub(crate) failed: Option<Failed>,
 }
 
-/// Run in which the outputs of the models differ.
+/// Run in which the outputs of the original and the converted model differ.
 pub(crate) struct Failed {
     /// Number of the run, from 1.
     run: u64,
-    /// Name of the first output that differs.
+    /// Name of the first graph output that differs.
     output: String,
-    /// Description of the difference.
+    /// Description of the difference between the outputs.
     what: String,
-    /// First value inside of the models that differs, if it could be found.
+    /// First intermediate value that differs between the two models; `None` if none was found.
     first: Option<Difference>,
 }
 
-/// Runs both models on the same pseudo-random inputs and compares the outputs.
+/// Runs the original and the converted model on the same pseudo-random inputs, and compares the
+/// outputs.
 ///
 /// # Errors
 ///
@@ -81,9 +82,9 @@ pub(crate) fn verify(
         // Only the first run notes how inputs are filled.
         let notes = (run == 1).then_some(terminal);
         let filling = filling::Args::with_seed(run);
-        let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], notes)?;
+        let inputs = random::fill_inputs(&filling, original, &sizes, before.inputs(), &[], notes)?;
         let wanted = before.run(inputs.clone(), &options).map_err(|error| {
-            Failure::from(error).help(advice_on_inputs(run, &inputs, before.inputs()))
+            Failure::from(error).help(advise_on_inputs(run, &inputs, before.inputs()))
         })?;
         let got = after.run(inputs.clone(), &options)?;
         let mut pairs = wanted.iter().zip(got.iter());
@@ -92,7 +93,7 @@ pub(crate) fn verify(
         });
         bar.inc(1);
         if let Some((output, what)) = differs {
-            let first = first_difference(original, converted, &inputs, tolerance);
+            let first = find_first_difference(original, converted, &inputs, tolerance);
             failed = Some(Failed { run, output, what, first });
             break;
         }
@@ -118,8 +119,8 @@ fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Fa
 
 /// Returns advice for an original model that fails on its pseudo-random inputs, mostly because it
 /// does not accept their sizes.
-fn advice_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
-    /// Maximum number of inputs that are named.
+fn advise_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
+    /// Maximum number of inputs that the advice names.
     const SHOWN: usize = 6;
     let shown = inputs.iter().take(SHOWN).map(|(name, value)| match value.as_tensor() {
         Some(tensor) => {
@@ -150,8 +151,9 @@ fn advice_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> S
     )
 }
 
-/// Finds the first value in which the models differ; `None` if it cannot be found.
-fn first_difference(
+/// Finds the first intermediate value that differs between the two models; `None` if none was
+/// found.
+fn find_first_difference(
     original: &Model,
     converted: &Model,
     inputs: &[(String, Operand)],
@@ -161,6 +163,7 @@ fn first_difference(
 }
 
 impl Verified {
+    /// Formats the result as text: the number of runs, or the first difference.
     pub(crate) fn text(&self) -> String {
         let Verified { runs, tolerance, failed } = self;
         let closeness = if *tolerance == Tolerance::EXACT {
@@ -170,7 +173,7 @@ impl Verified {
         };
         match failed {
             None => {
-                let runs = count(usize::try_from(*runs).unwrap_or(usize::MAX), "run");
+                let runs = format_count(usize::try_from(*runs).unwrap_or(usize::MAX), "run");
                 format!("verified by {runs} of both models: {closeness}\n")
             }
             Some(Failed { run, output, what, first }) => {
@@ -183,6 +186,7 @@ impl Verified {
         }
     }
 
+    /// Converts the result to JSON.
     pub(crate) fn json(&self) -> Value {
         let failed = self.failed.as_ref().map(|failed| {
             let first = failed.first.as_ref().map(

@@ -80,7 +80,7 @@ fn inputs_of_wrong_type_or_shape() {
     run(&[]).fails_with(&["'x' is missing", "x: float[2]", "--random"]);
     run(&["X=good.npy"]).fails_with(&["no input 'X'", "did you mean 'x'?"]);
     run(&["input=good.npy"]).fails_with(&["no input 'input'", "x: float[2]"]);
-    run(&["good.npy", "good.npy"]).fails_with(&["no input left"]);
+    run(&["good.npy", "good.npy"]).fails_with(&["all inputs of the model have a value already"]);
     run(&["x=good.npy", "x=good.npy"]).fails_with(&["given twice"]);
     run(&["double.npy"]).fails_with(&["has element type float", "double", "--cast", "float32"]);
     run(&["long.npy"]).fails_with(&["[3]", "float[2]"]);

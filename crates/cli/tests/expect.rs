@@ -322,7 +322,7 @@ fn values_that_a_file_cannot_hold_are_named() {
     let files = Files::new(&[("m.onnxtxt", text.into())]);
     let npz = files.path("all.npz");
     let answer = files.run("run", "m.onnxtxt", &["--dump", "*", "--to", &npz]);
-    let note = "1 value cannot be stored in this kind of file: t";
+    let note = "1 value cannot be stored in a file of this format: t";
     assert!(answer.stderr.contains(note), "{}", answer.stderr);
     answer.good();
 }

@@ -188,7 +188,7 @@ fn nothing_is_lost_when_it_is_refused() {
     };
     let to = |name: &str| files.path(name);
     refused("digits.onnx", &["-o", "-"], &["cannot be written to stdout"]);
-    refused("digits.onnx", &["-o", &to("digits.onnx")], &["is the input"]);
+    refused("digits.onnx", &["-o", &to("digits.onnx")], &["is also the input file"]);
     refused("digits.onnx", &["--in-place", "--data", "../w.bin"], &["data file", ".."]);
     refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no such directory"]);
     refused("m.onnx", &["--in-place"], &["absent.bin", "missing", "m.onnx"]);

@@ -68,7 +68,7 @@ fn nothing_is_lost_when_it_is_refused() {
         files.run("pack", model, args).fails_with(words);
     };
     let to = |name: &str| files.path(name);
-    refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
+    refused("model.onnx", &["-o", &to("model.onnx")], &["is also the input file", "--in-place"]);
     refused("model.onnx", &["-o", &to("weights.bin")], &["weights.bin", "is an input"]);
     refused("model.onnx", &["-o", &to("")], &["directory"]);
     refused("model.onnx", &["-o", &to("none/x.onnx")], &["none/x.onnx", "no such directory"]);

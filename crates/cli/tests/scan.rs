@@ -32,11 +32,11 @@ fn findings_are_lines_with_help_and_a_verdict() {
         "error[location-escapes] graph.initializer[0] 'w': its location '../secret' has a '..' part",
         "help: a reader that follows it",
         "(EXT-09)", // EXT-09
-        "do not open it: 1 error",
+        "do not open this file: 1 error",
         "page.onnx: ",
         "error[not-a-model] the file is a web page",
         "digits.onnx: ",
-        "no findings that make it unsafe to open",
+        "no findings that make the file unsafe to open",
     ] {
         assert!(text.contains(words), "lacks '{words}':\n{text}");
     }
@@ -50,7 +50,10 @@ fn strict_counts_warnings() {
     let text = sardonyx(&["scan", &path]).good();
     assert!(text.contains("warning[foreign-code]"), "{text}");
     assert!(text.contains("note[custom-domain]"), "{text}");
-    assert!(text.contains("review the findings before opening it: 1 warning, 1 note"), "{text}");
+    assert!(
+        text.contains("review the findings before opening this file: 1 warning, 1 note"),
+        "{text}"
+    );
     assert_eq!(sardonyx(&["scan", "--strict", &path]).code, Some(1));
 }
 

@@ -271,7 +271,7 @@ fn untrainable_models_and_data_are_refused() {
         train(&files, &[option, "-2", "-o", &out]).fails_with(&[option, "at least 1"]);
     }
     train(&files, &["--learning-rate", "-1", "-o", &out]).fails_with(&["is not negative"]);
-    train(&files, &["--mapped", "-o", &out]).fails_with(&["--mapped is for runs"]);
+    train(&files, &["--mapped", "-o", &out]).fails_with(&["--mapped cannot be used for training"]);
     train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).fails_with(&["no array 'z'"]);
 
     let x = files.path("data") + "/x.npy";
@@ -609,7 +609,7 @@ fn resumed_training_equals_uninterrupted_training() {
     for words in [
         "starting from the state in",
         "state.npz, after 4 epochs\n",
-        "--seed 6 is not used: the state goes on with its seed 5",
+        "--seed 6 is not used: training goes on with the seed 5 of the state",
     ] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }

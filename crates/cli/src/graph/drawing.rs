@@ -261,7 +261,7 @@ impl DrawingBuilder<'_> {
         let count: usize = operators.values().sum();
         let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let mut lines = vec![human::count(count, "node")];
+        let mut lines = vec![human::format_count(count, "node")];
         let scope = find_common_scope(nodes().map(|node| node.name.as_str()));
         lines.extend(scope.as_deref().map(shorten_line));
         for (operator, count) in operators.iter().take(SHOWN_OPERATORS) {
@@ -272,7 +272,7 @@ impl DrawingBuilder<'_> {
         }
         if operators.len() > SHOWN_OPERATORS {
             let more = operators.len() - SHOWN_OPERATORS;
-            lines.push(format!("… {}", human::count(more, "more operator")));
+            lines.push(format!("… {}", human::format_count(more, "more operator")));
         }
         let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
         lines.extend(
@@ -355,7 +355,7 @@ impl DrawingBuilder<'_> {
             from.into_iter().for_each(|from| *more.entry(from).or_default() += 1);
         }
         for (from, readers) in more {
-            let line = format!("… {}", human::count(readers, "reader"));
+            let line = format!("… {}", human::format_count(readers, "reader"));
             let end = self.vertices.len();
             self.vertices.push(Vertex {
                 kind: VertexKind::More,
@@ -405,7 +405,7 @@ impl DrawingBuilder<'_> {
                 let most = if vertex.details.len() > SHOWN_VALUES { " and more" } else { "" };
                 let shown = vertex.details.len().min(SHOWN_VALUES);
                 let noun = if kind == VertexKind::Output { "output" } else { "input" };
-                vertex.lines = vec![format!("{}{most}", human::count(shown, noun))];
+                vertex.lines = vec![format!("{}{most}", human::format_count(shown, noun))];
             }
             return *known;
         }
@@ -442,7 +442,7 @@ fn find_common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String>
 
 /// Shortens a text to one line of at most [`COLUMNS`] columns.
 fn shorten_line(text: &str) -> String {
-    human::shorten(&human::one_line(text), COLUMNS).into_owned()
+    human::shorten(&human::to_one_line(text), COLUMNS).into_owned()
 }
 
 /// Formats the name of a value, followed by the type if it is known.

@@ -53,7 +53,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
 
 /// Returns the size of a vertex in pixels: the size of its text, with padding.
 fn measure_vertex(vertex: &Vertex) -> Size {
-    let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
+    let columns = vertex.lines.iter().map(|line| human::measure_width(line)).max().unwrap_or(0);
     let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
     Size { width, height: vertex.lines.len() as f64 * LINE + 2.0 * PADDING }
 }

@@ -7,11 +7,11 @@ use sardonyx::tool::shard::{EXCHANGE, Sent};
 use serde_json::{Value, json};
 
 use super::measured::{self, format_micros, round_number, to_micros};
-use super::{Args, Device, TimedExchange, nothing_run};
+use super::{Args, Device, TimedExchange, fail_without_runs};
 use crate::failure::Failure;
-use crate::human::{self, Align, columns, count, cut};
+use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::objects::merge_objects;
-use crate::timing::median;
+use crate::timing::compute_median;
 
 /// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
 /// version, a new key does not.
@@ -35,6 +35,7 @@ impl Moved {
         Moved { moving: took - waiting, waiting, sent: exchanged.sent }
     }
 
+    /// Adds the times and the messages of two exchanges.
     fn add(self, other: Moved) -> Moved {
         Moved {
             moving: self.moving + other.moving,
@@ -43,15 +44,16 @@ impl Moved {
         }
     }
 
-    /// Returns the medians of the times over runs, and the messages of the last run.
-    fn median(runs: &[Moved]) -> Moved {
+    /// Returns the medians of the times over `runs`, and the messages of the last run.
+    fn from_medians(runs: &[Moved]) -> Moved {
         Moved {
-            moving: median_time(runs.iter().map(|moved| moved.moving)),
-            waiting: median_time(runs.iter().map(|moved| moved.waiting)),
+            moving: find_median(runs.iter().map(|moved| moved.moving)),
+            waiting: find_median(runs.iter().map(|moved| moved.waiting)),
             sent: runs.last().map_or(Sent::default(), |moved| moved.sent),
         }
     }
 
+    /// Converts the times in microseconds and the sent messages to JSON.
     fn json(self) -> Value {
         json!({
             "moving_us": to_micros(self.moving),
@@ -61,30 +63,35 @@ impl Moved {
         })
     }
 
-    fn cells(self) -> [String; 3] {
-        [format_micros(self.moving), format_micros(self.waiting), human::bytes(self.sent.bytes)]
+    /// Formats the three table cells for moving, waiting and sent bytes.
+    fn format_cells(self) -> [String; 3] {
+        [
+            format_micros(self.moving),
+            format_micros(self.waiting),
+            human::format_bytes(self.sent.bytes),
+        ]
     }
 }
 
-/// Returns the median of `times`: zero without any.
-fn median_time(times: impl Iterator<Item = Duration>) -> Duration {
+/// Returns the median of `times`, which is zero without times.
+fn find_median(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();
-    median(&times).unwrap_or_default()
+    compute_median(&times).unwrap_or_default()
 }
 
 impl Device {
-    /// Adds up the exchanges of the device in each run.
-    fn exchange_totals(&self) -> Vec<Moved> {
+    /// Sums the exchanges of the device in each run.
+    fn sum_exchanges(&self) -> Vec<Moved> {
         let runs = self.exchanges.iter();
         runs.map(|run| run.values().map(Moved::from_exchange).fold(Moved::default(), Moved::add))
             .collect()
     }
 
     /// Returns the fraction of a run in which the device neither computes nor moves values: the
-    /// median over runs.
-    fn idle_share(&self, wall: &[Duration]) -> f64 {
-        let runs = self.runs.iter().zip(self.exchange_totals()).zip(wall);
+    /// median over all runs.
+    fn compute_idle_share(&self, wall: &[Duration]) -> f64 {
+        let runs = self.runs.iter().zip(self.sum_exchanges()).zip(wall);
         let mut shares: Vec<f64> = runs
             .map(|((run, moved), took)| {
                 let steps: Duration = run.steps.iter().flatten().map(|calls| calls.took).sum();
@@ -96,8 +103,8 @@ impl Device {
         shares.get(shares.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// Returns the time of the steps that are not exchanges.
-    fn computing_time(&self) -> Duration {
+    /// Sums the median times of the steps that are not exchanges.
+    fn sum_computing_time(&self) -> Duration {
         let steps = self.profile.steps.iter().filter(|step| step.info.op != EXCHANGE);
         steps.map(measured::MeasuredStep::took).sum()
     }
@@ -107,9 +114,9 @@ impl Device {
 struct Move {
     /// Index of the step in the plan.
     step: usize,
-    /// Name of the value, and its division over the devices before and after the move.
+    /// Name of the value, and how it is divided over the devices before and after the move.
     words: [String; 3],
-    /// Numbers of the devices that take part, with their times.
+    /// Numbers of the devices that exchange messages in the move, with their times.
     devices: Vec<(usize, Moved)>,
 }
 
@@ -132,20 +139,21 @@ pub(super) struct DeviceProfile {
 }
 
 impl DeviceProfile {
-    /// Computes the medians over all runs, whose wall times are in `wall`. Fails without runs.
+    /// Computes the profile from the measurements of `devices` and the wall times of all runs.
+    /// Fails without runs.
     pub(super) fn new(
         session: &DeviceSession,
         wall: &[Duration],
         devices: Vec<Device>,
     ) -> Result<DeviceProfile, Failure> {
-        let plan = session.last_plan().ok_or_else(nothing_run)?;
+        let plan = session.last_plan().ok_or_else(fail_without_runs)?;
         let mut moves = Vec::new();
         for (step, words) in (0..plan.steps.len()).map(|step| (step, plan.move_in_words(step))) {
             let Some(words) = words else { continue };
             let taking_part = devices.iter().filter_map(|device| {
                 let runs = device.exchanges.iter().filter_map(|run| run.get(&step));
                 let runs: Vec<Moved> = runs.map(Moved::from_exchange).collect();
-                (!runs.is_empty()).then(|| (device.number, Moved::median(&runs)))
+                (!runs.is_empty()).then(|| (device.number, Moved::from_medians(&runs)))
             });
             let taking_part: Vec<_> = taking_part.collect();
             // A move in which each device cuts a part from its own copy exchanges nothing.
@@ -157,34 +165,36 @@ impl DeviceProfile {
         sorted.sort_unstable();
         Ok(DeviceProfile {
             configuration: plan.configuration.clone(),
-            run: median(&sorted).ok_or_else(nothing_run)?,
-            shortest: *sorted.first().ok_or_else(nothing_run)?,
+            run: compute_median(&sorted).ok_or_else(fail_without_runs)?,
+            shortest: *sorted.first().ok_or_else(fail_without_runs)?,
             runs: wall.len(),
             threads: session.threads_per_device(),
             instruction_set: session.instruction_set(),
-            idle: devices.iter().map(|device| device.idle_share(wall)).collect(),
+            idle: devices.iter().map(|device| device.compute_idle_share(wall)).collect(),
             devices,
             moves,
         })
     }
 
+    /// Formats the profile as text: a summary and tables of devices, moves and steps.
     pub(super) fn text(&self, args: &Args) -> String {
-        let sent = self.devices.iter().map(|device| Moved::median(&device.exchange_totals()).sent);
+        let sent =
+            self.devices.iter().map(|device| Moved::from_medians(&device.sum_exchanges()).sent);
         let sent = sent.fold(Sent::default(), |sum, sent| sum + sent);
         let mut text = format!(
             "run       {} us, the median of {}; the shortest {} us; {} of {}, {}\n",
             format_micros(self.run),
-            count(self.runs, "run"),
+            format_count(self.runs, "run"),
             format_micros(self.shortest),
-            count(self.devices.len(), "device"),
-            count(self.threads, "thread"),
+            format_count(self.devices.len(), "device"),
+            format_count(self.threads, "thread"),
             self.instruction_set
         );
         text += &format!(
             "moves     {}, {} in {}\n\n",
             self.moves.len(),
-            human::bytes(sent.bytes),
-            count(usize::try_from(sent.messages).unwrap_or(usize::MAX), "message")
+            human::format_bytes(sent.bytes),
+            format_count(usize::try_from(sent.messages).unwrap_or(usize::MAX), "message")
         );
         let right = Align::Right;
         let headings = [
@@ -196,18 +206,20 @@ impl DeviceProfile {
             ("idle", right),
         ];
         let rows = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
-            let mut row = vec![device.number.to_string(), format_micros(device.computing_time())];
-            row.extend(Moved::median(&device.exchange_totals()).cells());
+            let mut row =
+                vec![device.number.to_string(), format_micros(device.sum_computing_time())];
+            row.extend(Moved::from_medians(&device.sum_exchanges()).format_cells());
             row.push(format!("{:.1} %", 100.0 * idle));
             row
         });
-        text += &columns(&headings, &rows.collect::<Vec<_>>());
-        text += &self.moves_text();
-        text += &self.steps_text(args);
+        text += &format_columns(&headings, &rows.collect::<Vec<_>>());
+        text += &self.format_moves();
+        text += &self.format_steps(args);
         text
     }
 
-    fn moves_text(&self) -> String {
+    /// Formats a table of the moves of values between devices; empty without moves.
+    fn format_moves(&self) -> String {
         if self.moves.is_empty() {
             return String::new();
         }
@@ -224,16 +236,17 @@ impl DeviceProfile {
         let rows = self.moves.iter().flat_map(|one| {
             one.devices.iter().enumerate().map(|(place, (device, moved))| {
                 let [value, from, to] = &one.words;
-                let word = |word: &str| if place == 0 { cut(word) } else { String::new() };
+                let word = |word: &str| if place == 0 { cut_line(word) } else { String::new() };
                 let mut row = vec![word(value), word(from), word(to), device.to_string()];
-                row.extend(moved.cells());
+                row.extend(moved.format_cells());
                 row
             })
         });
-        format!("\n{}", columns(&headings, &rows.collect::<Vec<_>>()))
+        format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
-    fn steps_text(&self, args: &Args) -> String {
+    /// Formats a table of the slowest steps of all devices, or of all steps with `--all`.
+    fn format_steps(&self, args: &Args) -> String {
         let steps = self.devices.iter().flat_map(|device| {
             let steps = device.profile.steps.iter().enumerate();
             steps.map(move |(index, step)| (device, index, step))
@@ -251,21 +264,22 @@ impl DeviceProfile {
         let headings = [&[("device", Align::Right)][..], &measured::STEP_HEADINGS].concat();
         let rows = steps.into_iter().map(|(device, index, step)| {
             let mut row = vec![device.number.to_string()];
-            row.extend(device.profile.step_cells(index, step));
+            row.extend(device.profile.format_step(index, step));
             row
         });
-        format!("\n{}", columns(&headings, &rows.collect::<Vec<_>>()))
+        format!("\n{}", format_columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
+    /// Converts the profile to the JSON answer.
     pub(super) fn json(&self, args: &Args) -> Value {
         let devices = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
             let steps = device.profile.steps.iter().map(|step| device.profile.step_json(step));
-            let moved = Moved::median(&device.exchange_totals());
+            let moved = Moved::from_medians(&device.sum_exchanges());
             merge_objects(
                 json!({
                     "device": device.number,
                     "us": to_micros(device.profile.run),
-                    "computing_us": to_micros(device.computing_time()),
+                    "computing_us": to_micros(device.sum_computing_time()),
                     "idle": round_number(*idle),
                     "steps": steps.collect::<Vec<_>>(),
                 }),

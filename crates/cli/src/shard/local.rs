@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Args;
 use crate::devices::NUMBER;
 use crate::failure::Failure;
-use crate::human::{bytes, count};
+use crate::human::{format_bytes, format_count};
 use crate::saving::{Saved, Target};
 use crate::session::Sizes;
 use crate::terminal::Terminal;
@@ -27,13 +27,15 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    fn collectives(self) -> Collectives {
+    /// Returns the collective operators of this engine.
+    fn to_collectives(self) -> Collectives {
         match self {
             Engine::Microsoft => Collectives::Microsoft,
             Engine::Tensorrt => Collectives::TensorRt,
         }
     }
 
+    /// Returns the engine's name as it is written on the command line.
     fn name(self) -> &'static str {
         match self {
             Engine::Microsoft => "microsoft",
@@ -42,44 +44,44 @@ impl Engine {
     }
 }
 
-/// WrittenRanks models of all ranks of a configuration.
+/// Models that were written for all ranks of a device configuration.
 pub(crate) struct WrittenRanks {
     ranks: Vec<Rank>,
     engine: Engine,
     /// Name of the device configuration.
     configuration: String,
-    /// Names of the outputs of the model.
+    /// Names of the graph outputs of the model.
     outputs: Vec<String>,
-    /// Number of annotations that the plan does not honor.
+    /// Number of annotations that the execution plan does not honor.
     not_honored: usize,
 }
 
-/// WrittenRanks model of one rank.
+/// Model that was written for one rank.
 struct Rank {
     saved: Saved,
-    /// Size of the rank's constants, in bytes.
+    /// Size of the constants of the rank, in bytes.
     constants: u64,
-    /// Version of the default operator set.
+    /// Version of the default operator set; `None` if the model does not import it.
     opset: Option<i64>,
 }
 
-/// Model of a rank with errors that the whole model does not have.
+/// Model of a rank with errors that the unsplit model does not have.
 pub(crate) struct Invalid {
     pub(crate) result: InvalidResult,
-    /// File that the model was to be written to.
+    /// Destination that the model was to be written to.
     pub(crate) target: Target,
 }
 
-/// Writes the models of all ranks of a configuration; none if one of them is invalid.
-pub(crate) fn write(
+/// Writes the models of all ranks of a device configuration; no model if one of them is invalid.
+pub(crate) fn write_ranks(
     args: &Args,
     model: &Model,
     configuration: Option<&str>,
     terminal: &Terminal,
 ) -> Result<Result<WrittenRanks, Invalid>, Failure> {
     let sizes = args.sizes.resolve(model)?;
-    let ranks = model.rank_models(&options(args, configuration, &sizes))?;
-    let mut targets = targets(args, model, ranks.count())?;
+    let ranks = model.rank_models(&build_options(args, configuration, &sizes))?;
+    let mut targets = find_targets(args, model, ranks.count())?;
     // All models are made once before any is written, to find errors. They are made again for
     // writing, because all together may not fit into memory.
     for rank in 0..ranks.count() {
@@ -117,8 +119,9 @@ pub(crate) fn write(
     }))
 }
 
-fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
-    let mut options = RankOptions::new(args.collectives.collectives());
+/// Builds the options for splitting a model into ranks.
+fn build_options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
+    let mut options = RankOptions::new(args.collectives.to_collectives());
     if let Some(name) = configuration {
         options = options.configuration(name);
     }
@@ -131,25 +134,25 @@ fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptio
     options
 }
 
-/// Returns the file for the model of each rank. Fails for several ranks if `--output` has no
+/// Returns the destination of the model of each rank. Fails for several ranks if `--output` has no
 /// placeholder for the rank.
-fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
-    let has_number = args.saving.output().is_some_and(|path| rank_path(path, 0) != path);
+fn find_targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
+    let has_number = args.saving.output().is_some_and(|path| make_rank_path(path, 0) != path);
     if ranks > 1 && !has_number {
-        let message = format!("{ranks} ranks need {ranks} files");
+        let message = format!("the models of {ranks} ranks need {ranks} files");
         return Err(Failure::new(message)
             .help("give -o FILE with %d for the number of the rank: -o 'rank%d.onnx'"));
     }
     (0..ranks)
         .map(|rank| {
-            let path = args.saving.output().map(|path| rank_path(path, rank));
+            let path = args.saving.output().map(|path| make_rank_path(path, rank));
             args.saving.target_at(path.as_deref(), &args.model, model)
         })
         .collect()
 }
 
 /// Returns `path` with the number of the rank in place of the placeholder `%d`.
-fn rank_path(path: &Path, rank: usize) -> PathBuf {
+fn make_rank_path(path: &Path, rank: usize) -> PathBuf {
     match path.to_str() {
         Some(text) => PathBuf::from(text.replace(NUMBER, &rank.to_string())),
         None => path.to_path_buf(),
@@ -157,29 +160,31 @@ fn rank_path(path: &Path, rank: usize) -> PathBuf {
 }
 
 impl WrittenRanks {
+    /// Lists the written models on stderr, with the number of annotations that are not honored.
     pub(crate) fn print(&self, terminal: &Terminal) {
         let WrittenRanks { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
             "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
-            count(ranks.len(), "rank"),
+            format_count(ranks.len(), "rank"),
             engine.name(),
             outputs.join(", "),
         ));
         for (number, rank) in ranks.iter().enumerate() {
             rank.saved.print(terminal);
             if rank.constants > 0 {
-                let constants = bytes(rank.constants);
+                let constants = format_bytes(rank.constants);
                 terminal.detail(&format!("rank {number} has {constants} of constants"));
             }
         }
         if *not_honored > 0 {
             terminal.note(&format!(
                 "{} not honored; `sardonyx explain --devices` lists them with reasons",
-                count(*not_honored, "annotation")
+                format_count(*not_honored, "annotation")
             ));
         }
     }
 
+    /// Converts the written models to JSON.
     pub(crate) fn json(&self) -> Value {
         let ranks = self.ranks.iter().enumerate();
         let ranks = ranks.map(|(number, rank)| {

@@ -12,26 +12,26 @@ use crate::files::{self, FileKind};
 use crate::inputs;
 use crate::random::SplitMix64;
 
-/// Training data for the inputs of steps.
+/// Training data for the graph inputs of training steps.
 pub(super) struct Data {
     arrays: Vec<Array>,
     /// Number of examples in an epoch; 1 without batches.
     examples: usize,
     /// Number of examples in a batch; 1 without batches.
     batch: usize,
-    /// Whether a last batch that is smaller than the others is left out.
+    /// Whether the last batch of an epoch is left out if it is smaller than the others.
     drops_rest: bool,
 }
 
-/// Array for the input `name`.
+/// Training data for one graph input.
 struct Array {
     name: String,
     tensor: Tensor,
-    /// Whether the first axis counts examples and is split into batches.
+    /// Whether the array is split into batches along its first axis, which counts examples.
     is_cut: bool,
 }
 
-/// Inputs of one step.
+/// Values for the graph inputs of one training step.
 pub(super) struct Inputs {
     values: Vec<(String, Tensor)>,
     /// Number of examples in the batch.
@@ -39,12 +39,12 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Returns the inputs for a step of all entries.
-    pub(super) fn all(&self) -> Vec<(String, Tensor)> {
+    /// Returns all inputs, for a step that runs all entries of the training information.
+    pub(super) fn to_values(&self) -> Vec<(String, Tensor)> {
         self.values.clone()
     }
 
-    /// Returns the inputs that a step of one entry takes.
+    /// Returns the inputs that a step of one entry of the training information takes.
     pub(super) fn for_entry(
         &self,
         trainer: &Trainer,
@@ -55,13 +55,14 @@ impl Inputs {
         Ok(taken.cloned().collect())
     }
 
+    /// Returns the number of examples in the batch.
     pub(super) fn examples(&self) -> usize {
         self.examples
     }
 }
 
-/// Returns the inputs of the steps of `entries`, each once.
-fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
+/// Returns the graph inputs of the training steps of `entries`, each input once.
+fn list_ports<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
     let mut ports: Vec<&Port> = Vec::new();
     for entry in entries {
         for port in trainer.step_inputs(*entry)? {
@@ -74,15 +75,16 @@ fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>
 }
 
 impl Data {
-    /// Reads a `.npz` file or a directory of `.npy` files. Fails if a required input has no array.
-    /// Arrays with another element type than the input are cast if `converts`, else refused.
+    /// Reads the training data from a `.npz` file or a directory of `.npy` files. Fails if a
+    /// required input has no array. Arrays with another element type than the input are cast if
+    /// `converts`, else refused.
     pub(super) fn read(
         path: Option<&Path>,
         trainer: &Trainer,
         entries: &[usize],
         converts: bool,
     ) -> Result<Data, Failure> {
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let files = match path {
             Some(path) if path.is_dir() => read_directory(path)?,
             Some(path) => read_archive(path, &ports)?,
@@ -102,7 +104,10 @@ impl Data {
                 }
                 return Err(match sardonyx::tool::suggest::closest(&name, names.iter().copied()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
-                    None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
+                    None => failure.help(format!(
+                        "use one of the inputs of training steps: {}",
+                        names.join(", ")
+                    )),
                 });
             };
             let tensor = inputs::read_array(&bytes, port, converts)?;
@@ -112,14 +117,14 @@ impl Data {
         let missing = required.find(|port| !arrays.iter().any(|array| array.name == port.name()));
         if let Some(port) = missing {
             let failure = Failure::new(format!("the data has no array for the input '{port}'"));
-            return Err(failure.code(ErrorKind::Input).help(advice_on_data(&ports)));
+            return Err(failure.code(ErrorKind::Input).help(advise_on_data(&ports)));
         }
         Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
     }
 
     /// Splits the arrays into batches along their first axis, except for scalars and the arrays in
     /// `whole`. Without `batch` each step gets all data.
-    pub(super) fn cut(
+    pub(super) fn split_into_batches(
         mut self,
         batch: Option<u64>,
         whole: &[String],
@@ -132,19 +137,19 @@ impl Data {
         {
             return Err(Failure::new(format!("the data has no array '{name}'")));
         }
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let mut first: Option<(String, usize)> = None;
         for array in &mut self.arrays {
             let Some(examples) = array.tensor.dims().first().copied() else { continue };
             if whole.contains(&array.name) {
                 continue;
             }
-            check_cut(&array.name, array.tensor.data_type())?;
+            check_batch_type(&array.name, array.tensor.data_type())?;
             array.is_cut = true;
             match &first {
                 Some((name, other)) if *other != examples => {
                     let message = format!(
-                        "'{name}' has {other} examples along its first axis, but '{}' has {examples}",
+                        "the array '{name}' has {other} examples along its first axis, but '{}' has {examples}",
                         array.name
                     );
                     return Err(Failure::new(message).code(ErrorKind::Input).help(
@@ -160,7 +165,9 @@ impl Data {
                 .help("remove --batch"));
         };
         if examples == 0 {
-            return Err(Failure::new(format!("'{name}' has no examples")).code(ErrorKind::Input));
+            return Err(
+                Failure::new(format!("the array '{name}' has no examples")).code(ErrorKind::Input)
+            );
         }
         self.batch = usize::try_from(batch).unwrap_or(usize::MAX).min(examples);
         self.examples = examples;
@@ -173,7 +180,8 @@ impl Data {
         Ok(self)
     }
 
-    /// Sets the input `learning_rate`, which `add-training` gives to models.
+    /// Sets the graph input `learning_rate`, which `sardonyx add-training` adds to models. Fails if
+    /// no training step has this input.
     pub(super) fn set_learning_rate(
         &mut self,
         rate: f64,
@@ -181,7 +189,7 @@ impl Data {
         entries: &[usize],
     ) -> Result<(), Failure> {
         const NAME: &str = "learning_rate";
-        let ports = ports_of(trainer, entries)?;
+        let ports = list_ports(trainer, entries)?;
         let port = ports.iter().find(|port| port.name() == NAME);
         let ty = port.and_then(|port| Some((port.ty()?.elem()?, port.ty()?.shape()?)));
         let Some((elem, shape)) = ty else {
@@ -194,7 +202,9 @@ impl Data {
             )));
         };
         if self.arrays.iter().any(|array| array.name == NAME) {
-            let failure = Failure::new(format!("the data has an array '{NAME}' too"));
+            let failure = Failure::new(format!(
+                "the data has an array '{NAME}', which --learning-rate sets too"
+            ));
             return Err(failure.code(ErrorKind::Input).help("remove --learning-rate or the array"));
         }
         let tensor = Tensor::from_vec(vec![1; shape.len()], vec![rate])?;
@@ -209,21 +219,21 @@ impl Data {
         Ok(())
     }
 
-    /// Returns the number of batches in an epoch.
-    pub(super) fn batches(&self) -> usize {
-        self.batches_from(0)
+    /// Counts the batches in an epoch.
+    pub(super) fn count_batches(&self) -> usize {
+        self.count_batches_after(0)
     }
 
-    /// Returns the number of batches in the rest of an epoch, after `taken` examples.
-    pub(super) fn batches_from(&self, taken: usize) -> usize {
+    /// Counts the batches that are left in an epoch after `taken` examples.
+    pub(super) fn count_batches_after(&self, taken: usize) -> usize {
         let left = self.examples.saturating_sub(taken);
         if self.drops_rest { left / self.batch } else { left.div_ceil(self.batch) }
     }
 
-    /// Returns the order of the examples in an epoch: a shuffle with `seed`, or without it the
+    /// Returns the order of the examples in an epoch: shuffled by `seed`, or without a seed the
     /// order of the data. The shuffle depends only on the seed and the number of the epoch, from 0,
     /// so that training that is resumed goes on with the order of an uninterrupted one.
-    pub(super) fn order(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
+    pub(super) fn order_examples(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.examples).collect();
         let Some(seed) = seed else { return order };
         let drawn = (self.examples as u64).saturating_sub(1);
@@ -236,14 +246,14 @@ impl Data {
         order
     }
 
-    /// Returns the number of examples of an epoch that are in no batch; `None` if all are in one.
-    pub(super) fn left_out(&self) -> Option<usize> {
+    /// Counts the examples of an epoch that are in no batch; `None` if all examples are in batches.
+    pub(super) fn count_left_out(&self) -> Option<usize> {
         let left = self.examples % self.batch;
         (self.drops_rest && left > 0).then_some(left)
     }
 
     /// Returns the inputs of the batch that begins after `taken` examples of an epoch.
-    pub(super) fn batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
+    pub(super) fn make_batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
         let chosen = &order[taken..order.len().min(taken + self.batch)];
         let mut values = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
@@ -271,16 +281,16 @@ fn copy_rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
     Ok(made)
 }
 
-/// Refuses packed element types, of which a row may not begin and end at bytes.
-fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
+/// Refuses packed element types, whose rows may not begin and end at byte boundaries.
+fn check_batch_type(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
     }
-    let message = format!("'{name}' of {} cannot be split into batches", elem.name());
-    Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
+    let message = format!("the array '{name}' of {} cannot be split into batches", elem.name());
+    Err(Failure::new(message).help(format!("pass the array whole: --whole {name}")))
 }
 
-/// Reads the arrays of a `.npz` file, by name.
+/// Reads the arrays of a `.npz` file by name. Fails for any other kind of file.
 fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
     let bytes = files::read(path)?;
     match files::detect_kind(path, bytes.as_slice()) {
@@ -291,14 +301,14 @@ fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, F
                 _ => "expected a .npz file with training data",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
-            Err(failure.help(advice_on_data(ports)))
+            Err(failure.help(advise_on_data(ports)))
         }
     }
 }
 
-/// Returns advice on how to make data for the inputs `ports`.
-fn advice_on_data(ports: &[&Port]) -> String {
-    /// Maximum number of inputs that are named; mostly there are two.
+/// Returns advice on how to make a file of training data for the graph inputs `ports`.
+fn advise_on_data(ports: &[&Port]) -> String {
+    /// Maximum number of inputs that the advice names; mostly there are two.
     const SHOWN: usize = 6;
     let needed: Vec<&str> =
         ports.iter().filter(|port| port.is_required()).map(|port| port.name()).collect();
@@ -314,8 +324,9 @@ fn advice_on_data(ports: &[&Port]) -> String {
     )
 }
 
-/// Returns the files that data are read from: a `.npz` file, or the `.npy` files of a directory.
-pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the files of training data at `path`: the `.npz` file itself, or the `.npy` files of a
+/// directory.
+pub(super) fn list_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
@@ -334,7 +345,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Reads the `.npy` files of a directory, by file name without suffix.
 fn read_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
     let mut found = Vec::new();
-    for file in files_of(path)? {
+    for file in list_files(path)? {
         if let Some(name) = file.file_stem().and_then(|stem| stem.to_str()) {
             found.push((name.to_string(), files::read(&file)?));
         }
@@ -357,14 +368,14 @@ mod tests {
         let data = data(10, 3, false);
         let mut stream = SplitMix64::new(7, "");
         for epoch in 0..5 {
-            let order = data.order(Some(7), epoch);
+            let order = data.order_examples(Some(7), epoch);
             let mut expected: Vec<usize> = (0..10).collect();
             for index in (1..10).rev() {
                 let drawn = stream.next().unwrap() % (index as u64 + 1);
                 expected.swap(index, drawn as usize);
             }
             assert_eq!(order, expected, "epoch {epoch}");
-            assert_eq!(data.order(None, epoch), (0..10).collect::<Vec<_>>());
+            assert_eq!(data.order_examples(None, epoch), (0..10).collect::<Vec<_>>());
         }
     }
 
@@ -373,8 +384,8 @@ mod tests {
         for (taken, all, whole) in
             [(0, 4, 3), (1, 3, 3), (3, 3, 2), (9, 1, 0), (10, 0, 0), (99, 0, 0)]
         {
-            assert_eq!(data(10, 3, false).batches_from(taken), all);
-            assert_eq!(data(10, 3, true).batches_from(taken), whole);
+            assert_eq!(data(10, 3, false).count_batches_after(taken), all);
+            assert_eq!(data(10, 3, true).count_batches_after(taken), whole);
         }
     }
 }
