@@ -23,7 +23,7 @@ use crate::{invalid, saving};
 /// or --optimizer-operator is given. If an operator has no gradient, such operators are listed and
 /// the exit code is 1.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 
 /// Options that select the loss.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 struct LossArgs {
     /// Loss: 'cross-entropy' of class scores and a new input 'label' with class indices (int64), or
     /// 'squared-error' between an output and a new input 'target'
@@ -92,7 +92,7 @@ enum LossName {
 
 /// Options that select the optimizer and its coefficients.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 struct OptimizerArgs {
     /// Optimizer
     #[arg(long, value_enum, value_name = "NAME", default_value = "sgd")]

@@ -21,7 +21,7 @@ use crate::terminal::Terminal;
 /// products, convolutions and operators made of them; for other operators the number of output
 /// elements is listed.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

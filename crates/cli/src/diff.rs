@@ -29,7 +29,7 @@ use crate::verdict::Verdict;
 /// To use it in `git diff`, run `git config diff.onnx.command 'sardonyx diff --git'` and add the
 /// line `*.onnx diff=onnx` to .gitattributes.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "BEFORE")]

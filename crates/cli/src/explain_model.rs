@@ -313,11 +313,11 @@ impl Memory {
             steps.filter(|step| which(step)).count()
         };
         Memory {
-            views: format_count(|step| step.is_view),
-            in_place: format_count(|step| step.in_place),
-            strided: format_count(|step| step.strided),
-            channels_last: format_count(|step| step.channels_last),
-            copies: format_count(|step| step.copies),
+            views: count(|step| step.is_view),
+            in_place: count(|step| step.in_place),
+            strided: count(|step| step.strided),
+            channels_last: count(|step| step.channels_last),
+            copies: count(|step| step.copies),
         }
     }
 }

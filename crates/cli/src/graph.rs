@@ -29,7 +29,7 @@ use folds::Folds;
 /// that can be moved and zoomed and shows the details of a node. DOT is for Graphviz, and for
 /// stdout.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

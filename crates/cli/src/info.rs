@@ -21,7 +21,7 @@ use crate::{machine, nodes};
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "MODEL", required_unless_present = "machine")]

@@ -27,7 +27,7 @@ use crate::verdict::Verdict;
 /// the main graph; it is the PLACE of `sardonyx cat --place`. Sizes are written as 4096, 64K, 1.5M
 /// or 2G.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

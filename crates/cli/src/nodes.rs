@@ -13,7 +13,7 @@ use crate::operator_name::qualified_name;
 use crate::terminal::Terminal;
 
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     /// List the nodes instead: position, operator, name, and the values that each reads and makes,
     /// with their types

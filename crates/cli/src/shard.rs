@@ -28,7 +28,7 @@ use crate::{invalid, saving};
 /// cut, and collectives of another engine where ranks exchange values. All ranks take all inputs
 /// and give all outputs. `sardonyx run 'rank%d.onnx' --processes N` runs them together.
 #[derive(clap::Args)]
-#[group_digits(skip)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
