@@ -26,12 +26,13 @@ use crate::session::{Choices, SessionBuilder};
 pub(crate) struct Rank(Link);
 
 impl Rank {
+    /// Connects the session of this rank with the other ranks by `transport`.
     pub(crate) fn new(transport: Arc<dyn Transport>) -> Rank {
         Rank(Link::new(transport))
     }
 
-    /// Fails the sessions of all ranks, because a run of this one failed. Returns the error of the
-    /// rank that failed first: `error`, or the one that the transport reported.
+    /// Fails the sessions of all ranks, because a run of this rank failed with `error`. Returns the
+    /// error of the rank that failed first: `error`, or the error that the transport reported.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let cause = self.0.failure();
         self.0.clone_transport().fail(&error.to_string());
@@ -39,8 +40,9 @@ impl Rank {
     }
 }
 
-/// Replaces the collectives of a model by operators that run over the transport, and compares them
-/// with those of the other ranks. A session that only describes a model needs no transport.
+/// Replaces the collective nodes of a model by operators that run over the transport of `rank`, and
+/// compares them with the collectives of the other ranks. A session that only describes a model
+/// needs no `rank`.
 pub(crate) fn connect(
     model: &mut Cow<'_, graph::Model>,
     choices: &mut Choices,
@@ -87,7 +89,7 @@ pub(crate) fn connect(
     Ok(())
 }
 
-/// Returns the workers that take part in a collective, in ascending order.
+/// Returns the ranks that take part in a collective, in ascending order.
 fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Vec<usize>, Error> {
     let count = transport.workers();
     let mut workers: Vec<usize> = (0..count).collect();
@@ -117,14 +119,16 @@ fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Ve
     }
 }
 
-/// Makes an error whose message begins with the node of the collective.
+/// Makes an error about a collective node, whose message is the node's name and the predicate
+/// `why`.
 #[cold]
 fn collective_error(collective: &Collective, kind: ErrorKind, why: &str) -> Error {
     Error::new(kind, format!("{} {why}", collective.words))
 }
 
-/// Makes the tag of the `number`-th collective of a group from a hash of the group. Two groups that
-/// share a rank may collide; then the order of the nodes keeps their messages apart.
+/// Makes the message tag of the `number`-th collective of a group of ranks, from a hash of the
+/// group. Tags of two groups that share a rank may collide; then the order of the nodes keeps the
+/// messages apart.
 fn make_tag(workers: &[usize], number: u32) -> Tag {
     const OF_GROUP: u32 = 0xfff0;
     let hash = workers
@@ -133,8 +137,8 @@ fn make_tag(workers: &[usize], number: u32) -> Tag {
     Tag::from((hash % OF_GROUP) << 16 | (number & 0xffff))
 }
 
-/// Checks that the collectives in which all ranks take part are equal on all of them, and sets the
-/// seed of rank 0 on all.
+/// Checks that the collectives in which all ranks take part are equal on all ranks, and sets the
+/// random seed of rank 0 on all ranks.
 fn agree(
     transport: Arc<dyn Transport>,
     found: &[Collective],
@@ -159,13 +163,13 @@ fn agree(
 /// Collective node of the model, ready to run.
 #[derive(Debug)]
 struct Node {
-    /// Workers that take part, in ascending order.
+    /// Ranks that take part in the collective, in ascending order.
     workers: Vec<usize>,
     action: Action,
     tag: Tag,
 }
 
-/// Operation of a collective, with its attributes.
+/// Operation of a collective operator, with the values of its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Reduce(Reduction),
@@ -211,7 +215,7 @@ impl Action {
     }
 }
 
-/// Returns the reduction of a name that a collective has as attribute.
+/// Returns the reduction that an attribute of a collective names: sum, prod, min or max.
 fn find_reduction(collective: &Collective, name: &str) -> Result<Reduction, Error> {
     match name {
         "sum" => Ok(Reduction::Sum),
@@ -225,8 +229,8 @@ fn find_reduction(collective: &Collective, name: &str) -> Result<Reduction, Erro
     }
 }
 
-/// Custom operator that runs all collectives of one operator name; an attribute of the node selects
-/// the collective.
+/// Custom operator that runs all collective nodes with one operator name; an attribute of the
+/// replaced node selects the collective.
 struct CollectiveOperator {
     domain: &'static str,
     name: &'static str,
@@ -273,7 +277,7 @@ impl CustomOperator for CollectiveOperator {
     }
 }
 
-/// One execution of a collective: its group, and the transport and link of this rank.
+/// One execution of a collective: the group of ranks, and the transport and link of this rank.
 struct GroupCall<'a> {
     transport: &'a dyn Transport,
     group: Group<'a>,
@@ -281,7 +285,7 @@ struct GroupCall<'a> {
 }
 
 impl GroupCall<'_> {
-    /// Runs the collective on tensor `index` of its inputs and outputs.
+    /// Runs the collective on input `index` of its node, and writes output `index`.
     fn run(
         &self,
         action: Action,
@@ -340,8 +344,8 @@ impl GroupCall<'_> {
         done.map_err(|error| link.to_operator_error(&error))
     }
 
-    /// Concatenates the tensors of all ranks along an axis. `given` holds the elements of `view`,
-    /// the tensor of this rank.
+    /// Concatenates the tensors of all ranks along an axis (all-gather). `given` holds the bytes of
+    /// `view`, the tensor of this rank.
     fn gather(
         &self,
         view: &TensorView<'_>,
@@ -378,11 +382,11 @@ impl GroupCall<'_> {
 }
 
 impl SessionBuilder<'_> {
-    /// Makes the session one of several ranks: the model's collectives (`AllReduce`, `AllGather`
-    /// and `AllToAll` of ONNX Runtime, `DistCollective` of TensorRT) run over `transport`. All
-    /// ranks build their sessions at the same time, of one model or of a model for each rank, and
-    /// call `run` equally often. If a run fails on one rank, it fails on all, and so do all later
-    /// runs.
+    /// Makes the session one of several ranks: the model's collective nodes (`AllReduce`,
+    /// `AllGather` and `AllToAll` of ONNX Runtime, `DistCollective` of TensorRT) run over
+    /// `transport`. All ranks build their sessions at the same time, of one model or of a model for
+    /// each rank, and call `run` equally often. If a run fails on one rank, it fails on all, and so
+    /// do all later runs.
     ///
     /// Building the session blocks until all ranks have connected, and fails with
     /// [`ErrorKind::Worker`] if their collectives differ.

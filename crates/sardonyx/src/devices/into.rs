@@ -9,7 +9,7 @@ use super::DeviceSession;
 use crate::error::{Error, ErrorKind};
 
 impl DeviceSession {
-    /// Runs the model on borrowed inputs and writes outputs into memory of the caller, like
+    /// Runs the model on borrowed inputs and writes its outputs into memory of the caller, like
     /// [`Session::run_into`](crate::Session::run_into). Outputs that `outputs` does not name are
     /// dropped. Each input and output is copied once, as devices are other threads or processes;
     /// the copy of an input reuses the memory of the last run's copy if type and sizes are equal.
@@ -64,7 +64,8 @@ impl DeviceSession {
         Ok(())
     }
 
-    /// Copies inputs, into the memory of the last run's copies where type and sizes are equal.
+    /// Copies the inputs of a run. Reuses the memory of the last run's copies of equal type and
+    /// sizes.
     fn copy_inputs(
         &self,
         inputs: &[(&str, TensorView<'_>)],

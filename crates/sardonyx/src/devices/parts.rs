@@ -12,12 +12,13 @@ pub(crate) struct Parts {
     elem: DataType,
     dims: Vec<usize>,
     form: Form,
-    /// Shards on the devices of this process, or their copies of the whole tensor.
+    /// Shards on the devices of this process; copies of the whole tensor if it is replicated.
     own: Vec<(Device, Tensor)>,
 }
 
 impl Parts {
-    /// Distributes a whole tensor: cuts out the shard of each of `devices` that `form` lists.
+    /// Distributes a whole tensor: cuts out the shard of each of `devices` that holds one according
+    /// to the sharding `form`.
     pub(super) fn from_whole(
         whole: &Tensor,
         form: &Form,
@@ -32,13 +33,13 @@ impl Parts {
         Ok(Parts { elem: whole.data_type(), dims: dims.to_vec(), form: form.clone(), own })
     }
 
-    /// Collects shards that devices have computed of a tensor of element type `elem` and sizes
-    /// `dims`.
+    /// Collects the shards `own`, computed by devices of this process, of a tensor of element type
+    /// `elem` and sizes `dims`.
     ///
     /// # Errors
     ///
-    /// Returns as the error the first shard whose element type or sizes differ from those that
-    /// `form` gives its device.
+    /// Returns as the error the first shard whose element type or sizes differ from those that the
+    /// sharding `form` gives its device.
     pub(super) fn from_computed(
         elem: DataType,
         dims: &[usize],
@@ -54,12 +55,14 @@ impl Parts {
         Ok(Parts { elem, dims: dims.to_vec(), form: form.clone(), own })
     }
 
-    /// Returns the shard on a device of this process; `None` if the device holds none.
+    /// Returns the shard of the tensor on a device of this process; `None` if the device holds
+    /// none.
     pub(super) fn on(&self, device: Device) -> Option<&Tensor> {
         self.own.iter().find(|(own, _)| *own == device).map(|(_, part)| part)
     }
 
-    /// Gathers the shards of this process into the whole tensor.
+    /// Gathers the shards of the tensor, all of which must be in this process, into the whole
+    /// tensor.
     ///
     /// # Errors
     ///
@@ -82,7 +85,7 @@ impl Parts {
     }
 }
 
-/// Copies the shard of `device` out of a whole tensor. `form` must not be whole.
+/// Copies the shard of `device` out of a whole tensor. The sharding `form` must split the tensor.
 fn cut_part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error> {
     let dims = whole.dims();
     let own = form.only_on(&[device].into());
@@ -96,10 +99,12 @@ fn cut_part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error
     Ok(part)
 }
 
+/// Allocates a tensor of zeros, and converts a failure into an error of a run.
 fn zeros(elem: DataType, dims: &[usize]) -> Result<Tensor, Error> {
     Tensor::zeros(elem, dims).map_err(|error| Error::new(ErrorKind::Run, error.to_string()))
 }
 
+/// Makes the error for a state variable with a shard in another process.
 fn missing_part() -> Error {
     Error::new(ErrorKind::Worker, "a part of a state variable is in another process")
 }

@@ -18,22 +18,24 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OutputPart {
-    /// Name of the output.
+    /// Name of the model output.
     pub output: String,
-    /// Number of the device that holds the shard. A replicated shard is listed once for each device
-    /// that holds it.
+    /// Number of the device that holds the shard. A replicated shard is listed once for each of its
+    /// devices.
     pub device: usize,
-    /// Sizes of the whole output; empty if it is not a tensor.
+    /// Tensor dimensions of the whole output; empty if the output is not a tensor.
     pub dims: Vec<usize>,
     /// Ranges of indices in the whole output that the shard covers along each axis, in ascending
     /// order.
     pub ranges: Vec<Vec<Range<usize>>>,
-    /// Elements of the shard. The size of a tensor along an axis is the total length of the axis's
-    /// `ranges`.
+    /// Shard of the output. If it is a tensor, its size along an axis is the total length of the
+    /// axis's `ranges`.
     pub value: Value,
 }
 
 impl OutputPart {
+    /// Describes the shard `value` of an output with the sharding `form`. `dims` are the sizes of
+    /// the whole output; `None` if not known before the run.
     fn new(
         output: &str,
         device: Device,
@@ -57,7 +59,7 @@ impl OutputPart {
         OutputPart { output: output.into(), device: device as usize, dims, ranges, value }
     }
 
-    /// Whether the shard covers the whole output.
+    /// Whether the shard covers the whole model output.
     pub fn is_whole(&self) -> bool {
         let mut axes = self.ranges.iter().zip(&self.dims);
         axes.all(|(ranges, size)| *size == 0 || matches!(&ranges[..], [all] if *all == (0..*size)))
@@ -113,8 +115,8 @@ impl DeviceSession {
         Ok(found.into_iter().map(|found| found.parts).collect())
     }
 
-    /// Serves runs like [`DeviceSession::serve`], and after each run calls `take` with the output
-    /// shards that the devices of this process hold ([`Results::Split`]).
+    /// Serves runs of worker 0 like [`DeviceSession::serve`], and after each run calls `take` with
+    /// the output shards that the devices of this process hold ([`Results::Split`]).
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl DeviceSession {
         })
     }
 
-    /// Checks that the session gathers outputs.
+    /// Checks that the session gathers the shards of outputs into whole tensors.
     ///
     /// # Errors
     ///
@@ -145,7 +147,7 @@ impl DeviceSession {
         Ok(())
     }
 
-    /// Takes the output shards of a run out of the results of this process's devices.
+    /// Takes the output shards of a run out of `done`, the results of this process's devices.
     pub(super) fn output_parts(
         &self,
         fitted: &SizedPlan,

@@ -15,17 +15,18 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Choices;
 
-/// Sharding of each state variable. The first plan that reads or assigns a variable chooses its
-/// form, which all later plans follow.
+/// Sharding of each state variable, chosen by the first plan that reads or assigns the variable;
+/// later plans follow.
 #[derive(Debug, Default)]
 pub(crate) struct StateForms(Mutex<Vec<Option<Form>>>);
 
 impl StateForms {
-    /// Makes the table for this many variables, none of which has a form yet.
+    /// Makes the table for this number of state variables, none of which has a sharding yet.
     pub(crate) fn new(variables: usize) -> StateForms {
         StateForms(Mutex::new(vec![None; variables]))
     }
 
+    /// Locks the table: the sharding of each state variable, `None` until a plan chooses it.
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Form>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -34,16 +35,16 @@ impl StateForms {
 /// State variable that a model reads from its device shards and may assign.
 #[derive(Debug)]
 pub(crate) struct ResidentVariable {
-    /// Number of the variable in the trainer's state.
+    /// Index of the variable in the trainer's state.
     pub(crate) variable: usize,
     /// Name of the model's input that reads the variable.
     pub(crate) name: Arc<str>,
-    /// Index of that input.
+    /// Index of the model's input that reads the variable.
     pub(crate) input: usize,
-    /// Index of the output that computes the new value; `None` if the model only reads the
-    /// variable.
+    /// Index of the model's output that computes the variable's new value; `None` if the model only
+    /// reads the variable.
     pub(crate) output: Option<usize>,
-    /// Element type and sizes.
+    /// Element type and sizes of the whole variable.
     pub(crate) ty: (DataType, Vec<usize>),
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct ResidentVariable {
 #[derive(Debug, Default)]
 pub(crate) struct ResidentVariables {
     pub(crate) all: Vec<ResidentVariable>,
-    /// Indices of the outputs that a run does not return.
+    /// Indices of the model's outputs that a run does not return to the caller.
     pub(crate) unreturned: Vec<usize>,
     /// Sharding of the variables, shared by all models that use them.
     pub(crate) forms: Arc<StateForms>,
@@ -63,13 +64,13 @@ impl ResidentVariables {
         self.all.is_empty()
     }
 
-    /// Whether `input` reads a state variable.
+    /// Whether the model input called `input` reads a state variable.
     pub(super) fn have(&self, input: &str) -> bool {
         self.all.iter().any(|stay| *stay.name == *input)
     }
 
-    /// Sets the types of the inputs that read state variables; `types` has one entry for each
-    /// input.
+    /// Sets the types of the inputs that read state variables in `types`, which has one entry for
+    /// each model input, and returns all types.
     pub(super) fn with_types(&self, mut types: Vec<Option<Type>>) -> Vec<Option<Type>> {
         for stay in &self.all {
             if let Some(ty) = types.get_mut(stay.input) {
@@ -79,7 +80,8 @@ impl ResidentVariables {
         types
     }
 
-    /// Describes the variables to the planner: their inputs, outputs and current forms.
+    /// Describes the state variables to the sharding planner: their inputs, outputs and current
+    /// shardings.
     pub(super) fn residents(&self) -> Vec<Resident> {
         let forms = self.forms.lock();
         let residents = self.all.iter().map(|stay| Resident {
@@ -90,7 +92,7 @@ impl ResidentVariables {
         residents.collect()
     }
 
-    /// Fixes the forms that a plan has chosen for variables that had none.
+    /// Fixes the shardings that a plan has chosen for state variables without a sharding.
     pub(super) fn settle(&self, plan: &Plan) {
         let mut forms = self.forms.lock();
         for (stay, chosen) in self.all.iter().zip(plan.forms_of_residents()) {
@@ -103,13 +105,13 @@ impl ResidentVariables {
     }
 }
 
-/// Outputs of a run on state, and the new values of the variables that it assigned, each with the
-/// variable's number.
+/// Outputs of a run on state variables, and the new value of each variable that the run assigned,
+/// with the variable's index.
 pub(crate) type StateRun = (Outputs, Vec<(usize, Arc<Parts>)>);
 
 impl DeviceSession {
-    /// Makes a session of another model on the same devices, with the same seed and threads, so
-    /// that both models can share state.
+    /// Makes a session of another model on the devices of this session, with its seed and threads,
+    /// so that both models can share state variables.
     pub(crate) fn make_sibling(
         &self,
         model: &Model,
@@ -128,18 +130,18 @@ impl DeviceSession {
         self.choices.options.seed
     }
 
-    /// Distributes a whole tensor over the devices of this process.
+    /// Distributes a whole tensor over the devices of this process, by the sharding `form`.
     pub(crate) fn parts_of(&self, whole: &Tensor, form: &Form) -> Result<Parts, Error> {
         Parts::from_whole(whole, form, self.crew.seats.iter().map(|seat| seat.device))
     }
 
     /// Runs the model once on state variables. `parts` returns the shards of the variable with a
-    /// given number, in a given form.
+    /// given index, in a given sharding.
     ///
     /// # Errors
     ///
-    /// The errors of [`DeviceSession::run`]; [`ErrorKind::Run`] if a new value has another type
-    /// than its variable.
+    /// The errors of [`DeviceSession::run`]; [`ErrorKind::Run`] if the new value of a variable has
+    /// another type than the variable.
     pub(crate) fn run_on_state(
         &self,
         inputs: Vec<(&str, Value)>,
@@ -150,6 +152,7 @@ impl DeviceSession {
         catch_panic(|| self.run_with_parts(inputs, parts, &limits))
     }
 
+    /// Runs the model for [`DeviceSession::run_on_state`], which catches panics.
     fn run_with_parts(
         &self,
         inputs: Inputs,
@@ -191,7 +194,11 @@ impl DeviceSession {
 }
 
 impl ResidentVariable {
-    /// Returns the tensor in a new value of the variable.
+    /// Converts a new value of the state variable into its tensor.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Run`] if the value is not a tensor.
     fn take_tensor(&self, value: Value) -> Result<Tensor, Error> {
         match value {
             Value::Tensor(tensor) => Ok(tensor),
@@ -206,7 +213,8 @@ impl ResidentVariable {
         }
     }
 
-    /// Makes the error for a new value whose type or sizes differ from those of the variable.
+    /// Makes the error for a new value whose element type or sizes differ from the state
+    /// variable's.
     fn type_error(&self, part: &Tensor) -> Error {
         let own = Type::tensor(self.ty.0, self.ty.1.iter().copied());
         let given = Type::tensor(part.data_type(), part.dims().iter().copied());

@@ -29,16 +29,17 @@ use crate::outputs::Outputs;
 use crate::session::Choices;
 use crate::values::{read_value, write_value};
 
-/// Tag of orders: the highest free one, far above the tags of exchanges.
+/// Tag of the messages of worker 0 to other workers: the highest free tag, far above the tags of
+/// exchanges.
 const ORDER: Tag = FIRST_RESERVED_TAG - 1;
 
-/// Converts an error of the transport.
+/// Converts an error of the transport between workers into the library's error.
 #[cold]
 pub(super) fn worker_error(error: TransportError) -> Error {
     Error::new(ErrorKind::Worker, error.to_string())
 }
 
-/// Connection of this process with all other workers.
+/// Connection of this worker process with all other worker processes.
 #[derive(Debug, Clone)]
 pub(super) struct Team(Arc<dyn Transport>);
 
@@ -80,12 +81,13 @@ impl Team {
         Team(transport)
     }
 
-    /// Returns the number of this worker.
+    /// Returns the rank of this process among the worker processes.
     pub(super) fn number(&self) -> usize {
         self.0.number()
     }
 
-    /// Compares the setup of all workers, and returns the seed of worker 0 on each of them.
+    /// Compares the setup of all worker processes, and returns the random seed of worker 0 in each
+    /// process.
     ///
     /// # Errors
     ///
@@ -105,7 +107,8 @@ impl Team {
         Ok(u64::from_le_bytes(seed))
     }
 
-    /// Sends the order of a run to the other workers, with the inputs that their devices read.
+    /// Sends the order to start a run to the other workers, with the inputs that their devices
+    /// read.
     pub(super) fn send_order(
         &self,
         plan: &Plan,
@@ -138,8 +141,8 @@ impl Team {
         Ok(())
     }
 
-    /// Waits, without a deadline, until a message of worker 0 arrives; `None` if worker 0 has
-    /// dropped its session.
+    /// Waits, without a deadline, until a message of worker 0 arrives, and decodes it; `None` if
+    /// worker 0 has dropped its session.
     pub(super) fn receive(
         &self,
         names: &[Arc<str>],
@@ -159,8 +162,8 @@ impl Team {
         decoded.map(Some).inspect_err(|error| self.0.fail(&error.to_string()))
     }
 
-    /// Informs the other workers that a run is cancelled. Their devices may be computing, where
-    /// they would not notice an error of the transport.
+    /// Informs the other workers that a run is cancelled. Their devices may be computing, and would
+    /// not notice an error of the transport.
     pub(super) fn send_cancellation(&self, run: RunNumber, devices: usize) {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
@@ -186,8 +189,8 @@ impl Team {
         Ok(())
     }
 
-    /// Informs the other workers that a run succeeded on all devices, so that they hand out the
-    /// output shards that their devices keep.
+    /// Informs the other workers that a run succeeded on all devices, so that each worker returns
+    /// the output shards that its devices keep.
     pub(super) fn send_success(&self, run: RunNumber, devices: usize) -> Result<(), Error> {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
@@ -198,7 +201,7 @@ impl Team {
         Ok(())
     }
 
-    /// Returns the transport between the workers.
+    /// Returns the transport between the worker processes.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.0
     }
@@ -210,7 +213,7 @@ pub(super) enum LeaderMessage {
     Run(Order),
     /// Number of a run that was cancelled.
     Cancelled(RunNumber),
-    /// Outputs of a run, in the order of the model.
+    /// Outputs of a run, in the order of the model's outputs.
     Results(Outputs),
     /// Number of a run that succeeded and whose outputs stay on the devices.
     Kept(RunNumber),
@@ -228,22 +231,23 @@ const KEPT: u64 = 3;
 /// Order of worker 0 to start a run.
 pub(super) struct Order {
     pub(super) run: RunNumber,
-    /// Types that the plan is made for, one entry for each input of the graph; `None` for the
-    /// declared type.
+    /// Types for which the sharding plan is made, one for each graph input; `None` for the declared
+    /// type.
     pub(super) types: Vec<Option<Type>>,
-    /// Inputs by name; in a received order, those that devices of this worker read.
+    /// Inputs of the run by name; in a received order, only inputs that devices of this worker
+    /// read.
     pub(super) inputs: Inputs,
     pub(super) limits: Limits,
-    /// Wall-clock time at which the run was handed out; `None` if steps are not recorded.
+    /// Wall-clock time at which the run began; `None` if steps are not recorded.
     pub(super) watched: Option<SystemTime>,
 }
 
-/// Encoding of an absent limit.
+/// Number that stands for an absent time or iteration limit in a message.
 const NO_LIMIT: u64 = u64::MAX;
 
 impl Order {
-    /// Encodes the head of an order, which is equal for all workers: run number, limits and types.
-    /// Inputs follow it, each as index, length in bytes and protobuf message.
+    /// Encodes the head of an order message, which is equal for all workers: run number, limits and
+    /// input types. The inputs follow, each as index, length in bytes and protobuf message.
     fn encode_head(&self) -> Vec<u8> {
         let mut message = Vec::new();
         put(&mut message, RUN);
@@ -274,8 +278,8 @@ impl Order {
         message
     }
 
-    /// Encodes the inputs that `is_sent` selects by their index; returns each index with its
-    /// protobuf message.
+    /// Encodes the inputs of the run that `is_sent` selects by index. Returns the index and the
+    /// protobuf message of each.
     fn encode_inputs(
         &self,
         names: &[Arc<str>],
@@ -288,6 +292,8 @@ impl Order {
         numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
     }
 
+    /// Decodes an order from the rest of a message, after the discriminant. `names` are the names
+    /// of the graph inputs, `ports` their declarations.
     fn decode(mut rest: Rest<'_>, names: &[Arc<str>], ports: &[Port]) -> Result<Order, Error> {
         let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
@@ -326,6 +332,8 @@ impl Order {
 }
 
 impl LeaderMessage {
+    /// Decodes a message of worker 0. `names` are the names of the graph inputs; `inputs` and
+    /// `outputs` are the declarations of the model.
     fn decode(
         message: &[u8],
         names: &[Arc<str>],
@@ -349,7 +357,7 @@ impl LeaderMessage {
     }
 }
 
-/// Sends the outputs of a device to device 0.
+/// Sends the model outputs that a device has computed to device 0.
 pub(super) fn send_outputs(link: &Link, given: OutputValues) -> Result<(), Error> {
     for (index, value) in given.into_iter().enumerate() {
         let Some(value) = value else { continue };
@@ -394,8 +402,8 @@ pub(super) fn receive_output(
     decode_output(&message, port)
 }
 
-/// Encodes a value with the number of its element type (0 if it is not a tensor), as the model may
-/// not declare the output's type.
+/// Encodes a model output, preceded by the number of its element type (0 if it is not a tensor), as
+/// the model may not declare the type.
 fn encode_value(value: &Value) -> Result<Vec<u8>, Error> {
     let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
     let mut message = Vec::new();
@@ -404,8 +412,8 @@ fn encode_value(value: &Value) -> Result<Vec<u8>, Error> {
     Ok(message)
 }
 
-/// Decodes a message of [`encode_value`]. The declared type of the output serves for values that
-/// are not tensors.
+/// Decodes a model output from a message of [`encode_value`]. Uses the type that `port` declares if
+/// the output is not a tensor.
 fn decode_output(message: &[u8], port: &Port) -> Result<Value, Error> {
     let mut rest = Rest(message);
     let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
@@ -449,37 +457,44 @@ fn after_exchanges(plan: &Plan) -> usize {
     plan.givers_of_outputs().len() + plan.steps.len()
 }
 
+/// Decodes the protobuf message of a value of type `ty`; fails without a type.
 fn decode_value(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
     read_value(bytes.to_vec(), ty.ok_or_else(damaged_message)?)
 }
 
+/// Makes the error for a message of another worker that cannot be decoded.
 #[cold]
 fn damaged_message() -> Error {
     Error::new(ErrorKind::Worker, "a message of another worker is damaged")
 }
 
+/// Appends a number to a message, as 8 little-endian bytes.
 fn put(message: &mut Vec<u8>, number: u64) {
     message.extend(number.to_le_bytes());
 }
 
-/// Unread bytes of a message.
+/// Reader of a message: the bytes that have not been read.
 struct Rest<'m>(&'m [u8]);
 
 impl<'m> Rest<'m> {
+    /// Reads the next 8 bytes as a number; fails at the end of the message.
     fn take(&mut self) -> Result<u64, Error> {
         let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged_message)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*number))
     }
 
+    /// Reads the number of a run.
     fn run(&mut self) -> Result<RunNumber, Error> {
         RunNumber::try_from(self.take()?).map_err(|_| damaged_message())
     }
 
+    /// Reads a size or an index.
     fn size(&mut self) -> Result<usize, Error> {
         usize::try_from(self.take()?).map_err(|_| damaged_message())
     }
 
+    /// Reads a length, and as many bytes.
     fn bytes(&mut self) -> Result<&'m [u8], Error> {
         let len = self.size()?;
         let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged_message)?;
