@@ -26,11 +26,11 @@ use jpeg2000::Jpeg2000;
 use orientation::Orientation;
 
 /// Maximum number of pixels of an image that is decoded, as a small file can declare any size.
-/// Pillow, which defines the operator's results, has the same limit.
+/// Equals the limit of Pillow, which defines the results of the operator `ImageDecoder`.
 const MOST_PIXELS: usize = 178_956_970;
 
 /// Decoder of the formats that the ONNX standard lists: BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and
-/// WebP. Sessions use it unless [another one is set](crate::SessionBuilder::image_decoder).
+/// WebP. Sessions use it unless [another decoder is set](crate::SessionBuilder::image_decoder).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Images;
 
@@ -42,26 +42,26 @@ impl ImageDecoder for Images {
 
 /// An encoded image whose header has been read.
 trait Image {
-    /// Returns width and height in pixels.
+    /// Returns the width and height of the image, in pixels.
     fn size(&self) -> [usize; 2];
 
-    /// Returns the memory in bytes that decoding takes, beside the output; see
+    /// Returns the memory that decoding the image takes beside the output, in bytes; see
     /// [`EncodedImage::working_bytes`].
     fn working_bytes(&self) -> usize;
 
-    /// Decodes the image into `out`, in the pixel format of the operator; see
+    /// Decodes the image into `out`, in the pixel format `format` of the operator; see
     /// [`EncodedImage::decode`].
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String>;
 
-    /// Returns the number of channels of [`Image::decode_channels`], from 1 to 4.
+    /// Returns the number of channels that [`Image::decode_channels`] decodes, from 1 to 4.
     fn channels(&self) -> usize;
 
-    /// Returns the orientation in the file's metadata; upright by default.
+    /// Returns the Exif orientation in the image's metadata; upright without metadata.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }
 
-    /// Decodes all channels, 8 bits each, alpha last.
+    /// Decodes all channels of the image, 8 bits each, alpha last.
     fn decode_channels(self: Box<Self>) -> Result<Vec<u8>, String> {
         let ([width, height], channels) = (self.size(), self.channels());
         let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
@@ -71,18 +71,19 @@ trait Image {
     }
 }
 
+/// Boxes an image of any format.
 fn box_image<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
     Box::new(image)
 }
 
-/// An encoded image with the name of its format, with which error messages begin.
+/// An encoded image whose header has been read, with the name of its format for error messages.
 struct Encoded<'a> {
     name: &'static str,
     image: Box<dyn Image + 'a>,
 }
 
 impl<'a> Encoded<'a> {
-    /// Detects the format of an image and reads its header.
+    /// Detects the format of an encoded image and reads the header.
     fn open(encoded: &'a [u8]) -> Result<Encoded<'a>, String> {
         let (name, image) = match encoded {
             [] => return Err("the file is empty".to_string()),
@@ -128,7 +129,7 @@ impl EncodedImage for Encoded<'_> {
     }
 }
 
-/// Allocates a vector of `len` zeros; an error message if there is not enough memory.
+/// Allocates a vector of `len` zeros; returns an error message if there is not enough memory.
 fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(len);

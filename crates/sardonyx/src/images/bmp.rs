@@ -3,7 +3,7 @@
 use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
-/// Byte offset of the image header, which follows the file header.
+/// Byte offset of the image header in a BMP file, after the file header.
 const HEADER: usize = 14;
 
 /// Length in bytes of the oldest header version, whose fields and palette entries are shorter.
@@ -12,7 +12,7 @@ const CORE: usize = 12;
 /// Length in bytes of the oldest header version with a mask for alpha.
 const WITH_ALPHA: usize = 56;
 
-/// Colors of a palette, padded with black.
+/// Palette of 256 RGB colors, padded with black.
 type Palette = Box<[[u8; 3]; 256]>;
 
 /// A BMP image whose headers and palette have been read.
@@ -22,22 +22,22 @@ pub(super) struct Bmp<'a> {
     width: usize,
     height: usize,
     is_top_down: bool,
-    /// Number of bits of a pixel.
+    /// Number of bits of a pixel in the file.
     bits: usize,
     /// Byte offset of the pixels in the file.
     data: usize,
     coding: Coding,
 }
 
-/// Coding of the pixels in the file.
+/// Coding of the pixels in a BMP file.
 #[derive(Debug)]
 enum Coding {
-    /// An index into the palette for each pixel.
+    /// Palette index for each pixel.
     Indices(Palette),
     /// Run-length encoded indices into the palette (`RLE4`, `RLE8`).
     Runs(Palette),
-    /// A number for each pixel, with bit fields for the colors. `alpha` is `None` if the header has
-    /// no mask for it.
+    /// Integer for each pixel, with bit fields for red, green, blue and alpha. `alpha` is `None` if
+    /// the header has no alpha mask.
     Fields { colors: [Field; 3], alpha: Option<Field> },
 }
 
@@ -47,12 +47,13 @@ struct Field {
     shift: u32,
     /// Mask of the field after the shift, at most 8 bits.
     mask: u32,
-    /// Table from the value of the field to a sample of 8 bits.
+    /// Table that scales the bits of the field to a sample of 8 bits.
     samples: Box<[u8; 256]>,
 }
 
 impl Field {
-    /// Makes a field from a mask, of which the upper 8 bits count. `bits` is the size of a pixel.
+    /// Makes a field from the mask of a channel, of which the upper 8 bits count. A pixel has
+    /// `bits` bits.
     fn new(mask: u32, bits: usize) -> Result<Field, String> {
         let (mut shift, mut len) = (mask.trailing_zeros(), mask.count_ones());
         if mask == 0 || mask.leading_zeros() + shift + len != u32::BITS {
@@ -73,26 +74,29 @@ impl Field {
         Ok(Field { shift, mask: most, samples })
     }
 
+    /// Extracts the channel's sample of 8 bits from a pixel.
     fn sample(&self, pixel: u32) -> u8 {
         self.samples[(pixel >> self.shift & self.mask) as usize]
     }
 }
 
-/// Reads `N` bytes of a header, from byte `at` of the file.
+/// Reads `N` bytes of a header, from byte offset `at` of the file.
 fn read_bytes<const N: usize>(encoded: &[u8], at: usize) -> Result<[u8; N], String> {
     let bytes = encoded.get(at..).and_then(|rest| rest.first_chunk());
     bytes.copied().ok_or_else(|| "the header is truncated".to_string())
 }
 
+/// Reads the little-endian integer at byte offset `at` of the file.
 fn u16_at(encoded: &[u8], at: usize) -> Result<u16, String> {
     read_bytes(encoded, at).map(u16::from_le_bytes)
 }
 
+/// Reads the little-endian integer at byte offset `at` of the file.
 fn u32_at(encoded: &[u8], at: usize) -> Result<u32, String> {
     read_bytes(encoded, at).map(u32::from_le_bytes)
 }
 
-/// Fields of the image header that all versions have, or that have a default.
+/// Fields of a BMP image header that all header versions have, or that have a default.
 struct Header {
     /// Length of the header in bytes, which identifies its version.
     len: usize,
@@ -107,6 +111,7 @@ struct Header {
 }
 
 impl Header {
+    /// Reads the image header of a BMP file.
     fn read(encoded: &[u8]) -> Result<Header, String> {
         let len = u32_at(encoded, HEADER)? as usize;
         match len {
@@ -136,7 +141,7 @@ impl Header {
         }
     }
 
-    /// Determines the coding of the pixels, and reads the palette or the masks.
+    /// Determines the coding of the pixels, and reads the palette or the channel masks.
     fn read_coding(&self, encoded: &[u8]) -> Result<Coding, String> {
         match (self.compression, self.bits) {
             (0, 1 | 4 | 8) => Ok(Coding::Indices(self.read_palette(encoded)?)),
@@ -165,7 +170,8 @@ impl Header {
         }
     }
 
-    /// Makes the fields of red, green and blue. An `alpha` of 0 stands for no alpha.
+    /// Makes the bit fields of red, green and blue from `masks`, and of alpha from the mask
+    /// `alpha`; 0 stands for no alpha.
     fn make_fields(&self, masks: &[u32], alpha: u32) -> Result<Coding, String> {
         let bits = usize::from(self.bits);
         let alpha = if alpha == 0 { None } else { Some(Field::new(alpha, bits)?) };
@@ -174,7 +180,7 @@ impl Header {
         Ok(Coding::Fields { colors, alpha })
     }
 
-    /// Reads the palette. Entries that the file does not have are black.
+    /// Reads the palette of a BMP file. Colors that the file does not have are black.
     fn read_palette(&self, encoded: &[u8]) -> Result<Palette, String> {
         let most = 1u32 << self.bits;
         if self.entries > most {
@@ -196,7 +202,7 @@ impl Header {
 }
 
 impl<'a> Bmp<'a> {
-    /// Reads the headers and the palette of a file.
+    /// Reads the headers and the palette of a BMP file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Bmp<'a>, String> {
         let data = u32_at(encoded, 10)? as usize;
         let header = Header::read(encoded)?;
@@ -218,7 +224,7 @@ impl<'a> Bmp<'a> {
         if self.is_top_down { number } else { self.height - 1 - number }
     }
 
-    /// Decodes uncompressed pixels. `put` converts one row of the file into samples.
+    /// Decodes uncompressed pixels. `put` converts the bytes of one row of the file into samples.
     fn read_rows(&self, mut put: impl FnMut(&[u8], &mut [u8])) -> Result<Vec<u8>, String> {
         let bytes = self.width.checked_mul(self.bits).map(|bits| bits.div_ceil(32) * 4);
         let stride = bytes.ok_or("the size is too large")?;
@@ -284,15 +290,15 @@ impl<'a> Bmp<'a> {
     }
 }
 
-/// Takes `len` bytes from the front of `codes`.
+/// Takes `len` bytes from the front of the run-length codes.
 fn take<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
     let (taken, rest) = codes.split_at_checked(len).ok_or("the runs end early")?;
     *codes = rest;
     Ok(taken)
 }
 
-/// Returns the palette index of pixel `at`. Indices of `bits` bits are packed into bytes, the upper
-/// bits first.
+/// Returns the palette index of pixel `at` of a row. Indices of `bits` bits are packed into bytes,
+/// the upper bits first.
 fn palette_index(bytes: &[u8], at: usize, bits: usize) -> usize {
     let at = at * bits;
     let byte = usize::from(bytes[at / 8]);
@@ -344,16 +350,16 @@ mod tests {
         [b"BM\0\0\0\0\0\0\0\0", &data.to_le_bytes()[..], header, tables, pixels].concat()
     }
 
-    /// Makes a header of the oldest version.
+    /// Makes a BMP image header of the oldest version.
     fn core(width: u16, height: u16, bits: u16) -> Vec<u8> {
         let fields = [width, height, 1, bits];
         [&12u32.to_le_bytes()[..], &fields.map(u16::to_le_bytes).concat()].concat()
     }
 
-    /// Width and height in a header.
+    /// Width and height in a BMP image header, in pixels.
     type HeaderSize = [i32; 2];
 
-    /// Makes a header of a later version, which has `len` bytes.
+    /// Makes a BMP image header of a later version, with `len` bytes.
     fn info(len: u32, size: HeaderSize, bits: u16, compression: u32, entries: u32) -> Vec<u8> {
         let mut header = len.to_le_bytes().to_vec();
         header.extend(size.map(i32::to_le_bytes).concat());
@@ -363,7 +369,7 @@ mod tests {
         header
     }
 
-    /// Sets the masks in a header of at least 52 bytes.
+    /// Sets the channel masks in a BMP image header of at least 52 bytes.
     fn set_masks(mut header: Vec<u8>, masks: &[u32]) -> Vec<u8> {
         let masks: Vec<u8> = masks.iter().flat_map(|mask| mask.to_le_bytes()).collect();
         header[40..][..masks.len()].copy_from_slice(&masks);
@@ -382,7 +388,7 @@ mod tests {
     /// Red and blue as palette entries of four bytes.
     const FOUR_BYTES: &[u8] = &[20, 10, 200, 0, 210, 40, 30, 0];
 
-    /// Makes files of all variants, each with its name and its pixels.
+    /// Makes BMP files of all variants, each with a name and the expected samples.
     #[rustfmt::skip]
     fn files() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         let sixteen_colors = [FOUR_BYTES, &[9; 56]].concat();
@@ -455,17 +461,17 @@ mod tests {
         }
     }
 
-    /// Makes a file of one pixel.
+    /// Makes a BMP file with a given header and one pixel.
     fn pixel(header: &[u8]) -> Vec<u8> {
         file(header, &[], &[0; 4])
     }
 
-    /// Makes a header with masks for a pixel of 16 bits.
+    /// Makes a BMP image header with channel masks for one pixel of 16 bits.
     fn masks(masks: &[u32]) -> Vec<u8> {
         set_masks(info(56, [1, 1], 16, 3, 0), masks)
     }
 
-    /// Makes a file of 4 x 2 run-length encoded pixels.
+    /// Makes a BMP file of 4 x 2 run-length encoded pixels.
     fn runs(codes: &[u8]) -> Vec<u8> {
         file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes)
     }

@@ -6,17 +6,17 @@ use super::resize::{Size, resize};
 use super::{Encoded, Image, zeros};
 use crate::error::{Error, ErrorKind};
 
-/// Limits of [`DecodedImage::decode`].
+/// Limits on the size of an image that [`DecodedImage::decode`] accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Maximum width and height, in pixels. The default is 32,768.
+    /// Maximum width and height of the image, in pixels.
     pub max_side: usize,
     /// Maximum memory of the image and the decoder together, in bytes. The default is 1 GiB.
     pub max_bytes: usize,
 }
 
 impl Default for DecodeLimits {
-    /// Allows 32,768 pixels a side and 1 GiB.
+    /// Allows a width and height of 32,768 pixels, and 1 GiB of memory.
     fn default() -> DecodeLimits {
         DecodeLimits { max_side: 32_768, max_bytes: 1 << 30 }
     }
@@ -39,7 +39,7 @@ pub struct DecodedImage {
 /// and the white point D65.
 const LUMINANCE: [f32; 3] = [0.212_647_84, 0.715_179_2, 0.072_173_04];
 
-/// Computes the luminance of a color, rounded.
+/// Computes the luminance of a color, rounded to an integer from 0 to 255.
 fn luminance(color: Rgb) -> u8 {
     let mut sum = 0.0;
     for (sample, weight) in color.iter().zip(LUMINANCE) {
@@ -48,6 +48,7 @@ fn luminance(color: Rgb) -> u8 {
     (sum * 255.0 + 0.5) as u8
 }
 
+/// Makes the error for an image that cannot be decoded, for the reason `what`.
 fn decode_error(what: String) -> Error {
     Error::new(ErrorKind::Format, format!("the image cannot be decoded: {what}"))
 }
@@ -65,6 +66,7 @@ impl DecodedImage {
         DecodedImage::read(image, limits).map_err(|what| decode_error(format!("{name}: {what}")))
     }
 
+    /// Decodes an image whose header has been read, if it is within the limits.
     fn read(mut image: Box<dyn Image + '_>, limits: &DecodeLimits) -> Result<DecodedImage, String> {
         let ([width, height], channels) = (image.size(), image.channels());
         let DecodeLimits { max_side, max_bytes } = *limits;
@@ -88,6 +90,7 @@ impl DecodedImage {
         DecodedImage { width, height, channels, samples }.turn(orientation)
     }
 
+    /// Turns the image upright.
     fn turn(self, orientation: Orientation) -> Result<DecodedImage, String> {
         if orientation.is_upright() {
             return Ok(self);
@@ -99,27 +102,29 @@ impl DecodedImage {
         Ok(DecodedImage { width, height, channels, samples })
     }
 
-    /// Returns the width in pixels.
+    /// Returns the width of the image, in pixels.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the height in pixels.
+    /// Returns the height of the image, in pixels.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Returns the number of channels of a pixel, from 1 to 4.
+    /// Returns the number of channels of a pixel, from 1 to 4, such as 3 for red, green and blue.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Returns the samples: rows from the top, pixels from the left, channels of a pixel adjacent.
+    /// Returns the samples of the image, 8 bits each: rows from the top, pixels from the left,
+    /// channels of a pixel adjacent.
     pub fn samples(&self) -> &[u8] {
         &self.samples
     }
 
-    /// Converts the image into its samples, without a copy.
+    /// Converts the image into its samples, in the order of [`DecodedImage::samples`], without a
+    /// copy.
     pub fn into_samples(self) -> Vec<u8> {
         self.samples
     }

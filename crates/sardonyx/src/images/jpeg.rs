@@ -19,28 +19,29 @@ use super::Image;
 use super::orientation::Orientation;
 use super::pixels::{cmyk_to_rgb, put};
 
-/// Result whose error message gives the byte offset and the problem.
+/// Result of decoding a JPEG file. An error message gives the byte offset and the problem.
 type Result<T> = std::result::Result<T, String>;
 
-/// Maximum number of scans of an image. Encoders write some dozens at most, and even an empty scan
-/// costs a pass over the whole image.
+/// Maximum number of scans of a JPEG image. Encoders write some dozens at most, and even an empty
+/// scan costs a pass over the whole image.
 const MOST_SCANS: usize = 256;
 
-/// Zigzag order: position in the block, row by row, of each coefficient of the file (ITU-T T.81,
-/// figure A.6).
+/// Zigzag order: index in the block, row by row, of each coefficient in the order of the file
+/// (ITU-T T.81, figure A.6).
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// A color component of an image: its sampling factors and sizes.
+/// A color component of a JPEG image: its sampling factors and sizes.
 #[derive(Debug, Clone)]
 struct Component {
+    /// Identifier by which scan headers refer to the component.
     id: u8,
     /// Horizontal sampling factor: number of blocks across in a unit (MCU) of an interleaved scan.
     across: usize,
-    /// Vertical sampling factor.
+    /// Vertical sampling factor: number of blocks down in a unit (MCU) of an interleaved scan.
     down: usize,
     /// Number of the component's quantization table.
     table: usize,
@@ -48,17 +49,17 @@ struct Component {
     width: usize,
     /// Height in samples, without the padding of blocks.
     height: usize,
-    /// Blocks across and down that the file stores, including the padding of units.
+    /// Number of blocks across and down that the file stores, including the padding of units.
     stored: [usize; 2],
 }
 
-/// Contents of the frame header: size and components of the image.
+/// Contents of a JPEG frame header: size and components of the image.
 struct Frame {
     width: usize,
     height: usize,
     components: Vec<Component>,
     is_progressive: bool,
-    /// Units (MCUs) of an interleaved scan, across and down.
+    /// Number of units (MCUs) of an interleaved scan, across and down.
     units: [usize; 2],
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Jpeg<'a> {
     tables: Tables,
 }
 
-/// Tables and metadata from the segments read so far, which apply to the next scan.
+/// Tables and metadata from the JPEG segments read so far, which apply to the next scan.
 #[derive(Default)]
 struct Tables {
     quantization: [Option<QuantizationTable>; 4],
@@ -80,13 +81,13 @@ struct Tables {
     /// Number of units between restart markers; 0 without markers.
     restart: usize,
     is_jfif: bool,
-    /// Color transform in the segment of Adobe.
+    /// Color transform in the Adobe segment; `None` without this segment.
     adobe: Option<u8>,
-    /// Orientation in the Exif data.
+    /// Orientation in the Exif data; upright by default.
     orientation: Orientation,
 }
 
-/// Color space of the components.
+/// Color space of the components of a JPEG image.
 #[derive(Clone, Copy, PartialEq)]
 enum Colours {
     Grey,
@@ -98,7 +99,7 @@ enum Colours {
     Ycck,
 }
 
-/// A marker with its byte offset and the bytes of its segment.
+/// A JPEG marker with its byte offset and the bytes of its segment.
 struct Segment<'a> {
     marker: u8,
     at: usize,
@@ -106,12 +107,14 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
+    /// Returns an error about the segment: its byte offset and the problem `what`.
     fn fail<T>(&self, what: &str) -> Result<T> {
         Err(format!("at byte {}: {what}", self.at))
     }
 }
 
-/// Returns the byte offset of the next marker at or after `at`. Skips any bytes before it.
+/// Returns the byte offset of the next JPEG marker at or after byte offset `at`; fails if there is
+/// none.
 fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     let pairs = bytes.get(at..).unwrap_or_default().windows(2);
     let mut markers = pairs.zip(at..).filter(|(pair, _)| pair[0] == 0xff);
@@ -121,7 +124,8 @@ fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// Reads the next marker and its segment. Returns the byte offset after the segment, too.
+/// Reads the next marker at or after byte offset `from`, and its segment. Returns both, and the
+/// byte offset after the segment.
 fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
     let at = next_marker(bytes, from)?;
     let marker = bytes[at + 1];
@@ -138,7 +142,7 @@ fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
 }
 
 impl<'a> Jpeg<'a> {
-    /// Reads the segments up to the frame header.
+    /// Reads the segments of a JPEG file up to the frame header.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Jpeg<'a>> {
         let mut tables = Tables::default();
         let mut at = 2;
@@ -163,7 +167,7 @@ impl Image for Jpeg<'_> {
         [self.frame.width, self.frame.height]
     }
 
-    /// Returns the size in bytes of all coefficients and samples.
+    /// Returns the size of all coefficients and samples of the image, in bytes.
     fn working_bytes(&self) -> usize {
         let blocks = self.frame.components.iter().map(|c| c.stored[0] * c.stored[1]);
         blocks.sum::<usize>() * 64 * 3
@@ -223,7 +227,8 @@ impl Image for Jpeg<'_> {
     }
 }
 
-/// Upsamples the components and writes the pixels in a pixel format, row by row.
+/// Upsamples the components of an image and writes the pixels in the pixel format `format`, row by
+/// row.
 fn write_pixels(
     planes: &[Plane],
     colours: Colours,
@@ -261,6 +266,7 @@ fn write_pixels(
 }
 
 impl Frame {
+    /// Reads a frame header, and computes the sizes of the components.
     fn read(segment: &Segment<'_>) -> Result<Frame> {
         let [bits, h1, h0, w1, w0, count, components @ ..] = segment.body else {
             return segment.fail("the frame header is truncated");
@@ -309,7 +315,7 @@ impl Frame {
         Ok(Frame { width, height, components: found, is_progressive, units })
     }
 
-    /// Transforms the coefficients of a component into samples.
+    /// Transforms the coefficients of a component into samples (IDCT).
     fn make_plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
         let Component { width, height, stored: [across, _], .. } = *component;
         let Coefficients { blocks, table, .. } = coefficients;
@@ -331,7 +337,7 @@ impl Frame {
 }
 
 impl Tables {
-    /// Reads a segment with tables or metadata; ignores unknown ones.
+    /// Reads a segment with tables or metadata; ignores segments of unknown kinds.
     fn read(&mut self, segment: &Segment<'_>) -> Result<()> {
         match (segment.marker, segment.body) {
             (0xc4, body) => self.read_huffman(segment, body),
@@ -360,6 +366,7 @@ impl Tables {
         }
     }
 
+    /// Reads the Huffman tables of a segment (DHT).
     fn read_huffman(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
         while let [kind, rest @ ..] = body {
             let Some((counts, rest)) = rest.split_at_checked(16) else {
@@ -385,6 +392,7 @@ impl Tables {
         Ok(())
     }
 
+    /// Reads the quantization tables of a segment (DQT).
     fn read_quantization(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
         while let [kind, rest @ ..] = body {
             let wide = usize::from(kind >> 4) + 1;
@@ -405,8 +413,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Determines the color space like libjpeg: from the JFIF and Adobe markers, else from the
-    /// identifiers of the components.
+    /// Determines the color space of an image like libjpeg: from the JFIF and Adobe markers, else
+    /// from the identifiers of the components.
     fn find_colours(&self, components: &[Component]) -> Result<Colours> {
         let names: Vec<u8> = components.iter().map(|component| component.id).collect();
         Ok(match (components.len(), self.adobe) {

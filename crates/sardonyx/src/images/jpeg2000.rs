@@ -5,20 +5,22 @@ use sardonyx_runtime::PixelFormat;
 
 use super::pixels::put;
 
-/// Memory of the decoder for each sample, in bytes: coefficients and samples as floats, and at most
-/// one code-block for 16 samples.
+/// Memory of the JPEG 2000 decoder for each sample, in bytes: coefficients and samples as floats,
+/// and at most one code-block for 16 samples.
 const BYTES_PER_SAMPLE: usize = 40;
 
-/// Memory of the decoder for each sample, in bytes, if precincts have only few samples.
+/// Memory of the JPEG 2000 decoder for each sample, in bytes, if precincts have fewer than eight
+/// samples along a side.
 const BYTES_PER_SAMPLE_OF_SMALL_PRECINCTS: usize = 300;
 
-/// Bytes of the shortest tile-part: its header, and the start-of-data marker.
+/// Length of the shortest JPEG 2000 tile-part, in bytes: header and start-of-data marker.
 const SHORTEST_TILE: usize = 14;
 
-/// First bytes of a codestream: the markers SOC (start) and SIZ (size).
+/// First bytes of a JPEG 2000 codestream: the markers SOC (start) and SIZ (size).
 const CODESTREAM: &[u8] = &[0xff, 0x4f, 0xff, 0x51];
 
-/// Maximum number of codestreams in a file: a file has one, and other bytes rarely look like one.
+/// Maximum number of codestreams in a JPEG 2000 file. A file has one, and other bytes rarely look
+/// like a codestream.
 const MOST_CODESTREAMS: usize = 8;
 
 /// Whether a file begins with the signature of JP2 or of a bare codestream.
@@ -33,6 +35,7 @@ pub(super) struct Jpeg2000<'a> {
 }
 
 impl<'a> Jpeg2000<'a> {
+    /// Reads the headers of a JPEG 2000 file, and checks the memory that decoding takes.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Jpeg2000<'a>, String> {
         // Without `strict`, a truncated file decodes to a blurred image.
         let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
@@ -46,7 +49,7 @@ impl<'a> Jpeg2000<'a> {
         Ok(Jpeg2000 { image, bytes_per_sample })
     }
 
-    /// Returns the number of channels in the file, including alpha.
+    /// Returns the number of channels in the JPEG 2000 file, including alpha.
     fn components(&self) -> usize {
         usize::from(self.image.color_space().num_channels()) + usize::from(self.image.has_alpha())
     }
@@ -106,12 +109,14 @@ impl super::Image for Jpeg2000<'_> {
     }
 }
 
+/// Reads all bytes as one big-endian integer.
 fn big_endian(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
-/// Checks the memory that the decoder allocates before it reads data: rejects more tiles than the
-/// file has bytes for, and returns whether precincts have fewer than eight samples along a side.
+/// Checks the headers of JPEG 2000 codestreams, by which the decoder allocates memory: rejects more
+/// tiles than the file has bytes for, and returns whether precincts have fewer than eight samples
+/// along a side.
 ///
 /// Checks every position where a codestream may begin: in a malformed file, the decoder may read
 /// any of them.
@@ -127,8 +132,8 @@ fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
     Ok(has_small_precincts)
 }
 
-/// Checks one codestream, which may be followed by other bytes. Assumes small precincts if its
-/// marker segments are malformed.
+/// Checks one JPEG 2000 codestream like [`check_codestreams`]. Other bytes may follow it. Assumes
+/// small precincts if marker segments are malformed.
 fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
     // Width and height of: image, its origin, tiles, their origin.
     if let Some(fields) = codestream.get(8..40) {

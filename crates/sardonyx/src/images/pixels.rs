@@ -5,7 +5,7 @@ use sardonyx_runtime::PixelFormat;
 /// Red, green and blue of a pixel, 8 bits each.
 pub(super) type Rgb = [u8; 3];
 
-/// Writes RGB pixels in a pixel format.
+/// Writes RGB pixels to `out` in the pixel format `format`.
 pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = Rgb>, out: &mut [u8]) {
     match format {
         PixelFormat::Rgb => {
@@ -36,7 +36,7 @@ fn luma([red, green, blue]: Rgb) -> u8 {
 /// Cyan, magenta and yellow of a pixel, 8 bits each.
 pub(super) type Cmy = [u8; 3];
 
-/// Converts CMYK into RGB: each ink and black absorb light of one color.
+/// Converts a pixel from CMYK into RGB. `inks` and `black` are from 0 (no ink) to 255.
 pub(super) fn cmyk_to_rgb(inks: Cmy, black: u8) -> Rgb {
     let light = 255 - black;
     inks.map(|ink| {

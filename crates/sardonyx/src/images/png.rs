@@ -15,7 +15,7 @@ pub(super) struct Png<'a> {
 }
 
 impl<'a> Png<'a> {
-    /// Reads all chunks before the pixels.
+    /// Reads all chunks of a PNG file before the pixels.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Png<'a>, String> {
         // The limit includes buffered rows; the size of the image is limited elsewhere.
         let bytes = encoded.len().saturating_mul(4).saturating_add(SMALL);

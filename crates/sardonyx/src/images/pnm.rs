@@ -3,7 +3,7 @@
 use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
-/// A Netpbm image whose header has been read.
+/// A Netpbm image (PBM, PGM, PPM or PAM) whose header has been read.
 #[derive(Debug)]
 pub(super) struct Pnm<'a> {
     /// Encoded samples: the bytes after the header.
@@ -16,14 +16,14 @@ pub(super) struct Pnm<'a> {
     coding: Coding,
 }
 
-/// Coding of the samples in the file.
+/// Coding of the samples in a Netpbm file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coding {
-    /// Digits 0 and 1; 1 is black.
+    /// Digits 0 and 1 as text; 1 is black.
     BitDigits,
     /// One bit a sample, rows padded to bytes; 1 is black.
     Bits,
-    /// Decimal numbers, separated by whitespace.
+    /// Decimal numbers as text, separated by whitespace.
     Numbers,
     /// One byte a sample, or two in big-endian order if `max` is above 255.
     Bytes,
@@ -31,12 +31,13 @@ enum Coding {
     Flags,
 }
 
+/// Whether a byte is whitespace in a Netpbm file.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
 }
 
-/// Reads the next number of a header, and one whitespace byte after it. A comment extends from `#`
-/// to the end of the line, even within a number.
+/// Reads the next number of a PNM header, and one whitespace byte after it. A comment extends from
+/// `#` to the end of the line, even within a number.
 fn read_number(rest: &mut &[u8]) -> Result<usize, String> {
     let (mut number, mut is_comment) = (None, false);
     while let Some((byte, after)) = rest.split_first() {
@@ -63,7 +64,7 @@ fn read_number(rest: &mut &[u8]) -> Result<usize, String> {
     number.map(|number| number as usize).ok_or_else(|| "the header is truncated".to_string())
 }
 
-/// Reads the next line of a header, without its line break.
+/// Reads the next line of a PAM header, without its line break; empty for a comment.
 fn read_line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or("the header is truncated")?;
     let line = &rest[..end];
@@ -76,6 +77,7 @@ fn read_line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
     }
 }
 
+/// Checks the sample value of full intensity (`maxval`), which must be from 1 to 65,535.
 fn check_max(number: usize) -> Result<u16, String> {
     match u16::try_from(number) {
         Ok(max) if max > 0 => Ok(max),
@@ -104,7 +106,7 @@ impl<'a> Pnm<'a> {
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
-    /// Reads the header of a PAM file, after its magic number.
+    /// Reads the header of a PAM file, after the magic number `P7`.
     fn open_pam(mut rest: &'a [u8]) -> Result<Pnm<'a>, String> {
         if !read_line(&mut rest)?.is_empty() {
             return Err("the PAM header has no line break after the magic number P7".to_string());
@@ -151,8 +153,8 @@ impl<'a> Pnm<'a> {
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
-    /// Returns the encoded samples, after a check that they have at least `needed` bytes. `None`
-    /// stands for a number that overflows.
+    /// Returns the encoded samples, after a check that they have at least `needed` bytes. A `None`
+    /// stands for a number of bytes that overflows, and fails.
     fn check_length(&self, needed: Option<usize>) -> Result<&'a [u8], String> {
         let stored = needed.filter(|needed| *needed <= self.data.len());
         stored.map(|_| self.data).ok_or_else(|| {
@@ -161,6 +163,7 @@ impl<'a> Pnm<'a> {
         })
     }
 
+    /// Decodes samples of one bit (binary PBM).
     fn read_bits(&self) -> Result<Vec<u8>, String> {
         let stride = self.width.div_ceil(8);
         let stored = self.check_length(stride.checked_mul(self.height))?;
@@ -175,6 +178,7 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples that are digits 0 and 1 (plain PBM).
     fn read_bit_digits(&self) -> Result<Vec<u8>, String> {
         let mut stored = self.check_length(Some(self.layout().bytes()))?.iter();
         let mut out = zeros(self.layout().bytes())?;
@@ -191,6 +195,7 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples that are decimal numbers (plain PGM and PPM), without scaling.
     fn read_numbers(&self) -> Result<Vec<u8>, String> {
         let layout = self.layout();
         let samples = layout.samples();
@@ -213,6 +218,7 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples of one or two bytes (binary PGM, PPM and PAM), without scaling.
     fn read_bytes(&self) -> Result<Vec<u8>, String> {
         let len = self.layout().bytes();
         let stored = &self.check_length(Some(len))?[..len];
@@ -221,8 +227,8 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
-    /// Scales samples from the range 0 to `max` to the full range of one or two bytes. Larger
-    /// samples saturate.
+    /// Scales samples in `out` from the range 0 to `max` to the full range of one or two bytes.
+    /// Samples above `max` saturate.
     fn scale(&self, out: &mut [u8]) {
         if matches!(self.max, 255 | u16::MAX) {
             return;
@@ -274,8 +280,8 @@ mod tests {
         Ok((pnm.layout(), Box::new(pnm).read()?))
     }
 
-    /// Files of all variants, each with width, height, channels and bytes of a sample, and with its
-    /// samples.
+    /// Netpbm files of all variants, each with the expected width, height, channels, bytes of a
+    /// sample, and samples.
     #[rustfmt::skip]
     const FILES: [(&[u8], [usize; 4], &[u8]); 22] = [
         (b"P1 3 2\n0 1 0\n110", [3, 2, 1, 1], &[255, 0, 255, 0, 0, 255]),
@@ -329,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Makes the header of a PAM file with these lines.
+    /// Makes the header of a PAM file with the given lines.
     fn pam(lines: &str) -> Vec<u8> {
         format!("P7\n{lines}\nENDHDR\n").into_bytes()
     }

@@ -5,15 +5,16 @@ use super::zeros;
 
 /// Filter weights along one axis: each output sample is a weighted sum of adjacent input samples.
 struct Taps {
-    /// Index of each output's first input.
+    /// Index of the first input sample of each output sample.
     first: Vec<usize>,
-    /// End of each output's weights in `weights`.
+    /// End index in `weights` of the weights of each output sample.
     ends: Vec<usize>,
-    /// Weights of all outputs, concatenated. The weights of one output sum to 1.
+    /// Weights of all output samples, concatenated. The weights of one output sample sum to 1.
     weights: Vec<f32>,
 }
 
 impl Taps {
+    /// Computes the filter weights for resizing an axis from `len` to `outputs` samples.
     fn new(len: usize, outputs: usize) -> Result<Taps, String> {
         let ratio = len as f32 / outputs as f32;
         let reach = ratio.max(1.0);
@@ -38,7 +39,7 @@ impl Taps {
         Ok(taps)
     }
 
-    /// Iterates over the outputs, with the index of the first input and the weights of each.
+    /// Iterates over the output samples: index of the first input sample, and weights.
     fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let ranges = starts.zip(&self.ends);
@@ -53,7 +54,7 @@ pub(super) struct Size {
     pub(super) height: usize,
 }
 
-/// Resizes an image whose pixels have `channels` bytes. No side of either size may be zero.
+/// Resizes an image whose pixels have `channels` bytes. Widths and heights must not be zero.
 pub(super) fn resize(
     pixels: &[u8],
     from: Size,

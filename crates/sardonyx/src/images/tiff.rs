@@ -10,14 +10,14 @@ use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
-/// A TIFF image whose directory has been read.
+/// A TIFF image whose image file directory (IFD) has been read.
 pub(super) struct Tiff<'a> {
     decoder: Decoder<Cursor<&'a [u8]>>,
     layout: BitmapLayout,
     coding: Coding,
 }
 
-/// Coding of the samples in the file.
+/// Coding of the samples in a TIFF file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coding {
     /// Samples of 8 or 16 bits, grey or RGB.
@@ -29,7 +29,7 @@ enum Coding {
 }
 
 impl<'a> Tiff<'a> {
-    /// Reads the directory of the first image.
+    /// Reads the image file directory (IFD) of the first image in a TIFF file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Tiff<'a>, String> {
         let mut decoder = Decoder::new(Cursor::new(encoded)).map_err(to_message)?;
         let (width, height) = decoder.dimensions().map_err(to_message)?;
@@ -64,6 +64,7 @@ impl<'a> Tiff<'a> {
     }
 }
 
+/// Converts an error of the crate `tiff` into an error message.
 fn to_message(error: TiffError) -> String {
     error.to_string()
 }
@@ -73,7 +74,7 @@ impl Samples for Tiff<'_> {
         self.layout
     }
 
-    /// Returns the size in bytes of the samples before conversion; CMYK has four for each pixel.
+    /// Returns the size of the samples before conversion, in bytes; CMYK has four samples a pixel.
     fn working_bytes(&self) -> usize {
         match self.coding {
             Coding::Cmyk => (self.layout.bytes() / 3).saturating_mul(4),
@@ -156,10 +157,10 @@ impl Samples for Tiff<'_> {
     }
 }
 
-/// Cyan, magenta, yellow and black of a pixel.
+/// Cyan, magenta, yellow and black of a pixel, from 0 to the largest sample.
 type Cmyk = [f32; 4];
 
-/// Converts CMYK into RGB. `max` is the largest sample: full ink, or white.
+/// Converts a pixel from CMYK into RGB. `max` is the largest sample: full ink, or full light.
 fn cmyk_to_rgb([cyan, magenta, yellow, black]: Cmyk, max: f32) -> [f32; 3] {
     let light = 1.0 - black / max;
     [cyan, magenta, yellow].map(|ink| (max - ink) * light)

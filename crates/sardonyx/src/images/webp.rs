@@ -14,7 +14,7 @@ pub(super) struct WebP<'a> {
 }
 
 impl<'a> WebP<'a> {
-    /// Reads the headers of all chunks.
+    /// Reads the headers of all chunks of a WebP file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<WebP<'a>, String> {
         let decoder = WebPDecoder::new(Cursor::new(encoded));
         let mut decoder = decoder.map_err(|error| error.to_string())?;

@@ -6,10 +6,10 @@
 
 use super::super::pixels::Rgb;
 
-/// Samples of a component.
+/// Decoded samples of a JPEG component, before upsampling.
 pub(super) struct Plane {
     pub(super) samples: Vec<u8>,
-    /// Distance between rows, in bytes.
+    /// Row stride of `samples`, in bytes.
     pub(super) stride: usize,
     /// Width in samples, without the padding of blocks.
     pub(super) width: usize,
@@ -22,16 +22,17 @@ pub(super) struct Plane {
 }
 
 impl Plane {
+    /// Returns row `y` of the component, without padding.
     fn line(&self, y: usize) -> &[u8] {
         &self.samples[y * self.stride..][..self.width]
     }
 
-    /// Returns the length of the rows that [`Plane::write_row`] writes.
+    /// Returns the length in bytes of the rows that [`Plane::write_row`] writes.
     pub(super) fn row_len(&self) -> usize {
         self.width * self.across
     }
 
-    /// Upsamples the component into row `y` of the image.
+    /// Upsamples the component into `out`, row `y` of the image.
     pub(super) fn write_row(&self, y: usize, out: &mut [u8]) {
         // libjpeg interpolates columns only if the component has more than two.
         let is_smooth = self.across == 1 || self.across == 2 && self.width > 2;
@@ -73,7 +74,8 @@ impl Plane {
     }
 }
 
-/// Rounding of interpolated samples: an addend, then a shift to the right by `shift` bits.
+/// Rounding of interpolated samples: addition of `left` or `right`, then a right shift by `shift`
+/// bits.
 #[derive(Clone, Copy)]
 struct Rounding {
     /// Addend of the left sample of each pair.
@@ -83,8 +85,8 @@ struct Rounding {
     shift: u32,
 }
 
-/// Interpolates two samples for each column: 3/4 of the column and 1/4 of its left or its right
-/// neighbour. `at` returns the sum of a column over the rows.
+/// Interpolates two samples for each column of a component: 3/4 of the column and 1/4 of its left
+/// or its right neighbour. `at` returns the value of a column.
 fn double_columns(width: usize, at: impl Fn(usize) -> u32, rounding: Rounding, out: &mut [u8]) {
     let Rounding { left, right, shift } = rounding;
     for (x, out) in (0..width).zip(out.chunks_exact_mut(2)) {
