@@ -1,5 +1,5 @@
-//! Security scan of untrusted model files: reports what makes a file dangerous to open, without
-//! running it. Opens only the model and, within its directory, its data files.
+//! Security scan of untrusted model files: reports properties that make a file dangerous to open,
+//! without running the model. Opens only the model file and, within its directory, its data files.
 //!
 //! The scan walks the bytes along the table of protobuf fields ([`wire`]), then checks data files,
 //! nodes, functions and graphs. The model checker finds some of the problems, such as inconsistent
@@ -39,7 +39,8 @@ use report::Findings;
 pub use report::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use sidecars::Sidecars;
 
-/// Options of a scan: which files it reads, and the limits above which it reports sizes.
+/// Options of a security scan: the files that the scan reads, and the limits above which it reports
+/// sizes.
 ///
 /// ```
 /// use sardonyx::check::ScanOptions;
@@ -80,48 +81,47 @@ impl Default for ScanOptions {
 }
 
 impl ScanOptions {
-    /// Makes the default options: data files are not read, only their sizes are checked, and
+    /// Makes the default scan options: data files are not read, only their sizes are checked, and
     /// ordinary models stay within all limits.
     pub fn new() -> ScanOptions {
         ScanOptions::default()
     }
 
-    /// Sets whether data files are read to compare their SHA-1 with the `checksum` in the model.
-    /// Off by default.
+    /// Sets whether the scan reads data files to compare their SHA-1 with the `checksum` in the
+    /// model.
     pub fn checksums(mut self, checksums: bool) -> ScanOptions {
         self.checksums = checksums;
         self
     }
 
-    /// Sets whether the model file is memory-mapped, as by default, or read.
+    /// Sets whether the scan memory-maps the model file or reads it into memory.
     pub fn access(mut self, access: Access) -> ScanOptions {
         self.open = self.open.access(access);
         self
     }
 
-    /// Sets the directory of the data files. The default is the directory of the model file; models
-    /// in memory and streams have none.
+    /// Sets the directory of the data files, instead of the directory of the model file.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> ScanOptions {
         self.open = self.open.directory(directory);
         self
     }
 
-    /// Sets the nesting depth and the memory of the graph structure above which a file is rejected.
-    /// The defaults are those of [`ReadLimits`].
+    /// Sets the nesting depth and the memory of the graph structure above which a model file is
+    /// rejected.
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self
     }
 
-    /// Sets the number of protobuf messages above which a file is rejected. The default is 2^22,
-    /// which takes about one gigabyte of memory.
+    /// Sets the number of protobuf messages above which a model file is rejected. The default is
+    /// 2^22 messages, which take about one gigabyte of memory.
     pub fn max_messages(mut self, messages: u64) -> ScanOptions {
         self.messages = messages;
         self
     }
 
-    /// Sets the maximum number of bytes that are read from a file or stream into memory. Unlimited
-    /// by default. Mapped files are not limited, as they take no memory.
+    /// Sets the maximum number of bytes that the scan reads from a stream into memory. Mapped files
+    /// are not limited, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.open = self.open.max_bytes(bytes);
         self
@@ -134,9 +134,9 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the limits of sparse tensors: one is reported if its dense form has more than
-    /// `elements` elements and more than `ratio` times its stored values. The default of `ratio` is
-    /// 1000, that of `elements` 2^28.
+    /// Sets the limits of sparse tensors: a sparse tensor is reported if it represents more than
+    /// `elements` elements, and more than `ratio` times as many as it stores. The defaults are a
+    /// ratio of 1000 and 2^28 elements.
     pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
         self.sparse_ratio = ratio;
         self.sparse_elements = elements;
@@ -150,15 +150,15 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the number of findings of each code that are listed; the others are only counted. The
-    /// default is 20.
+    /// Sets the maximum number of findings of each code that the report lists; more findings are
+    /// only counted. The default is 20.
     pub fn findings_per_code(mut self, findings: usize) -> ScanOptions {
         self.per_code = findings;
         self
     }
 
-    /// Scans a model file, and checks the sizes of its data files. A file that is not a model gives
-    /// a finding, not an error.
+    /// Scans a model file for security problems, and checks the sizes of its data files. A file
+    /// that is not a model gives a finding, not an error.
     ///
     /// ```
     /// use sardonyx::check::ScanOptions;
@@ -181,7 +181,8 @@ impl ScanOptions {
         Ok(examine(self.open.source(path.as_ref())?, self))
     }
 
-    /// Scans a model in memory. Its data files are checked only with [`ScanOptions::directory`].
+    /// Scans a model in memory for security problems. Data files of the model are checked only with
+    /// [`ScanOptions::directory`].
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl ScanOptions {
         Ok(examine(self.open.source_of_bytes(bytes.into())?, self))
     }
 
-    /// Scans a model from a stream, which is read into memory first, like
+    /// Reads a model from a stream into memory, and scans it for security problems like
     /// [`scan_bytes`](ScanOptions::scan_bytes).
     ///
     /// # Errors
@@ -203,7 +204,7 @@ impl ScanOptions {
 }
 
 impl ScanOptions {
-    /// Makes options for the model checker that enable only the codes that the scan reports too.
+    /// Makes options for the model checker that enable only the codes that a scan reports too.
     fn for_checker(&self) -> CheckOptions {
         let mut levels = Levels::default();
         for code in CODES.iter().filter(|code| codes::from_checker(code).is_none()) {
@@ -214,6 +215,7 @@ impl ScanOptions {
     }
 }
 
+/// Scans a model file whose bytes are in memory or mapped.
 fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     let bytes = &source.bytes;
     let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
@@ -271,19 +273,20 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     found.into_report(facts)
 }
 
-/// Makes the report of a file that is not a model: it has one finding.
+/// Makes the report of a file that is not a model: a single finding with the given message.
 fn no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
     let mut found = Findings::new(options.per_code);
     found.add(&codes::NOT_A_MODEL, || (String::new(), message));
     found.into_report(facts)
 }
 
-/// Returns the message for a file of another format that its first bytes identify, such as HTML or
-/// a zip archive; `None` for an unknown format.
+/// Returns a message that names the format of a file that is not a model, such as HTML or a zip
+/// archive, by its first bytes; `None` for an unknown format.
 fn describe_format(bytes: &[u8]) -> Option<String> {
     recognise(bytes).map(|(what, _)| format!("the file is {what}, not an ONNX model"))
 }
 
+/// Records versions, producer and numbers of graphs, nodes and functions of a model.
 fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     /// Maximum number of imported operator sets in the report.
     const LISTED: usize = 1000;
@@ -303,6 +306,7 @@ fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     facts.functions = model.functions.len() as u64;
 }
 
+/// Checks all stored tensors of a model, and the data files that they refer to.
 fn check_tensors(
     model: &graph::Model,
     data: &DataFiles,

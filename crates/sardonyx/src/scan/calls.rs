@@ -1,5 +1,5 @@
 //! Checks of function calls: recursion, and inlining that multiplies nodes exponentially ("billion
-//! laughs"). Nodes are counted along the call graph, nothing is inlined.
+//! laughs"). Nodes are counted along the call graph, without inlining.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use super::nodes::{format_large, text};
 use super::places::function_path;
 use super::report::Findings;
 
-/// Domain, name and overload of a function.
+/// Domain, name and overload that identify a function of a model.
 type Name<'m> = (&'m [u8], &'m [u8], &'m [u8]);
 
-/// Call graph of a model. A caller is a function, by its index, or `functions` for all other graphs
-/// together.
+/// Call graph of the functions of a model. A caller is the index of a function, or `functions` for
+/// all graphs outside of functions together.
 struct Calls {
-    /// Number of functions.
+    /// Number of functions of the model.
     functions: usize,
     /// Number of nodes of each caller that call no function.
     own: Vec<f64>,
-    /// Called functions of each caller, with the number of calls.
+    /// Functions that each caller calls, with the number of calls.
     calls: Vec<HashMap<usize, f64>>,
 }
 
-/// Reports recursive functions, and models that inlining makes too large.
+/// Reports recursive functions, and models with too many nodes after inlining.
 pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) {
     if model.functions.is_empty() {
         return;
@@ -56,7 +56,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     }
 }
 
-/// Maps names to indices of functions. Of functions with one name, the first counts.
+/// Maps the names of functions to their indices. A duplicate name maps to the first function.
 fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
     let mut by_name = HashMap::new();
     for (index, function) in model.functions.iter().enumerate() {
@@ -72,6 +72,7 @@ fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
 }
 
 impl Calls {
+    /// Builds the call graph of a model, whose functions `by_name` maps from names to indices.
     fn new(model: &Model, by_name: &HashMap<Name<'_>, usize>) -> Calls {
         let functions = model.functions.len();
         let bodies: HashMap<GraphId, usize> = model
@@ -107,7 +108,7 @@ impl Calls {
         calls
     }
 
-    /// Returns the functions on a cycle of calls, or on a path between two cycles.
+    /// Returns the indices of functions on a cycle of calls, or on a path between two cycles.
     fn find_recursive(&self) -> Vec<usize> {
         let mut callers: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
         let mut callees: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
@@ -123,7 +124,8 @@ impl Calls {
         (0..self.functions).filter(|index| left[*index]).collect()
     }
 
-    /// Counts the nodes outside of functions after inlining all calls. There must be no recursion.
+    /// Counts the nodes that the model would have with all function calls inlined. Functions must
+    /// not be recursive.
     fn count_inlined_nodes(&self) -> f64 {
         // Topological order: the size of a function is final once those of all its callees are.
         let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.functions];
@@ -149,9 +151,10 @@ impl Calls {
     }
 }
 
-/// Removes vertices without incoming edges from `left`, until each vertex that is left has one. A
-/// second call with the directions swapped leaves the vertices on cycles and between them. `back`
-/// holds the sources of incoming edges, `forth` the targets of outgoing ones.
+/// Removes vertices without incoming edges from `left`, until each remaining vertex has an incoming
+/// edge. A second call with swapped directions leaves the vertices on cycles and between cycles.
+/// `back` holds the sources of each vertex's incoming edges, `forth` the targets of its outgoing
+/// edges.
 pub(super) fn trim(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
     let mut degree: Vec<usize> =
         back.iter().map(|from| from.iter().filter(|index| left[**index]).count()).collect();

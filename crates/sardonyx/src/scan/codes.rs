@@ -1,8 +1,8 @@
-//! Table of all codes of a scan: severity, violated requirement and advice.
+//! Table of all finding codes of a security scan: severity, violated requirement and advice.
 //!
 //! The names of codes are stable; messages may change.
 
-/// Codes of the model checker.
+/// Finding codes of the model checker.
 mod check {
     pub(super) use sardonyx_passes::Code;
     pub(super) use sardonyx_passes::check::codes::*;
@@ -15,12 +15,13 @@ use sardonyx_passes::Severity;
 pub(super) struct Code {
     pub(super) name: &'static str,
     pub(super) severity: Severity,
-    /// Identifier of the violated requirement of the standard; empty if none is violated.
+    /// Identifier of the violated requirement of the ONNX standard; empty if none is violated.
     pub(super) requirement: &'static str,
     pub(super) help: &'static str,
 }
 
-/// Defines the codes, one in each line: constant, severity, name, requirement, help.
+/// Defines the finding codes of the scan, one in each line: constant, severity, name, requirement,
+/// help.
 macro_rules! codes {
     ($( $constant:ident $severity:ident $name:literal $requirement:literal $help:literal; )*) => {
         $( pub(super) static $constant: Code = Code {
@@ -125,7 +126,7 @@ codes! {
     CYCLE Error "cycle" "GRAPH-03" "a reader that follows the nodes never ends";
 }
 
-/// Codes of the model checker that concern safety, each with the scan's code for it.
+/// Finding codes of the model checker that concern security, with the corresponding scan codes.
 static FROM_CHECKER: &[(&check::Code, &Code)] = &[
     (&check::NO_ELEMENT_TYPE, &UNKNOWN_TYPE),
     (&check::NEGATIVE_DIM, &NEGATIVE_DIM),
@@ -149,7 +150,8 @@ static FROM_CHECKER: &[(&check::Code, &Code)] = &[
     (&check::DUPLICATE_FUNCTION, &DUPLICATE_FUNCTION),
 ];
 
-/// Returns the scan's code for a code of the model checker; `None` if it does not concern safety.
+/// Returns the scan's finding code for a code of the model checker; `None` if the code does not
+/// concern security.
 pub(super) fn from_checker(code: &check::Code) -> Option<&'static Code> {
     let row = FROM_CHECKER.iter().find(|(known, _)| known.name == code.name);
     row.map(|(_, code)| *code)

@@ -1,5 +1,5 @@
 //! Check for cycles of nodes, in which a reader that follows the edges never ends. Unlike the model
-//! checker, it also finds cycles through inner graphs, and among any number of nodes.
+//! checker, the scan also finds cycles through inner graphs, and among any number of nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,7 +57,8 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
     }
 }
 
-/// Returns the node of `graph` that holds `inner`, directly or in a nested graph.
+/// Returns the node of `graph` that holds the graph `inner`, directly or in a nested graph; `None`
+/// if there is none.
 fn find_holder(model: &Model, inner: GraphId, graph: GraphId) -> Option<NodeId> {
     let mut node = model.graph(inner).owner?;
     while model.node(node).graph != graph {

@@ -16,12 +16,12 @@ use super::codes;
 use super::places::node_path;
 use super::report::{Findings, ScanFacts, ScannedDomain};
 
-/// Domains of the standard.
+/// Operator domains of the ONNX standard.
 const STANDARD: [&str; 5] =
     ["", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"];
 
-/// Operators that run code, or open files and connections, that the model chooses: domain,
-/// operator, effect. An empty domain matches all domains, an empty operator all operators.
+/// Operators that run code chosen by the model, or open files and connections chosen by the model:
+/// domain, operator, effect. An empty domain matches all domains, an empty operator all operators.
 const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "PyOp", "calls Python"),
     ("", "PyCustomOp", "calls Python"),
@@ -35,16 +35,16 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("com.microsoft.extensions", "", "may call network services"),
 ];
 
-/// Maximum number of elements of a constant operand that is evaluated.
+/// Maximum number of elements of a constant node input that is evaluated.
 const OPERAND_ELEMENTS: u64 = 1024;
-/// Maximum bytes of a constant operand that is evaluated.
+/// Maximum size of a constant node input that is evaluated, in bytes.
 const OPERAND_BYTES: u64 = 64 << 10;
-/// Maximum number of operator names in a message.
+/// Maximum number of operator names in the message of a finding.
 const SHOWN_OPERATORS: usize = 6;
-/// Maximum number of domains in the report.
+/// Maximum number of operator domains in the report of a scan.
 const LISTED: usize = 1000;
 
-/// Checks all nodes of all graphs.
+/// Checks all nodes of all graphs for security problems.
 pub(super) fn check(
     model: &Model,
     options: &ScanOptions,
@@ -81,7 +81,8 @@ pub(super) fn check(
     }
 }
 
-/// Formats a count that may exceed all integers: in full below 1e15, above with an exponent.
+/// Formats a count that may exceed all integers: in full below 1e15, with an exponent from 1e15 on,
+/// `countless` if infinite.
 pub(super) fn format_large(number: f64) -> String {
     match number {
         f64::INFINITY => "countless".to_string(),
@@ -90,7 +91,7 @@ pub(super) fn format_large(number: f64) -> String {
     }
 }
 
-/// Reports string attributes that begin and end like a Python pickle of protocol 4 or 5.
+/// Reports string attributes of a node that begin and end like a Python pickle of protocol 4 or 5.
 fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
     for id in model.attributes(node) {
         for value in &model.attribute(*id).values {
@@ -113,7 +114,7 @@ fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
 /// Domain and name of an operator.
 type OperatorKey = (Option<Symbol>, Option<Symbol>);
 
-/// Lists the domains of nodes in the report, and reports those outside of the standard and
+/// Lists the operator domains of all nodes in `facts`. Reports domains outside of the standard, and
 /// operators that run foreign code.
 fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     let mut counts: HashMap<OperatorKey, (u64, NodeId)> = HashMap::new();
@@ -178,11 +179,13 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     }
 }
 
+/// Formats a number of nodes: `1 node`, `2 nodes`.
 fn count_nodes(count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} node{s}")
 }
 
+/// Formats the name of an operator with its domain: `com.example.Op`; `Op` for the default domain.
 fn qualified_name(domain: &[u8], name: &[u8]) -> String {
     match domain {
         b"" => shown(name),
@@ -190,7 +193,8 @@ fn qualified_name(domain: &[u8], name: &[u8]) -> String {
     }
 }
 
-/// Returns the bytes of a domain or name; empty for `ai.onnx`, the default domain.
+/// Returns the text of a domain or operator name; empty if absent, and for `ai.onnx`, the default
+/// domain.
 pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
     match model.maybe_text(symbol).unwrap_or_default() {
         b"ai.onnx" => b"",
@@ -198,17 +202,18 @@ pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
     }
 }
 
-/// Evaluates operands that are constants of the file.
+/// Evaluator of node inputs that are constants of the model file, with a cache.
 struct Constants<'m> {
     model: &'m Model,
-    /// Graph and index of each initializer, including the defaults of inputs, as these are used
-    /// if a caller omits the inputs.
+    /// Graph and index of each initializer, including defaults of graph inputs, which are used if a
+    /// caller omits the inputs.
     initializers: HashMap<ValueId, (GraphId, u32)>,
-    /// Cache of evaluated operands, as all nodes of a model may read one.
+    /// Cache of evaluated node inputs, as all nodes of a model may read the same value.
     known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,
 }
 
 impl<'m> Constants<'m> {
+    /// Indexes the initializers of a model; evaluates nothing yet.
     fn new(model: &'m Model) -> Constants<'m> {
         let mut initializers = HashMap::new();
         for (id, graph) in model.graphs() {
@@ -219,9 +224,9 @@ impl<'m> Constants<'m> {
         Constants { model, initializers, known: RefCell::default() }
     }
 
-    /// Returns a lower bound for the number of elements that a node of the standard outputs,
-    /// whatever its variable inputs are; for `Loop`, the number of iterations. `None` if the
-    /// operator has no rule or its operands are not constant.
+    /// Returns a lower bound for the number of elements that a node with a standard operator
+    /// outputs; for `Loop`, the number of iterations. `None` if the operator has no rule or the
+    /// inputs that determine the number are not constant.
     fn output_elements(&self, node: NodeId) -> Option<f64> {
         match self.model.maybe_text(self.model.node(node).op_type)? {
             b"ConstantOfShape" | b"HannWindow" | b"HammingWindow" | b"BlackmanWindow" | b"Loop" => {
@@ -275,17 +280,19 @@ impl<'m> Constants<'m> {
         }
     }
 
-    /// Returns the product of an input's elements, which is the element count if they are sizes.
+    /// Returns the product of a node input's elements, which is an element count if they are sizes;
+    /// `None` if the input is not a small constant.
     fn operand_product(&self, node: NodeId, index: usize) -> Option<f64> {
         self.operand(node, index).map(|numbers| product_of(&numbers))
     }
 
-    /// Returns the product of an attribute's numbers, which is the element count if they are sizes.
+    /// Returns the product of an attribute's numbers, which is an element count if they are sizes;
+    /// `None` if the attribute is absent or not numeric.
     fn attribute_product(&self, node: NodeId, name: &str) -> Option<f64> {
         self.attribute_numbers(node, name).map(|numbers| product_of(&numbers))
     }
 
-    /// Returns the elements of an input, if it is a small constant.
+    /// Returns the elements of a node input, if the input is a small constant.
     fn operand(&self, node: NodeId, index: usize) -> Option<Rc<[f64]>> {
         let value = self.model.inputs(node).nth(index)??;
         if let Some(known) = self.known.borrow().get(&value) {
@@ -296,7 +303,8 @@ impl<'m> Constants<'m> {
         found
     }
 
-    /// Returns the elements of an initializer or of the output of a `Constant` node.
+    /// Returns the elements of a value that is an initializer or the output of a `Constant` node;
+    /// `None` for other or large values.
     fn constant_numbers(&self, value: ValueId) -> Option<Vec<f64>> {
         if let Some(tensor) = self.initializer(value) {
             return self.tensor_numbers(tensor);
@@ -311,7 +319,7 @@ impl<'m> Constants<'m> {
         names.iter().find_map(|name| self.attribute_numbers(node, name))
     }
 
-    /// Returns the number of elements of an input, if it is an initializer.
+    /// Returns the number of elements of a node input, if the input is an initializer.
     fn input_elements(&self, node: NodeId, index: usize) -> Option<f64> {
         let value = self.model.inputs(node).nth(index)??;
         let dims = &self.initializer(value)?.dims;
@@ -322,13 +330,15 @@ impl<'m> Constants<'m> {
         Some(dims.iter().map(|dim| (*dim).max(0) as f64).product())
     }
 
+    /// Returns the initializer of a value; `None` if the value has none.
     fn initializer(&self, value: ValueId) -> Option<&'m TensorProto> {
         let (graph, index) = self.initializers.get(&value)?;
         let initializers = &self.model.graph(*graph).initializers;
         Some(&initializers.get(*index as usize)?.tensor)
     }
 
-    /// Returns the numbers of an attribute, if there are at most [`OPERAND_ELEMENTS`].
+    /// Returns the numbers of a node attribute; `None` if the attribute is absent, not numeric, or
+    /// has more than [`OPERAND_ELEMENTS`] numbers.
     fn attribute_numbers(&self, node: NodeId, name: &str) -> Option<Vec<f64>> {
         match self.model.attribute_of(node, name)?.value()? {
             AttributeValue::Int(number) => Some(vec![*number as f64]),
@@ -344,7 +354,8 @@ impl<'m> Constants<'m> {
         }
     }
 
-    /// Returns the elements of a tensor, if it is small and stored in the model file.
+    /// Returns the elements of a numeric tensor, if the tensor is small and stored in the model
+    /// file.
     fn tensor_numbers(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
         let bytes = tensor.raw_data.map_or(0, |raw| raw.len);
         let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
@@ -360,6 +371,7 @@ impl<'m> Constants<'m> {
     }
 }
 
+/// Multiplies numbers, of which negative ones count as 0.
 fn product_of(numbers: &[f64]) -> f64 {
     numbers.iter().map(|number| number.max(0.0)).product()
 }

@@ -7,16 +7,18 @@ use sardonyx_model::{
 use sardonyx_passes::{Place, SpotPart};
 use sardonyx_proto::{path, shown};
 
-/// Returns interned text, truncated and with escapes for unprintable characters; empty if absent.
+/// Returns the text of a symbol, truncated and with escapes for unprintable characters; empty if
+/// absent.
 pub(super) fn shown_symbol(model: &Model, symbol: Option<Symbol>) -> String {
     shown(model.maybe_text(symbol).unwrap_or_default())
 }
 
-/// Returns the path of a graph, such as `graph.node[3] 'then_branch'`.
+/// Returns the path of a graph in the model, such as `graph.node[3] 'then_branch'`.
 pub(super) fn graph_path(model: &Model, graph: GraphId) -> String {
     path(&graph_steps(model, graph))
 }
 
+/// Returns the parts of a graph's path, the outermost first.
 fn graph_steps(model: &Model, graph: GraphId) -> Vec<String> {
     let mut steps = Vec::new();
     let mut next = graph;
@@ -52,13 +54,13 @@ fn root_path(model: &Model, graph: GraphId) -> String {
     "a graph among the defaults of a function".to_string()
 }
 
-/// Returns the path of a function, such as `functions[2] 'Gelu'`.
+/// Returns the path of a function in the model, such as `functions[2] 'Gelu'`.
 pub(super) fn function_path(model: &Model, index: usize) -> String {
     let name = model.functions.get(index).and_then(|function| function.name);
     format!("functions[{index}] '{}'", shown_symbol(model, name))
 }
 
-/// Returns the path of a node, such as `graph.node[3] 'conv1' (Conv)`.
+/// Returns the path of a node in the model, such as `graph.node[3] 'conv1' (Conv)`.
 pub(super) fn node_path(model: &Model, id: NodeId) -> String {
     let node = model.node(id);
     let graph = graph_path(model, node.graph);
@@ -70,12 +72,13 @@ pub(super) fn node_path(model: &Model, id: NodeId) -> String {
     }
 }
 
+/// Returns the index of a node in its graph.
 fn position(model: &Model, node: NodeId) -> usize {
     let nodes = &model.graph(model.node(node).graph).nodes;
     nodes.iter().position(|id| *id == node).unwrap_or(0)
 }
 
-/// Converts a place of the model checker into a path of bounded length.
+/// Converts the place of a model checker's finding into a path of bounded length.
 pub(super) fn spot_path(model: &Model, place: &Place) -> String {
     let spot = place.spot;
     let holder = match (spot.part, spot.field, spot.index) {
@@ -105,37 +108,37 @@ pub(super) fn spot_path(model: &Model, place: &Place) -> String {
     holder.place(model)
 }
 
-/// A dense tensor of the file, with its place.
+/// A dense tensor stored in the model file, with the message that holds it.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'m> {
     pub(super) tensor: &'m TensorProto,
     holder: Holder,
-    /// Role in the sparse tensor that the tensor belongs to, if it does.
+    /// Role in a sparse tensor: values or indices; `None` for any other dense tensor.
     part: Option<SparsePart>,
 }
 
-/// A sparse tensor of the file, with its place.
+/// A sparse tensor stored in the model file, with the message that holds it.
 #[derive(Clone, Copy)]
 pub(super) struct StoredSparse<'m> {
     pub(super) tensor: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,
 }
 
-/// Message that holds a stored tensor.
+/// Protobuf message that holds a stored tensor.
 #[derive(Clone, Copy)]
 enum Holder {
     /// Graph and index of a dense initializer.
     Initializer(GraphId, u32),
     /// Graph and index of a sparse initializer.
     Sparse(GraphId, u32),
-    /// Attribute of a node.
+    /// Node, and its attribute that holds the tensor.
     Attribute(NodeId, AttributeId),
-    /// Index of a function, and index of an attribute default in it.
+    /// Index of a function, and index among its attribute defaults.
     Default(u32, u32),
 }
 
 impl Stored<'_> {
-    /// Returns the path of the tensor, with its name.
+    /// Returns the path of the dense tensor in the model, with its name.
     pub(super) fn place(&self, model: &Model) -> String {
         let part = match self.part {
             Some(SparsePart::Values) => ".values",
@@ -151,13 +154,14 @@ impl Stored<'_> {
 }
 
 impl StoredSparse<'_> {
-    /// Returns the path of the sparse tensor.
+    /// Returns the path of the sparse tensor in the model.
     pub(super) fn place(&self, model: &Model) -> String {
         self.holder.place(model)
     }
 }
 
 impl Holder {
+    /// Returns the path of the message in the model.
     fn place(self, model: &Model) -> String {
         match self {
             Holder::Initializer(graph, index) => {
@@ -178,14 +182,14 @@ impl Holder {
     }
 }
 
-/// A dense or sparse tensor of the file, as [`each_tensor`] visits it.
+/// A dense or sparse tensor stored in the model file, as [`each_tensor`] visits it.
 pub(super) enum StoredTensor<'m> {
     Dense(Stored<'m>),
     Sparse(StoredSparse<'m>),
 }
 
-/// Calls `found` for every stored tensor, also in unreachable graphs. Visits a sparse tensor first,
-/// then its values and its indices as dense tensors.
+/// Calls `found` for every tensor stored in the model file, also in unreachable graphs. Visits a
+/// sparse tensor first, then its values and its indices as dense tensors.
 pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTensor<'m>)) {
     for (id, graph) in model.graphs() {
         for (index, initializer) in graph.initializers.iter().enumerate() {
@@ -213,6 +217,7 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTens
     }
 }
 
+/// Calls `found` for every tensor of an attribute.
 fn visit_attribute<'m>(
     attribute: &'m Attribute,
     holder: Holder,
@@ -239,6 +244,7 @@ fn visit_attribute<'m>(
     }
 }
 
+/// Calls `found` for a sparse tensor, then for its values and its indices as dense tensors.
 fn each_part<'m>(
     sparse: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,

@@ -16,31 +16,33 @@ use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};
 use crate::external::{DataFiles, OpenFailure, sha1_of};
 
-/// Maximum number of data files that are checked.
+/// Maximum number of data files of a model that are checked.
 const LOOKED_AT: usize = 100_000;
-/// Maximum number of data files in the report.
+/// Maximum number of data files in the report of a scan.
 const LISTED: usize = 1000;
-/// Alignment of offsets, in bytes, that lets a reader map each tensor individually.
+/// Alignment in bytes of data file offsets at which a reader can memory-map each tensor
+/// individually.
 const PAGE: u64 = 4096;
-/// Maximum padding between tensors, in bytes: writers align to 64 KiB so that each tensor can be
-/// mapped on every system.
+/// Gap between tensors of a data file, in bytes, that is not taken for padding: writers align to 64
+/// KiB so that each tensor can be memory-mapped on every system.
 const PADDING: u64 = 64 << 10;
-/// Bytes by which the tensors' claims may exceed the sizes of the files before that is reported.
+/// Number of bytes by which the data of external tensors may exceed the data files without a
+/// finding.
 const SLACK: u64 = 1 << 30;
 
-/// Data files of a model, collected while all its tensors are visited.
+/// Data files of a model, collected while all stored tensors are visited.
 pub(super) struct Sidecars<'m> {
     model: &'m Model,
-    /// Index into `files` of each location.
+    /// Index in `files` of each location.
     by_location: HashMap<Vec<u8>, usize>,
     files: Vec<Sidecar<'m>>,
-    /// Number of tensors whose offset is not a multiple of [`PAGE`].
+    /// Number of tensors whose data file offset is not a multiple of [`PAGE`].
     unaligned: u64,
-    /// Total bytes that tensors claim.
+    /// Total size in bytes of the data that external tensors refer to.
     claimed: u64,
 }
 
-/// A location of a data file, and the references of tensors to it.
+/// Location of a data file, with the tensors that refer to it.
 struct Sidecar<'m> {
     location: Vec<u8>,
     /// Number of tensors that refer to the file.
@@ -48,20 +50,20 @@ struct Sidecar<'m> {
     /// First tensor that refers to the file.
     first: Stored<'m>,
     ranges: Vec<Range<'m>>,
-    /// SHA-1 of the file, as the first tensor with a `checksum` declares it.
+    /// SHA-1 that the first tensor with a `checksum` declares; `None` without a `checksum`.
     checksum: Option<String>,
 }
 
-/// Bytes of a data file that a tensor refers to.
+/// Range of bytes in a data file that a tensor refers to.
 #[derive(Clone, Copy)]
 struct Range<'m> {
     start: u64,
-    /// Length in bytes; `None` if the range extends to the end of the file.
+    /// Length of the range in bytes; `None` if it extends to the end of the file.
     len: Option<u64>,
     tensor: Stored<'m>,
 }
 
-/// Values of the known keys in a tensor's `external_data`, the last of each.
+/// Values of the standard keys in a tensor's `external_data`; the last value of a duplicate key.
 #[derive(Default)]
 struct Entries<'m> {
     location: Option<&'m [u8]>,
@@ -71,11 +73,12 @@ struct Entries<'m> {
 }
 
 impl<'m> Sidecars<'m> {
+    /// Makes an empty collection of the data files of `model`.
     pub(super) fn new(model: &'m Model) -> Sidecars<'m> {
         Sidecars { model, by_location: HashMap::new(), files: Vec::new(), unaligned: 0, claimed: 0 }
     }
 
-    /// Adds a tensor whose values are in a data file.
+    /// Adds a tensor whose data is in a data file, and checks its `external_data`.
     pub(super) fn add(&mut self, stored: &Stored<'m>, claim: Claim, found: &mut Findings) {
         let model = self.model;
         let entries = self.read_entries(stored, found);
@@ -197,7 +200,7 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Checks all data files, and compares their sizes and checksums with the tensors.
+    /// Checks all collected data files, and compares their sizes and checksums with the tensors.
     pub(super) fn finish(
         mut self,
         data: &DataFiles,
@@ -247,7 +250,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Checks the location and kind of a data file, and that each range is within its size.
+    /// Checks the location and file type of the data file at `index`, and that each tensor's range
+    /// is within its size.
     fn check_file(
         &mut self,
         index: usize,
@@ -293,8 +297,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Reports overlapping and shared ranges of one file, which may have several locations, and
-    /// bytes that no range covers.
+    /// Reports overlapping and shared ranges of tensors in one data file, which may have several
+    /// locations, and bytes that no tensor refers to.
     fn check_ranges(&self, group: &Group, found: &mut Findings) {
         let members = group.members.iter();
         let mut ranges: Vec<(u64, u64, &Range<'m>)> = members
@@ -338,8 +342,8 @@ impl<'m> Sidecars<'m> {
     }
 }
 
-/// Counts the bytes of a file outside of all ranges, whose starts ascend. Gaps below [`PADDING`] do
-/// not count.
+/// Counts the bytes of a data file of `size` bytes outside of all ranges, whose starts ascend. Gaps
+/// below [`PADDING`] do not count.
 fn count_unused(ranges: impl Iterator<Item = (u64, u64)>, size: u64) -> u64 {
     let (mut unused, mut reached) = (0, 0);
     for (start, end) in ranges.chain([(size, size)]) {
@@ -361,26 +365,28 @@ enum Key {
     Path(String, Option<u64>),
 }
 
-/// Locations of one file.
+/// Locations that refer to one data file.
 struct Group {
-    /// Indices into [`Sidecars::files`].
+    /// Indices of the locations in [`Sidecars::files`].
     members: Vec<usize>,
+    /// Size of the file in bytes; `None` if not known.
     size: Option<u64>,
 }
 
-/// All data files, with their locations grouped by file.
+/// All data files of a model, with their locations grouped by file.
 #[derive(Default)]
 struct Groups {
     by_key: HashMap<Key, usize>,
     members: Vec<Group>,
-    /// Sizes of the distinct files, in bytes.
+    /// Sizes of the distinct data files, in bytes.
     sizes: Vec<u64>,
-    /// Number of files whose size is not known.
+    /// Number of distinct data files whose size is not known.
     unknown: usize,
 }
 
 impl Groups {
-    /// Adds a location. Returns an earlier location of the same file, if there is one.
+    /// Adds the location with index `index` to the group of its data file `key`. Returns the index
+    /// of the file's first location; `None` if the file is new.
     fn add(&mut self, key: Key, index: usize) -> Option<usize> {
         let size = match &key {
             Key::File(_, size) => Some(*size),
@@ -405,8 +411,8 @@ impl Groups {
     }
 }
 
-/// Opens a data file and returns its size and identity; `None`, with a finding, if it must not be
-/// read or cannot be. Compares its checksum if the options enable it.
+/// Opens a data file and returns its size in bytes and its identity; `None`, with a finding, if the
+/// file must not or cannot be read. Compares the checksum if the options enable it.
 fn open_file(
     file: &Sidecar<'_>,
     name: &str,
@@ -469,7 +475,8 @@ fn open_file(
     Some((seen.len, seen.identity))
 }
 
-/// Checks that a range is within its file, and sets the length of a range that extends to the end.
+/// Checks that a tensor's range is within its data file of `size` bytes, and sets the length of a
+/// range that extends to the end of the file.
 fn check_range(
     range: &mut Range<'_>,
     size: Option<u64>,
@@ -498,13 +505,14 @@ fn check_range(
     }
 }
 
-/// Parses a decimal number of digits only. Signs and blanks are rejected, as readers treat them
-/// differently.
+/// Parses a decimal number of digits only; `None` for other text or an overflow. Signs and blanks
+/// are rejected, as readers treat them differently.
 fn parse_number(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
+/// Converts a checksum into text for messages, without blanks around it.
 fn shown_checksum(text: &[u8]) -> String {
     shown(text.trim_ascii())
 }

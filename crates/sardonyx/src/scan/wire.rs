@@ -16,41 +16,42 @@ use super::ScanOptions;
 use super::codes;
 use super::report::Findings;
 
-/// Maximum nesting depth of messages that libprotobuf reads.
+/// Maximum nesting depth of protobuf messages that libprotobuf reads.
 const LIBPROTOBUF_DEPTH: u32 = 100;
-/// Length of a name, in bytes, from which on it is reported.
+/// Length in bytes above which a name is reported.
 const LONG_NAME: usize = 64 << 10;
-/// Maximum number of distinct unknown fields that are counted separately.
+/// Maximum number of distinct unknown protobuf fields that are counted separately.
 const UNKNOWN_KINDS: usize = 1000;
 /// Maximum number of elements in all lists of numbers and strings, without tensor data. An element
 /// takes up to 24 bytes in memory but may be one byte in the file.
 const LIST_ELEMENTS: u64 = 1 << 26;
-/// Maximum number of fields of a message in the table.
+/// Maximum number of fields that a message has in the table of protobuf fields.
 const MOST_FIELDS: usize = 24;
 
 /// Summary of a walk over the bytes of a model.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Number of messages and elements of string lists.
+    /// Number of protobuf messages, plus the elements of string lists.
     pub(super) messages: u64,
-    /// Number of levels of nested messages.
+    /// Number of levels of nested protobuf messages.
     pub(super) depth: u32,
-    /// Whether the walk reached the end of the bytes, which are a well-formed message then.
+    /// Whether the walk reached the end of the bytes: they are a well-formed protobuf message.
     pub(super) complete: bool,
 }
 
-/// A message on the stack of the walk.
+/// An open protobuf message on the stack of the walk.
 struct Open<'a> {
     def: &'static MessageDef,
     records: Records<'a>,
-    /// Field that holds the message, and its index among the occurrences of this field; `None` for
-    /// the model.
+    /// Field that holds the message, and the message's index among the occurrences of the field;
+    /// `None` for the model.
     held_by: Option<(&'static FieldDef, u32)>,
-    /// Number of occurrences of each field.
+    /// Number of occurrences so far of each field of the message.
     seen: [u32; MOST_FIELDS],
 }
 
-/// Key of unknown fields: fields that the table lacks, or that have another wire type there.
+/// Kind of unknown protobuf field: a field number that is not in the table, or has another wire
+/// type in the table.
 #[derive(PartialEq, Eq, Hash)]
 struct UnknownKind {
     message: &'static str,
@@ -58,11 +59,11 @@ struct UnknownKind {
     wrong_type: bool,
 }
 
-/// Occurrences of one kind of unknown field.
+/// Number and size of the occurrences of one kind of unknown protobuf field.
 struct UnknownTotal {
     count: u64,
     bytes: u64,
-    /// Place of the first occurrence.
+    /// Path of the first occurrence.
     first: String,
     /// Byte offset of the first occurrence.
     offset: u64,
@@ -82,7 +83,7 @@ struct Walk<'a, 'f> {
     walked: Walked,
 }
 
-/// Walks the bytes of a model, and reports problems to `found`.
+/// Walks the protobuf bytes of a model, and reports problems to `found`.
 pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) -> Walked {
     let content = Slice { bytes, offset: 0 };
     let mut walk = Walk {
@@ -101,6 +102,7 @@ pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) ->
 }
 
 impl<'a> Walk<'a, '_> {
+    /// Pushes a protobuf message on the stack.
     fn open(
         &mut self,
         def: &'static MessageDef,
@@ -116,7 +118,8 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Walks to the end. Returns whether the bytes are a well-formed message within the limits.
+    /// Walks to the end of the bytes, a malformed byte or a limit. Returns whether the bytes are a
+    /// well-formed message within the limits.
     fn run(&mut self) -> bool {
         while let Some(innermost) = self.open.last_mut() {
             match innermost.records.next_record() {
@@ -137,7 +140,8 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    /// Checks a record, and opens it if it is a message. Returns whether the walk goes on.
+    /// Checks a record (an occurrence of a field), and opens it if it is a message. Returns whether
+    /// the walk goes on.
     fn check_record(&mut self, raw: RawField<'a>) -> bool {
         let Some(message) = self.open.last_mut() else {
             return false;
@@ -185,7 +189,8 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    /// Counts a message. Returns whether the limit is kept.
+    /// Counts a protobuf message, and reports the first above the limit. Returns whether the limit
+    /// is kept.
     fn count(&mut self, raw: &RawField<'_>) -> bool {
         self.walked.messages += 1;
         let limit = self.messages;
@@ -199,7 +204,8 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    /// Counts the elements that a record adds to a list. Returns whether the limit is kept.
+    /// Counts the elements that a record adds to a list of numbers or strings. Returns whether the
+    /// limit [`LIST_ELEMENTS`] is kept.
     fn count_elements(&mut self, kind: FieldKind, raw: &RawField<'_>) -> bool {
         self.elements += match (raw.wire_type, kind) {
             (WireType::Len, FieldKind::Float) => raw.content.bytes.len() as u64 / 4,
@@ -217,7 +223,8 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    /// Opens a nested message. Returns whether the limits of depth and messages are kept.
+    /// Opens a nested protobuf message. Returns whether the limits on depth and number of messages
+    /// are kept.
     fn enter(
         &mut self,
         def: &'static MessageDef,
@@ -248,6 +255,7 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
+    /// Reports the malformed byte or exceeded depth that ends the walk.
     fn report_malformed(&mut self, kind: ErrorKind, offset: u64) {
         let at_top = self.open.len() == 1;
         let code = match kind {
@@ -258,6 +266,7 @@ impl<'a> Walk<'a, '_> {
         self.found.add(code, || (self.open.byte_place(offset), kind.to_string()));
     }
 
+    /// Counts an occurrence of an unknown field.
     fn count_unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
         let kinds = self.unknown.len();
         let kind = UnknownKind { message: def.name, number: raw.number, wrong_type };
@@ -280,6 +289,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    /// Reports the counted unknown fields, one finding for each kind, in the order of the file.
     fn report_unknown(&mut self) {
         let mut unknown: Vec<_> = self.unknown.drain().collect();
         unknown.sort_by_key(|(_, total)| total.offset);
@@ -304,7 +314,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Reports an enum field whose number has no name.
+    /// Reports an enum field whose number the standard does not define: `name` is `None`.
     fn check_enum(
         &mut self,
         name: Option<&'static str>,
@@ -321,8 +331,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Checks by length and last byte that a packed field holds complete numbers. Returns whether
-    /// the walk goes on.
+    /// Checks by length and last byte that a packed protobuf field holds complete numbers. Returns
+    /// whether the walk goes on.
     fn check_packed(
         &mut self,
         kind: FieldKind,
@@ -351,8 +361,8 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    /// Reports text that is not UTF-8, has control or invisible characters, is too long, or is a
-    /// pickle.
+    /// Reports a text field that is not UTF-8, has control or invisible characters, is too long, or
+    /// is a Python pickle.
     fn check_text(
         &mut self,
         def: &'static MessageDef,
@@ -406,8 +416,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Reports text that looks like a Python pickle of protocol 4 or 5 in base64: it begins like
-    /// one and has only characters of base64.
+    /// Reports a text field that looks like a Python pickle of protocol 4 or 5 in base64: begins
+    /// like a pickle, and has only base64 characters.
     fn check_pickle(
         &mut self,
         bytes: &[u8],
@@ -433,11 +443,11 @@ impl<'a> Walk<'a, '_> {
 
 /// Descriptions of places in the innermost message of a stack of open messages.
 trait Placed {
-    /// Describes the place of a field: its byte offset, and its path from the model.
+    /// Describes the place of a field in the innermost open message: byte offset and path.
     fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String;
-    /// Describes the place of a byte: its offset, and the path of the innermost message.
+    /// Describes the place of a byte in the innermost open message: byte offset and path.
     fn byte_place(&self, offset: u64) -> String;
-    /// Returns the path of the innermost message, one text for each field.
+    /// Returns the parts of the innermost open message's path, one for each field.
     fn steps(&self) -> Vec<String>;
 }
 
@@ -465,17 +475,20 @@ impl Placed for Vec<Open<'_>> {
     }
 }
 
+/// Formats a field for a path, with an index if the field is a list.
 fn step(field: &FieldDef, index: u32) -> String {
     field.step(field.is_list().then_some(index.into()))
 }
 
-/// Whether a field may have a wire type: its own, or that of packed fields if it is a list.
+/// Whether a protobuf field may have a wire type: the type of its kind, or the packed type if it is
+/// a list.
 fn fits(field: &FieldDef, wire_type: WireType) -> bool {
     let own = field.kind.wire_type();
     wire_type == own || (wire_type == WireType::Len && field.is_list())
 }
 
-/// Whether readers keep a list in memory element by element. Tensor data stays in the file.
+/// Whether a field is a list of numbers or strings that readers copy into memory. Tensor data stays
+/// in the file.
 fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
     let is_payload = def.name == "TensorProto" && field.name != "dims";
     field.label == Label::Repeated
@@ -483,8 +496,8 @@ fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
         && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text)
 }
 
-/// Whether a field of a type holds the number of an element type. The element types of tensors are
-/// checked with the tensors.
+/// Whether a field of a `TypeProto` holds the number of an element type. The element types of
+/// stored tensors are checked with the tensors.
 fn is_element_type(def: &MessageDef, field: &FieldDef) -> bool {
     def.name.starts_with("TypeProto.") && matches!(field.name, "elem_type" | "key_type")
 }
