@@ -95,7 +95,7 @@ impl<'a> Encoded<'a> {
                 Some((name, image)) => (name, image.map(box_image)),
                 None => {
                     let formats = "BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP";
-                    return Err(format!("its format is not one of {formats}"));
+                    return Err(format!("the image format is not one of {formats}"));
                 }
             },
         };
@@ -103,7 +103,7 @@ impl<'a> Encoded<'a> {
         let [width, height] = image.size();
         if width.checked_mul(height).is_none_or(|pixels| pixels > MOST_PIXELS) {
             return Err(format!(
-                "{name}: the size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
+                "{name}: the image size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
             ));
         }
         Ok(Encoded { name, image })

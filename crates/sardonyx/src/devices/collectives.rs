@@ -99,20 +99,21 @@ fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Ve
             named.map(|rank| usize::try_from(*rank).ok().filter(|rank| *rank < count)).collect();
         let Some(named) = named.filter(|named| named.is_sorted_by(|a, b| a < b)) else {
             let why = format!(
-                "is for the ranks {:?}, which are not ranks of {count} in ascending order",
+                "is for the ranks {:?}, which are not ranks below {count} in ascending order",
                 collective.group
             );
             return Err(collective_error(collective, ErrorKind::Input, &why));
         };
         if !named.contains(&transport.number()) {
-            let why = format!("is for the ranks {named:?}; this is rank {}", transport.number());
+            let why =
+                format!("is for the ranks {named:?}, but it runs on rank {}", transport.number());
             return Err(collective_error(collective, ErrorKind::Input, &why));
         }
         workers = named;
     }
     match collective.ranks {
         Some(ranks) if usize::try_from(ranks) != Ok(workers.len()) => {
-            let why = format!("is for {ranks} ranks; {} run the model", workers.len());
+            let why = format!("is for {ranks} ranks, but {} ranks run the model", workers.len());
             Err(collective_error(collective, ErrorKind::Input, &why))
         }
         _ => Ok(workers),
@@ -199,15 +200,15 @@ impl Action {
                     workers.is_empty() || collective.group.is_empty() && workers.contains(root)
                 });
                 let Some(root) = found else {
-                    let why = format!("has no root among its ranks: {root}");
+                    let why = format!("has the root {root}, which is not one of its ranks");
                     return Err(collective_error(collective, ErrorKind::Unsupported, &why));
                 };
                 Action::Broadcast { root }
             }
             CollectiveKind::Other(name) => {
                 let why = format!(
-                    "does '{name}', which is not supported: all_reduce, all_gather, \
-                     reduce_scatter, all_to_all and broadcast are"
+                    "has the operation '{name}', which is not supported; supported are all_reduce, \
+                     all_gather, reduce_scatter, all_to_all and broadcast"
                 );
                 return Err(collective_error(collective, ErrorKind::Unsupported, &why));
             }
@@ -295,7 +296,8 @@ impl GroupCall<'_> {
         let GroupCall { transport, group, link } = *self;
         let view = call.tensor(index)?.clone();
         let elem = view.data_type();
-        let given = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
+        let given =
+            view.contiguous_bytes().ok_or("the elements of the input are not contiguous")?;
         let dims: Sizes = view.dims().iter().copied().collect();
         let mut into = OutputMemory::new(call, index);
         let done = match action {
@@ -357,7 +359,7 @@ impl GroupCall<'_> {
         let workers = group.workers.len();
         let parts = vec![given.len(); workers];
         let mut whole: Sizes = view.dims().iter().copied().collect();
-        whole[axis] = whole[axis].checked_mul(workers).ok_or("the result is too large")?;
+        whole[axis] = whole[axis].checked_mul(workers).ok_or("the gathered tensor is too large")?;
         let bytes = into.bytes(view.data_type(), &whole)?;
         let outer: usize = view.dims()[..axis].iter().product();
         if outer == 1 {

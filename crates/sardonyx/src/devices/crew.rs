@@ -57,7 +57,8 @@ impl Crew {
     #[cold]
     pub(super) fn only_first(&self) -> Error {
         let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
-        Error::new(ErrorKind::Input, message).with_help("call 'serve' here")
+        Error::new(ErrorKind::Input, message)
+            .with_help("call 'serve' on every worker other than worker 0")
     }
 
     /// Returns the transport link of device 0; `None` if device 0 is in another process.

@@ -338,7 +338,7 @@ impl Exchange {
     /// Fails if the attribute is missing, or does not select an exchange.
     fn step(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
-        let number = step.ok_or("the exchange has no attribute 'step'")?;
+        let number = step.ok_or("the exchange node has no valid attribute 'step'")?;
         match self.plan.steps.get(number) {
             Some(Step::Move(moved)) => Ok((number, moved)),
             _ => Err(format!("step {number} of the plan is not an exchange").into()),
@@ -520,7 +520,7 @@ impl CustomOperator for Exchange {
 }
 
 /// Error message for a received message with fewer bytes than its block or tensor.
-const SHORT_MESSAGE: &str = "a message of another device is too short";
+const SHORT_MESSAGE: &str = "a message from another device is too short";
 
 /// One execution of an exchange of tensors, with the tag and transport of its messages.
 struct Message<'e> {
@@ -544,7 +544,7 @@ impl Message<'_> {
         let mut into = OutputMemory::new(call, 0);
         match &sized.route {
             Route::Reduce { workers, reduction } => {
-                let given = given.ok_or("the device has no partial result for this exchange")?;
+                let given = given.ok_or("the device has no partial result to reduce")?;
                 let dims: Sizes = given.dims().iter().copied().collect();
                 let bytes = into.bytes(self.moved.elem, &dims)?;
                 given.copy_to(bytes)?;
@@ -591,13 +591,15 @@ impl Message<'_> {
         let elem = self.moved.elem;
         let size = elem.bits().unwrap_or(0) / 8;
         let given = match given {
-            Some(view) => view.contiguous_bytes().ok_or("the elements are not contiguous")?,
+            Some(view) => view
+                .contiguous_bytes()
+                .ok_or("the elements of the tensor to send are not contiguous")?,
             None => &[],
         };
         for block in &route.sends {
             if let Some(range) = block.contiguous_range() {
                 let bytes = given.get(range.start * size..range.end * size);
-                self.send(block.peer, bytes.ok_or("the value is too short")?)?;
+                self.send(block.peer, bytes.ok_or("the tensor to send is too short")?)?;
                 continue;
             }
             let memory = self.transport.scratch().take(block.elements * size);
@@ -616,7 +618,8 @@ impl Message<'_> {
         if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             return Ok(());
         }
-        let into = into.bytes(elem, dims.ok_or("the sizes of the value are not known")?)?;
+        let into =
+            into.bytes(elem, dims.ok_or("the sizes of the exchanged tensor are not known")?)?;
         for block in &route.receives {
             // The first partial result is copied, the others are combined with it.
             let reduction = route.reduction.filter(|_| block.partial > 0);
@@ -694,8 +697,10 @@ impl Message<'_> {
     ) -> Result<(), OperatorError> {
         let own = self.exchange.device as usize;
         if own == from && !to.is_empty() {
-            let view = given.ok_or("the device does not hold the value of this exchange")?;
-            let bytes = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
+            let view = given.ok_or("the device does not hold the tensor to exchange")?;
+            let bytes = view
+                .contiguous_bytes()
+                .ok_or("the elements of the tensor to send are not contiguous")?;
             let sizes = std::iter::once(view.rank()).chain(view.dims().iter().copied());
             let scratch = self.transport.scratch();
             let memory = scratch.take(bytes.len() + 8 * (view.rank() + 1));
@@ -715,7 +720,7 @@ impl Message<'_> {
             self.receive(from, &mut |message| written = self.write_whole(message, into))?;
             written?;
         } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
-            let view = given.ok_or("the device does not hold the value of this exchange")?;
+            let view = given.ok_or("the device does not hold the tensor to exchange")?;
             view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;
         }
         Ok(())

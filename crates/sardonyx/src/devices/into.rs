@@ -45,8 +45,10 @@ impl DeviceSession {
             if !self.outputs().iter().any(|port| port.name() == *name) {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let message = format!("the model has no output '{name}'");
-                return Err(Error::new(ErrorKind::Input, message)
-                    .with_help(format!("use one of its outputs: '{}'", names.join("', '"))));
+                return Err(Error::new(ErrorKind::Input, message).with_help(format!(
+                    "use one of the model's outputs: '{}'",
+                    names.join("', '")
+                )));
             }
             if outputs[..index].iter().any(|(before, _)| before == name) {
                 let message = format!("the output '{name}' is requested twice");

@@ -106,5 +106,5 @@ fn zeros(elem: DataType, dims: &[usize]) -> Result<Tensor, Error> {
 
 /// Makes the error for a state variable with a shard in another process.
 fn missing_part() -> Error {
-    Error::new(ErrorKind::Worker, "a part of a state variable is in another process")
+    Error::new(ErrorKind::Worker, "a shard of a state variable is in another process")
 }

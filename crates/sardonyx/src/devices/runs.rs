@@ -279,8 +279,10 @@ impl<'s> OpenRuns<'s> {
     fn wait(&mut self) -> Option<OpenRun> {
         let devices = self.session.crew.seats.len();
         while self.open.front().is_some_and(|run| run.done.len() + run.failed.len() < devices) {
-            let FinishedJob { run, device, result } =
-                self.finished.recv().expect("a seat answers each job, and this holds a sender");
+            let FinishedJob { run, device, result } = self
+                .finished
+                .recv()
+                .expect("each device answers each job, and `self.done` is a sender");
             if let Some(open) = self.open.iter_mut().find(|open| open.terms.run == run) {
                 match result {
                     Ok(done) => open.done.push((device, done)),
@@ -329,7 +331,7 @@ impl<'s> OpenRuns<'s> {
     /// Cancels all runs in the queue without waiting for the devices to stop.
     fn cancel_all(&self) {
         for run in &self.open {
-            self.session.crew.end_run(&run.terms, "a run that began before this one failed");
+            self.session.crew.end_run(&run.terms, "an earlier run of the same call failed");
         }
     }
 

@@ -195,7 +195,7 @@ impl Seat {
         let Some(jobs) = &self.jobs else { return };
         if let Err(refused) = jobs.send(job) {
             let Job { terms, done, .. } = refused.0;
-            let why = "the system refuses a thread for the device";
+            let why = "the operating system refuses a thread for the device";
             self.link.begin(terms.run);
             self.link.end_run(why);
             let error = Error::new(ErrorKind::Run, why);

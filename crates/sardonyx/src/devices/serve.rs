@@ -48,8 +48,11 @@ impl DeviceSession {
     ) -> Result<(), Error> {
         let team = self.crew.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
-            return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
-                .with_help("call 'run' here, and 'serve' on all other workers"));
+            return Err(Error::new(
+                ErrorKind::Input,
+                "worker 0 does not serve runs: it starts them",
+            )
+            .with_help("call 'run' on worker 0, and 'serve' on all other workers"));
         };
         let (done, finished) = channel();
         let mut serving = ServedRuns::new(self, finished);

@@ -110,7 +110,9 @@ impl Model {
                     .to_string(),
             ),
             Division::Pipeline => match stages.iter().filter(|work| **work > 0).count() {
-                0 => Some("no node has multiply-adds, which stages are made of".to_string()),
+                0 => Some(
+                    "no node has multiply-adds, by which nodes are divided into stages".to_string(),
+                ),
                 1 => Some("all multiply-adds are in one stage".to_string()),
                 _ => None,
             },
@@ -154,7 +156,7 @@ pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
         ShardError::Configuration(why) => {
             let error = Error::new(ErrorKind::Argument, why);
             if sardonyx_passes::configurations(&model.graph).is_empty() {
-                return error.with_help("`sardonyx shard` adds one");
+                return error.with_help("`sardonyx shard` adds a device configuration");
             }
             error
         }

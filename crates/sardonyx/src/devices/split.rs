@@ -107,9 +107,9 @@ impl DeviceSession {
         V: Into<Value>,
     {
         if !self.crew.splits_outputs() {
-            let message = "the session gathers the outputs of runs";
+            let message = "outputs cannot be returned as shards: the session gathers them";
             return Err(Error::new(ErrorKind::Input, message)
-                .with_help("make it with Results::Split, or call 'run_many'"));
+                .with_help("build the session with Results::Split, or call 'run_many'"));
         }
         let found = self.run_all(runs, options, false)?;
         Ok(found.into_iter().map(|found| found.parts).collect())
@@ -140,9 +140,9 @@ impl DeviceSession {
     /// [`ErrorKind::Input`] if outputs stay on the devices ([`Results::Split`]).
     pub(crate) fn check_gathers(&self) -> Result<(), Error> {
         if self.crew.splits_outputs() {
-            let message = "the session leaves the outputs of runs on the devices";
+            let message = "outputs cannot be gathered: the session leaves them on the devices";
             return Err(Error::new(ErrorKind::Input, message)
-                .with_help("call 'run_split', or make it with Results::First"));
+                .with_help("call 'run_split', or build the session with Results::First"));
         }
         Ok(())
     }

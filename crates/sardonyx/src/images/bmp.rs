@@ -150,7 +150,7 @@ impl Header {
             (0, 24) => self.make_fields(&[0xff_0000, 0xff00, 0xff], 0),
             (0, 32) if self.len != CORE => self.make_fields(&[0xff_0000, 0xff00, 0xff], 0),
             (1, 8) | (2, 4) if self.height > 0 => Ok(Coding::Runs(self.read_palette(encoded)?)),
-            (1, 8) | (2, 4) => Err("runs cannot begin with the row at the top".to_string()),
+            (1, 8) | (2, 4) => Err("run-length encoded rows cannot begin at the top".to_string()),
             (3, 16 | 32) => {
                 let count = if self.len < WITH_ALPHA { 3 } else { 4 };
                 let mut masks = [0; 4];
@@ -208,10 +208,10 @@ impl<'a> Bmp<'a> {
         let header = Header::read(encoded)?;
         let Header { width, height, planes, .. } = header;
         if width <= 0 || height == 0 || height == i32::MIN {
-            return Err(format!("the size is {width} x {height}"));
+            return Err(format!("the image size {width} x {height} is not valid"));
         }
         if planes != 1 {
-            return Err(format!("an image has one plane, not {planes}"));
+            return Err(format!("an image must have one plane, but the header has {planes}"));
         }
         let coding = header.read_coding(encoded)?;
         let (width, is_top_down) = (width as usize, height < 0);
@@ -227,7 +227,7 @@ impl<'a> Bmp<'a> {
     /// Decodes uncompressed pixels. `put` converts the bytes of one row of the file into samples.
     fn read_rows(&self, mut put: impl FnMut(&[u8], &mut [u8])) -> Result<Vec<u8>, String> {
         let bytes = self.width.checked_mul(self.bits).map(|bits| bits.div_ceil(32) * 4);
-        let stride = bytes.ok_or("the size is too large")?;
+        let stride = bytes.ok_or("the image size is too large")?;
         let stored = stride.checked_mul(self.height).and_then(|len| {
             let rest = self.encoded.get(self.data..)?;
             rest.get(..len)
@@ -261,7 +261,9 @@ impl<'a> Bmp<'a> {
                     let step = take(&mut codes, 2)?;
                     (x, y) = (x + usize::from(step[0]), y + usize::from(step[1]));
                     if x > self.width || y >= self.height {
-                        return Err(format!("a step leads to {x}, {y}, outside of the image"));
+                        return Err(format!(
+                            "a run-length code leads to {x}, {y}, outside of the image"
+                        ));
                     }
                 }
                 (0, count) => {
@@ -292,7 +294,7 @@ impl<'a> Bmp<'a> {
 
 /// Takes `len` bytes from the front of the run-length codes.
 fn take<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
-    let (taken, rest) = codes.split_at_checked(len).ok_or("the runs end early")?;
+    let (taken, rest) = codes.split_at_checked(len).ok_or("the run-length codes end early")?;
     *codes = rest;
     Ok(taken)
 }
@@ -479,13 +481,13 @@ mod tests {
     #[test]
     fn errors_name_the_reason() {
         let cases = [
-            (pixel(&core(1, 0, 24)), "the size is 1 x 0"),
-            (pixel(&info(40, [-1, 1], 24, 0, 0)), "the size is -1 x 1"),
+            (pixel(&core(1, 0, 24)), "the image size 1 x 0 is not valid"),
+            (pixel(&info(40, [-1, 1], 24, 0, 0)), "the image size -1 x 1 is not valid"),
             (pixel(&core(1, 1, 16)), "pixels of 16 bits with the compression 0 are not supported"),
             (pixel(&info(40, [1, 1], 24, 4, 0)), "JPEG inside of BMP is not supported"),
             (pixel(&info(40, [1, 1], 24, 5, 0)), "PNG inside of BMP is not supported"),
             (pixel(&info(40, [1, 1], 24, 6, 0)), "the compression 6 is not supported"),
-            (pixel(&info(40, [1, -1], 8, 1, 0)), "runs cannot begin with the row at the top"),
+            (pixel(&info(40, [1, -1], 8, 1, 0)), "run-length encoded rows cannot begin at the top"),
             (pixel(&info(40, [1, 1], 8, 0, 257)), "a palette of 257 colors does not fit"),
             (pixel(&info(40, [1, 1], 8, 0, 0)), "the palette is truncated"),
             (pixel(&info(64, [1, 1], 24, 0, 0)), "a header of 64 bytes is not supported"),
@@ -496,10 +498,10 @@ mod tests {
             ),
             (pixel(&masks(&[0x1_0000, 0x7e0, 0x1f])), "the mask 00010000 of a channel has more"),
             (pixel(&info(40, [2, 1], 24, 0, 0)), "the file ends before 1 rows of 8 bytes"),
-            (runs(&[4, 1]), "the runs end early"),
+            (runs(&[4, 1]), "the run-length codes end early"),
             (runs(&[2, 0, 0, 3, 0, 0, 0, 0]), "3 pixels at 2, 0 do not fit the row"),
-            (runs(&[2, 0, 0, 2, 3, 0]), "a step leads to 5, 0, outside of the image"),
-            (runs(&[0, 2, 0, 2]), "a step leads to 0, 2, outside of the image"),
+            (runs(&[2, 0, 0, 2, 3, 0]), "a run-length code leads to 5, 0, outside of the image"),
+            (runs(&[0, 2, 0, 2]), "a run-length code leads to 0, 2, outside of the image"),
         ];
         for (file, what) in cases {
             let error = decode(&file).expect_err(what);

@@ -71,18 +71,18 @@ impl DecodedImage {
         let ([width, height], channels) = (image.size(), image.channels());
         let DecodeLimits { max_side, max_bytes } = *limits;
         if width == 0 || height == 0 {
-            return Err(format!("the size is {width} x {height}"));
+            return Err(format!("the image has no pixels: its size is {width} x {height}"));
         }
         if width > max_side || height > max_side {
             return Err(format!(
-                "the size is {width} x {height}, above the limit of {max_side} pixels a side"
+                "the image size is {width} x {height}, above the limit of {max_side} pixels a side"
             ));
         }
         let pixels = width.saturating_mul(height).saturating_mul(channels);
         let bytes = pixels.saturating_add(image.working_bytes());
         if bytes > max_bytes {
             return Err(format!(
-                "{width} x {height} pixels take {bytes} bytes, above the limit of {max_bytes}"
+                "{width} x {height} pixels take {bytes} bytes, above the limit of {max_bytes} bytes"
             ));
         }
         let orientation = image.orientation();

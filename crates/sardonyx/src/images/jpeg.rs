@@ -277,7 +277,8 @@ impl Frame {
             return segment.fail(&format!("samples of {bits} bits are not supported, only 8 bits"));
         }
         if width == 0 || height == 0 {
-            return segment.fail(&format!("the size is {width} x {height}"));
+            return segment
+                .fail(&format!("the image has no pixels: its size is {width} x {height}"));
         }
         if !matches!(count, 1 | 3 | 4) {
             return segment.fail(&format!("an image has 1, 3 or 4 components, not {count}"));
@@ -292,7 +293,9 @@ impl Frame {
             let sampling = if *count == 1 { 0x11 } else { component[1] };
             let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
             if !(1..=4).contains(&across) || !(1..=4).contains(&down) || table > 3 {
-                return segment.fail(&format!("component {id} has a bad sampling factor or table"));
+                return segment.fail(&format!(
+                    "component {id} has a bad sampling factor or quantization table"
+                ));
             }
             most = [most[0].max(across), most[1].max(down)];
             let (width, height, stored) = (0, 0, [0, 0]);
@@ -319,7 +322,9 @@ impl Frame {
     fn make_plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
         let Component { width, height, stored: [across, _], .. } = *component;
         let Coefficients { blocks, table, .. } = coefficients;
-        let Some(table) = table else { return Err("a component has no table".to_string()) };
+        let Some(table) = table else {
+            return Err("a component has no quantization table".to_string());
+        };
         let stride = across * 8;
         let mut samples = super::zeros(blocks.len())?;
         let rows = blocks.chunks_exact(across * 64).zip(samples.chunks_exact_mut(stride * 8));
@@ -380,13 +385,13 @@ impl Tables {
             let (class, number) = (usize::from(kind >> 4), usize::from(kind & 15));
             let place = self.huffman.get_mut(class).and_then(|tables| tables.get_mut(number));
             let Some(place) = place else {
-                return segment.fail(&format!("a Huffman table has the number {kind:02X}"));
+                return segment.fail(&format!("a Huffman table has the invalid number {kind:02X}"));
             };
             let table = Huffman::new(counts, symbols);
             // With samples of 8 bits, DC differences have at most 15 bits.
             *place = table.filter(|table| class == 1 || table.is_bounded_by(15));
             if place.is_none() {
-                return segment.fail("a Huffman table has impossible codes");
+                return segment.fail("a Huffman table has invalid codes");
             }
         }
         Ok(())
@@ -398,11 +403,12 @@ impl Tables {
             let wide = usize::from(kind >> 4) + 1;
             let Some((values, rest)) = rest.split_at_checked(64 * wide).filter(|_| wide <= 2)
             else {
-                return segment.fail("a quantization table is cut off or of unknown width");
+                return segment.fail("a quantization table is truncated or has an unknown width");
             };
             body = rest;
             let Some(place) = self.quantization.get_mut(usize::from(kind & 15)) else {
-                return segment.fail(&format!("a quantization table has the number {kind:02X}"));
+                return segment
+                    .fail(&format!("a quantization table has the invalid number {kind:02X}"));
             };
             let table = place.insert([0; 64]);
             for (to, value) in ZIGZAG.iter().zip(values.chunks_exact(wide)) {

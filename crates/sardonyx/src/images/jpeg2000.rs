@@ -125,7 +125,7 @@ fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
     let starts = encoded.windows(4).enumerate().filter(|(_, bytes)| *bytes == CODESTREAM);
     for (index, (at, _)) in starts.enumerate() {
         if index == MOST_CODESTREAMS {
-            return Err(format!("it has more than {MOST_CODESTREAMS} codestreams"));
+            return Err(format!("the file has more than {MOST_CODESTREAMS} codestreams"));
         }
         has_small_precincts |= check_codestream(&encoded[at..])?;
     }
@@ -226,6 +226,6 @@ mod tests {
             assert_eq!(check_codestreams(&boxed), want);
         }
         let error = check_codestreams(&CODESTREAM.repeat(9)).unwrap_err();
-        assert_eq!(error, "it has more than 8 codestreams");
+        assert_eq!(error, "the file has more than 8 codestreams");
     }
 }

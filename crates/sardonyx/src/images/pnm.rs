@@ -123,10 +123,13 @@ impl<'a> Pnm<'a> {
                 ("TUPLTYPE", _) if tuple.is_none() => tuple = Some(value),
                 (_, Some(index)) if numbers[index].is_none() => {
                     let number = value.parse::<u32>().ok();
-                    let number = number.ok_or_else(|| format!("{key} is not a number"))?;
+                    let number =
+                        number.ok_or_else(|| format!("the header line {key} is not a number"))?;
                     numbers[index] = Some(number as usize);
                 }
-                ("TUPLTYPE", _) | (_, Some(_)) => return Err(format!("duplicate line {key}")),
+                ("TUPLTYPE", _) | (_, Some(_)) => {
+                    return Err(format!("duplicate line {key} in the header"));
+                }
                 _ => return Err(format!("unknown line {key} in the header")),
             }
         }
@@ -159,7 +162,10 @@ impl<'a> Pnm<'a> {
         let stored = needed.filter(|needed| *needed <= self.data.len());
         stored.map(|_| self.data).ok_or_else(|| {
             let Pnm { width, height, .. } = self;
-            format!("{} bytes are too few for {width} x {height} pixels", self.data.len())
+            format!(
+                "{} bytes of samples are too few for {width} x {height} pixels",
+                self.data.len()
+            )
         })
     }
 
@@ -351,7 +357,7 @@ mod tests {
                 b"P5 1 1 65536\n\x00".to_vec(),
                 "the largest sample must be from 1 to 65535, not 65536",
             ),
-            (b"P5 2 1 255\n\x00".to_vec(), "1 bytes are too few for 2 x 1 pixels"),
+            (b"P5 2 1 255\n\x00".to_vec(), "1 bytes of samples are too few for 2 x 1 pixels"),
             (b"P1 2 1\n02".to_vec(), "the samples have the byte 32, not 0 or 1"),
             (b"P1 2 1\n0  ".to_vec(), "the samples end early"),
             (b"P2 1 1 255\n256".to_vec(), "the sample \"256\" is not a number up to 255"),

@@ -22,7 +22,7 @@ impl Taps {
         // An output has at most `2 * reach + 2` weights.
         let most = (2 * len).saturating_add(outputs.saturating_mul(4));
         let reserved = taps.weights.try_reserve_exact(most);
-        reserved.map_err(|_| format!("not enough memory for {most} weights"))?;
+        reserved.map_err(|_| format!("not enough memory for {most} filter weights"))?;
         for output in 0..outputs {
             let center = (output as f32 + 0.5) * ratio;
             let first = ((center - reach).floor().max(0.0) as usize).min(len - 1);
@@ -64,7 +64,7 @@ pub(super) fn resize(
     let (down, across) = (Taps::new(from.height, to.height)?, Taps::new(from.width, to.width)?);
     let stride = from.width * channels;
     let bytes = to.width.checked_mul(to.height).and_then(|pixels| pixels.checked_mul(channels));
-    let mut out = zeros(bytes.ok_or("the size is too large")?)?;
+    let mut out = zeros(bytes.ok_or("the new image size is too large")?)?;
     let mut blended = zeros::<f32>(stride)?;
     for (out, (first, weights)) in out.chunks_exact_mut(to.width * channels).zip(down.iter()) {
         blended.fill(0.0);

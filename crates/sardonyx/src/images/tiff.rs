@@ -103,13 +103,13 @@ impl Samples for Tiff<'_> {
             ));
         }
         if stored.planes > 1 && self.coding == Coding::Cmyk {
-            return Err("CMYK in planes is not supported".to_string());
+            return Err("CMYK in separate planes is not supported".to_string());
         }
         // `tiff` 0.11 panics here: it treats tiles of the second plane as rows below the image.
         let is_tiled = self.decoder.get_chunk_type() == ChunkType::Tile;
         let tile_rows = self.decoder.chunk_dimensions().1 as usize;
         if stored.planes > 1 && is_tiled && height % tile_rows != 0 {
-            return Err("tiles in planes, and rows that do not fill them, are not supported".into());
+            return Err("separate planes with partly filled tiles are not supported".into());
         }
         let mut bytes = zeros::<u8>(expected)?;
         self.decoder.read_image_bytes(&mut bytes).map_err(to_message)?;

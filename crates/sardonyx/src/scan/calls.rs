@@ -35,9 +35,9 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     for function in &recursive {
         found.add(&codes::RECURSION, || {
             let message = if calls.calls[*function].contains_key(function) {
-                "it calls itself"
+                "the function calls itself"
             } else {
-                "it calls itself indirectly"
+                "the function calls itself indirectly"
             };
             (function_path(model, *function), message.to_string())
         });
@@ -49,7 +49,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
             found.add(&codes::BILLION_LAUGHS, || {
                 let (functions, nodes) = (calls.functions, format_large(nodes));
                 let message =
-                    format!("with its {functions} functions inlined the model has {nodes} nodes");
+                    format!("with {functions} functions inlined, the model has {nodes} nodes");
                 (String::new(), message)
             });
         }

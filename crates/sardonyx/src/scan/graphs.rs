@@ -48,7 +48,7 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
                 let cyclic = nodes.iter().filter(|other| left[other.index()]);
                 let message =
                     match cyclic.filter(|other| model.node(**other).graph == graph).count() {
-                        1 => "it depends on its own result".to_string(),
+                        1 => "the node depends on its own result".to_string(),
                         n => format!("{n} nodes depend on each other's results"),
                     };
                 (node_path(model, *node), message)

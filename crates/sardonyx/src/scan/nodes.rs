@@ -65,12 +65,12 @@ pub(super) fn check(
             let limit = options.elements as f64;
             match model.maybe_text(model.node(*node).op_type) {
                 Some(b"Loop") if elements > limit => found.add(&codes::LONG_LOOP, || {
-                    let message = format!("it loops {} times", format_large(elements));
+                    let message = format!("the loop runs {} iterations", format_large(elements));
                     (node_path(model, *node), message)
                 }),
                 _ if elements > limit => found.add(&codes::EXPANSION, || {
                     let message = format!(
-                        "it creates {} elements that are not stored in the file",
+                        "the node creates {} elements that are not stored in the file",
                         format_large(elements)
                     );
                     (node_path(model, *node), message)

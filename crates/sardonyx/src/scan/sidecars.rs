@@ -84,7 +84,7 @@ impl<'m> Sidecars<'m> {
         let entries = self.read_entries(stored, found);
         let Some(location) = entries.location else {
             found.add(&codes::LOCATION_MISSING, || {
-                let message = "its values are external, but no location is set";
+                let message = "the tensor's values are external, but no location is set";
                 (stored.place(model), message.to_string())
             });
             return;
@@ -95,7 +95,7 @@ impl<'m> Sidecars<'m> {
             Some(None) => {
                 found.add(&codes::BAD_OFFSET, || {
                     let text = shown(entries.offset.unwrap_or_default());
-                    let message = format!("its offset '{text}' is not a number of bytes");
+                    let message = format!("the tensor's offset '{text}' is not a number of bytes");
                     (stored.place(model), message)
                 });
                 None
@@ -107,7 +107,7 @@ impl<'m> Sidecars<'m> {
             Some(None) => {
                 found.add(&codes::BAD_LENGTH, || {
                     let text = shown(entries.length.unwrap_or_default());
-                    let message = format!("its length '{text}' is not a number of bytes");
+                    let message = format!("the tensor's length '{text}' is not a number of bytes");
                     (stored.place(model), message)
                 });
                 None
@@ -183,7 +183,7 @@ impl<'m> Sidecars<'m> {
             None => {
                 if checksum.len() != 40 || !checksum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                     found.add(&codes::CHECKSUM_MALFORMED, || {
-                        let message = format!("'{checksum}' is not a SHA-1");
+                        let message = format!("the checksum '{checksum}' is not a SHA-1");
                         (file.first.place(self.model), message)
                     });
                 }
@@ -192,7 +192,7 @@ impl<'m> Sidecars<'m> {
             Some(known) if !known.eq_ignore_ascii_case(&checksum) => {
                 found.add(&codes::CHECKSUM_CONFLICT, || {
                     let location = shown(location);
-                    let message = format!("'{location}' has the SHA-1 {known} for one tensor and {checksum} for this one");
+                    let message = format!("the data file '{location}' has the SHA-1 {known} for one tensor and {checksum} for another");
                     (stored.place(self.model), message)
                 });
             }
@@ -210,19 +210,24 @@ impl<'m> Sidecars<'m> {
     ) {
         if self.unaligned > 0 {
             found.add(&codes::UNALIGNED, || {
-                let message =
-                    format!("{} tensors do not start at a multiple of {PAGE}", self.unaligned);
+                let message = format!(
+                    "{} tensors do not start at a multiple of {PAGE} bytes in a data file",
+                    self.unaligned
+                );
                 (String::new(), message)
             });
         }
         if data.directory().is_none() && !self.files.is_empty() {
             found.add(&codes::NOT_LOOKED_AT, || {
-                (String::new(), "there is no directory to look for data files in".to_string())
+                (
+                    String::new(),
+                    "data files are not checked, as their directory is not known".to_string(),
+                )
             });
         }
         if self.files.len() > LOOKED_AT {
             found.add(&codes::TOO_MANY_DATA_FILES, || {
-                (String::new(), format!("there are more than {LOOKED_AT} data files"))
+                (String::new(), format!("the model has more than {LOOKED_AT} data files"))
             });
         }
         let mut groups = Groups::default();
@@ -239,7 +244,7 @@ impl<'m> Sidecars<'m> {
             found.add(&codes::CLAIMS, || {
                 let present = facts.outside_present;
                 let message = format!(
-                    "external tensors have {} bytes in total, but the files have {present}",
+                    "external tensors claim {} bytes in total, but the data files have {present}",
                     self.claimed
                 );
                 (String::new(), message)
@@ -267,7 +272,7 @@ impl<'m> Sidecars<'m> {
         let is_rejected = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
-            found.add(code, || (file.first.place(model), format!("its location '{name}' {what}")));
+            found.add(code, || (file.first.place(model), format!("the location '{name}' {what}")));
         }
         let opened = if !is_rejected && index < LOOKED_AT && data.directory().is_some() {
             open_file(file, &name, data, options, model, found)
@@ -292,7 +297,7 @@ impl<'m> Sidecars<'m> {
         if let Some(other) = groups.add(key, index) {
             found.add(&codes::SAME_FILE, || {
                 let other = shown(&self.files[other].location);
-                (name, format!("it is the same file as '{other}'"))
+                (name, format!("the data file is the same file as '{other}'"))
             });
         }
     }
@@ -316,7 +321,7 @@ impl<'m> Sidecars<'m> {
                 Some((s, e, other)) if start < e => found.add(&codes::OVERLAP, || {
                     let other = other.tensor.place(self.model);
                     let message = format!(
-                        "its bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
+                        "the tensor's bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
                         shown(location)
                     );
                     (tensor.tensor.place(self.model), message)
@@ -457,18 +462,20 @@ fn open_file(
     };
     if seen.through_link {
         found.add(&codes::LINK_INSIDE, || {
-            (name.to_string(), "it is a link to a readable file".to_string())
+            (name.to_string(), "the data file is a link to a readable file".to_string())
         });
     }
     if let Some(checksum) = file.checksum.as_ref().filter(|_| options.checksums) {
         match sha1_of(&seen.file) {
             Ok(digest) if digest.eq_ignore_ascii_case(checksum) => {}
             Ok(digest) => found.add(&codes::CHECKSUM_MISMATCH, || {
-                let message = format!("its SHA-1 is {digest}, but the model has {checksum}");
+                let message = format!(
+                    "the data file has the SHA-1 {digest}, but the model declares {checksum}"
+                );
                 (name.to_string(), message)
             }),
             Err(error) => found.add(&codes::DATA_FILE_UNREADABLE, || {
-                (name.to_string(), format!("it cannot be read: {error}"))
+                (name.to_string(), format!("the data file cannot be read: {error}"))
             }),
         }
     }
@@ -488,7 +495,7 @@ fn check_range(
     let Some(end) = start.checked_add(range.len.unwrap_or(0)) else {
         found.add(&codes::RANGE_OVERFLOW, || {
             let len = range.len.unwrap_or(0);
-            let message = format!("its offset {start} plus length {len} overflows");
+            let message = format!("the tensor's offset {start} plus length {len} overflows");
             (range.tensor.place(model), message)
         });
         return;
@@ -496,8 +503,9 @@ fn check_range(
     let Some(size) = size else { return };
     if end > size {
         found.add(&codes::RANGE_BEYOND_END, || {
-            let message =
-                format!("it claims the bytes {start}..{end} of '{name}', which has {size} bytes");
+            let message = format!(
+                "the tensor claims the bytes {start}..{end} of '{name}', which has {size} bytes"
+            );
             (range.tensor.place(model), message)
         });
     } else if range.len.is_none() {

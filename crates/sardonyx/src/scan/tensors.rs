@@ -27,7 +27,7 @@ pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) ->
     check_rank(&tensor.dims, found, || stored.place(model));
     if !tensor.is_external() && !tensor.external_data.is_empty() {
         found.add(&codes::EXTERNAL_IGNORED, || {
-            let message = "it names a data file, but its values are not external";
+            let message = "the tensor names a data file, but its values are not external";
             (stored.place(model), message.to_string())
         });
     }
@@ -39,7 +39,9 @@ pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) ->
 /// Reports a tensor with more than [`RANK`] dimensions.
 fn check_rank(dims: &[i64], found: &mut Findings, place: impl FnOnce() -> String) {
     if dims.len() > RANK {
-        found.add(&codes::HIGH_RANK, || (place(), format!("it has {} dimensions", dims.len())));
+        found.add(&codes::HIGH_RANK, || {
+            (place(), format!("the tensor has {} dimensions", dims.len()))
+        });
     }
 }
 
@@ -66,7 +68,8 @@ pub(super) fn check_sparse(
     let count = u64::try_from(count).unwrap_or(0).max(1);
     if dense > options.sparse_elements && dense / count > options.sparse_ratio {
         found.add(&codes::SPARSE_EXPANSION, || {
-            let message = format!("{count} stored values represent {dense} elements");
+            let message =
+                format!("the sparse tensor represents {dense} elements by {count} stored values");
             (stored.place(model), message)
         });
     }

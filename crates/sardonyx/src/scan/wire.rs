@@ -158,7 +158,8 @@ impl<'a> Walk<'a, '_> {
         *occurrences = occurrences.saturating_add(1);
         if index > 0 && !field.is_list() {
             self.found.add(&codes::FIELD_TWICE, || {
-                let message = format!("{} of {} occurs more than once", field.name, def.name);
+                let message =
+                    format!("the field {} of {} occurs more than once", field.name, def.name);
                 (self.open.place(field, index, raw.record.offset), message)
             });
         }
@@ -198,7 +199,7 @@ impl<'a> Walk<'a, '_> {
             return true;
         }
         self.found.add(&codes::TOO_MANY_MESSAGES, || {
-            let message = format!("the file has more than {limit} messages");
+            let message = format!("the file has more than {limit} protobuf messages");
             (format!("byte {}", raw.record.offset), message)
         });
         false
@@ -325,7 +326,7 @@ impl<'a> Walk<'a, '_> {
         if name.is_none() {
             self.found.add(&codes::UNKNOWN_ENUM, || {
                 let number = raw.word as i32;
-                let message = format!("{} is {number}, which is not defined", field.name);
+                let message = format!("the field {} is {number}, which is not defined", field.name);
                 (self.open.place(field, index, raw.record.offset), message)
             });
         }
@@ -407,7 +408,7 @@ impl<'a> Walk<'a, '_> {
         }
         if is_name && bytes.len() > LONG_NAME {
             self.found.add(&codes::LONG_NAME, || {
-                let message = format!("a name of {} bytes: '{}'", bytes.len(), shown(bytes));
+                let message = format!("the name has {} bytes: '{}'", bytes.len(), shown(bytes));
                 (place(), message)
             });
         }
@@ -434,7 +435,8 @@ impl<'a> Walk<'a, '_> {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
         {
             self.found.add(&codes::PICKLE, || {
-                let message = format!("a Python pickle in base64, {} characters", bytes.len());
+                let message =
+                    format!("the text is a Python pickle in base64, of {} characters", bytes.len());
                 (self.open.place(field, index, raw.record.offset), message)
             });
         }

@@ -86,9 +86,8 @@ impl<'a> Bits<'a> {
         self.at = super::next_marker(self.bytes, self.at)?;
         let marker = self.bytes[self.at + 1];
         if marker != 0xd0 + number {
-            return self.fail(&format!(
-                "the marker is FF{marker:02X}, which is not the restart marker {number}"
-            ));
+            return self
+                .fail(&format!("the marker FF{marker:02X} is not the restart marker {number}"));
         }
         self.at += 2;
         Ok(())
@@ -176,7 +175,9 @@ impl Huffman {
             if code < end {
                 bits.skip(length)?;
                 let symbol = self.symbols.get((code + to_symbol) as usize);
-                return symbol.copied().ok_or_else(|| format!("at byte {}: no code", bits.at()));
+                return symbol
+                    .copied()
+                    .ok_or_else(|| format!("at byte {}: a Huffman code has no symbol", bits.at()));
             }
         }
         // `peek` fills missing bits with zeros: `skip` fails if bits are missing.
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(bits.take(5).unwrap_err(), "at byte 6: the data of the scan end early");
         assert_eq!(
             bits.restart(1).unwrap_err(),
-            "at byte 6: the marker is FFD0, which is not the restart marker 1"
+            "at byte 6: the marker FFD0 is not the restart marker 1"
         );
         bits.restart(0).unwrap();
         assert_eq!(bits.take(1), Ok(1));

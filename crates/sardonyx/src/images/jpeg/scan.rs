@@ -221,7 +221,8 @@ fn record_bits(
         }
     };
     if !is_next {
-        return segment.fail("the scan repeats bits, or refines bits that are missing");
+        return segment
+            .fail("the scan repeats bits of coefficients, or refines bits that are missing");
     }
     known.fill(Some(low));
     Ok(())
@@ -367,7 +368,7 @@ fn read_run_length(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
 fn block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
     match ZIGZAG.get(k) {
         Some(at) if k <= to => Ok(usize::from(*at)),
-        _ => bits.fail(&format!("a run of zeros goes beyond coefficient {to}")),
+        _ => bits.fail(&format!("a run of zero coefficients goes beyond coefficient {to}")),
     }
 }
 
