@@ -302,12 +302,12 @@ impl GroupCall<'_> {
         let mut into = OutputMemory::new(call, index);
         let done = match action {
             Action::Reduce(reduction) => {
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 bytes.copy_from_slice(given);
                 transport.all_reduce(group, reduction, elem, bytes)
             }
             Action::Broadcast { root } => {
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 bytes.copy_from_slice(given);
                 transport.broadcast(group, root, bytes)
             }
@@ -328,7 +328,7 @@ impl GroupCall<'_> {
                 let mut own = dims.clone();
                 own[0] /= workers;
                 let parts = vec![given.len() / workers; workers];
-                let bytes = into.bytes(elem, &own)?;
+                let bytes = into.allocate_bytes(elem, &own)?;
                 transport.reduce_scatter(group, (reduction, elem), given, &parts, bytes)
             }
             Action::AllToAll => {
@@ -339,7 +339,7 @@ impl GroupCall<'_> {
                     return Err(why.into());
                 }
                 let parts = vec![given.len() / workers; workers];
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 transport.all_to_all(group, (given, &parts), (bytes, &parts))
             }
         };
@@ -360,7 +360,7 @@ impl GroupCall<'_> {
         let parts = vec![given.len(); workers];
         let mut whole: Sizes = view.dims().iter().copied().collect();
         whole[axis] = whole[axis].checked_mul(workers).ok_or("the gathered tensor is too large")?;
-        let bytes = into.bytes(view.data_type(), &whole)?;
+        let bytes = into.allocate_bytes(view.data_type(), &whole)?;
         let outer: usize = view.dims()[..axis].iter().product();
         if outer == 1 {
             // The tensors follow each other in the result.

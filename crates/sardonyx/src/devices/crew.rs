@@ -55,14 +55,14 @@ impl Crew {
 
     /// Makes the error of a call that passes inputs in a worker process other than worker 0.
     #[cold]
-    pub(super) fn only_first(&self) -> Error {
+    pub(super) fn make_worker_error(&self) -> Error {
         let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
         Error::new(ErrorKind::Input, message)
             .with_help("call 'serve' on every worker other than worker 0")
     }
 
     /// Returns the transport link of device 0; `None` if device 0 is in another process.
-    pub(super) fn first(&self) -> Option<&Link> {
+    pub(super) fn find_first_link(&self) -> Option<&Link> {
         self.seats.iter().find(|seat| seat.device == 0).map(|seat| &seat.link)
     }
 
@@ -70,7 +70,7 @@ impl Crew {
     /// device 0.
     pub(super) fn transport(&self) -> Option<&dyn Transport> {
         let team = self.team.as_ref().map(Team::transport);
-        team.or_else(|| self.first().map(Link::transport))
+        team.or_else(|| self.find_first_link().map(Link::transport))
     }
 
     /// Returns the messages and bytes that each device of this process has sent so far.
@@ -80,7 +80,7 @@ impl Crew {
 
     /// Queues a run of the plan `fitted` with the inputs `taken` on each device of this process.
     /// Each device sends its result to `done`.
-    pub(super) fn hand_out(
+    pub(super) fn queue_run(
         &self,
         fitted: &SizedPlan,
         taken: &Arc<RunInputs>,
@@ -93,7 +93,7 @@ impl Crew {
             (_, true) => Sends::Done,
         };
         for (part, seat) in self.seats.iter().enumerate() {
-            seat.give(Job {
+            seat.queue_job(Job {
                 fitted: fitted.clone(),
                 part,
                 taken: Arc::clone(taken),
@@ -119,7 +119,7 @@ impl Crew {
     }
 
     /// Drops buffered messages of `run`, which is over in this process, and of earlier runs.
-    pub(super) fn forget(&self, run: RunNumber) {
+    pub(super) fn drop_messages(&self, run: RunNumber) {
         let links = self.seats.iter().map(|seat| seat.link.transport());
         for transport in links.chain(self.transport()) {
             transport.endpoint().forget_runs_before(run.checked_add(1).unwrap_or(1));

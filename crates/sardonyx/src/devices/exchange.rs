@@ -53,25 +53,25 @@ impl Link {
         Arc::clone(&self.transport)
     }
 
-    fn state(&self) -> MutexGuard<'_, LinkState> {
+    fn lock_state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resets the device's progress for a new run.
     pub(super) fn begin(&self, run: RunNumber) {
-        *self.state() = LinkState { run, ..LinkState::default() };
+        *self.lock_state() = LinkState { run, ..LinkState::default() };
     }
 
     /// Returns the tag of message `number` of the current run.
-    pub(super) fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
-        Ok(tag_in_run(self.state().run, u32::try_from(number)?))
+    pub(super) fn make_tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        Ok(tag_in_run(self.lock_state().run, u32::try_from(number)?))
     }
 
     /// Cancels the current run on all devices, because this device failed for the reason `why`. If
     /// another device cancelled the run first, passes on the reason of that device instead.
     pub(super) fn end_run(&self, why: &str) {
         let (run, failure) = {
-            let state = self.state();
+            let state = self.lock_state();
             (state.run, state.failure.clone())
         };
         let reason = match failure {
@@ -83,17 +83,17 @@ impl Link {
 
     /// Takes the waiting time and traffic of the last exchange; `None` if already taken.
     pub(super) fn take_exchanged(&self) -> Option<Exchanged> {
-        self.state().exchanged.take()
+        self.lock_state().exchanged.take()
     }
 
     /// Returns the last error of the transport in the current run; `None` without an error.
     pub(super) fn failure(&self) -> Option<TransportError> {
-        self.state().failure.clone()
+        self.lock_state().failure.clone()
     }
 
     /// Records a transport error as the cause of the run's failure.
     pub(super) fn record_failure(&self, error: &TransportError) {
-        self.state().failure = Some(error.clone());
+        self.lock_state().failure = Some(error.clone());
     }
 
     /// Records a transport error and converts it into the error of a node.
@@ -170,7 +170,7 @@ impl Routes {
     }
 
     /// Returns the cached route for each step of the plan; `None` for steps that exchange nothing.
-    fn get(&self) -> Arc<Vec<Option<SizedRoute>>> {
+    fn load_routes(&self) -> Arc<Vec<Option<SizedRoute>>> {
         Arc::clone(&self.cached.lock().unwrap_or_else(PoisonError::into_inner).routes)
     }
 }
@@ -275,7 +275,7 @@ impl Block {
 
     /// Returns the block's range of elements in the source tensor; `None` if the elements are not
     /// contiguous and must be packed.
-    fn contiguous_range(&self) -> Option<Range<usize>> {
+    fn find_contiguous_range(&self) -> Option<Range<usize>> {
         match self.runs.as_slice() {
             [axis] => match axis.as_slice() {
                 [run] => Some(run.from..run.from + run.len),
@@ -288,7 +288,7 @@ impl Block {
     /// Calls `each` for every run of elements that is contiguous in both tensors, with its start in
     /// the source, its start in the target, and its length in elements.
     fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
-        self.walk(0, 0, 0, each);
+        self.walk_axis(0, 0, 0, each);
     }
 
     /// Copies the block from the bytes of the source tensor to those of the target tensor. An
@@ -301,7 +301,7 @@ impl Block {
     }
 
     /// Visits the runs of `axis` and of all inner axes, from the offsets `source` and `target`.
-    fn walk(
+    fn walk_axis(
         &self,
         axis: usize,
         source: usize,
@@ -319,7 +319,7 @@ impl Block {
                 for index in 0..run.len {
                     let (source, target) =
                         (source + index * strides.source, target + index * strides.target);
-                    self.walk(axis + 1, source, target, each);
+                    self.walk_axis(axis + 1, source, target, each);
                 }
             }
         }
@@ -336,7 +336,7 @@ impl Exchange {
     /// # Errors
     ///
     /// Fails if the attribute is missing, or does not select an exchange.
-    fn step(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
+    fn find_move(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
         let number = step.ok_or("the exchange node has no valid attribute 'step'")?;
         match self.plan.steps.get(number) {
@@ -349,8 +349,8 @@ impl Exchange {
     /// performs: these block until all workers of the group have called the library.
     pub(super) fn join_remaining_reductions(&self) {
         let transport = self.link.transport();
-        let begun = self.link.state().next_exchange;
-        for (number, route) in self.routes.get().iter().enumerate().skip(begun) {
+        let begun = self.link.lock_state().next_exchange;
+        for (number, route) in self.routes.load_routes().iter().enumerate().skip(begun) {
             let (
                 Some(SizedRoute { route: Route::Reduce { workers, reduction }, dims }),
                 Some(Step::Move(moved)),
@@ -360,7 +360,7 @@ impl Exchange {
             };
             let elements: usize = dims.as_ref().map_or(0, |dims| dims.iter().product());
             let bytes = elements * moved.elem.bits().unwrap_or(0) / 8;
-            let Ok(tag) = self.tag(number) else { return };
+            let Ok(tag) = self.make_tag(number) else { return };
             let group = Group { workers, tag };
             let is_left_to_it = !self.plan.is_inner(moved)
                 && transport.waits_for_all(group, (*reduction, moved.elem), bytes);
@@ -380,8 +380,8 @@ impl Exchange {
 
     /// Returns the message tag of the exchange at index `number` in the plan. The lower tags of the
     /// run belong to outputs.
-    fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
-        self.link.tag(self.plan.givers_of_outputs().len() + number)
+    fn make_tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        self.link.make_tag(self.plan.givers_of_outputs().len() + number)
     }
 
     /// Recomputes the routes if the open sizes `numbers` of the next run differ from the last
@@ -448,7 +448,7 @@ impl<'o, 'c, 'a> OutputMemory<'o, 'c, 'a> {
     }
 
     /// Allocates a tensor of element type `elem` and sizes `dims`, and returns its bytes.
-    pub(super) fn bytes(
+    pub(super) fn allocate_bytes(
         &mut self,
         elem: DataType,
         dims: &[usize],
@@ -464,15 +464,15 @@ impl<'o, 'c, 'a> OutputMemory<'o, 'c, 'a> {
 
 impl CustomOperator for Exchange {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
-        let (number, moved) = self.step(call.attributes().int(EXCHANGE_STEP))?;
-        let routes = self.routes.get();
+        let (number, moved) = self.find_move(call.attributes().int(EXCHANGE_STEP))?;
+        let routes = self.routes.load_routes();
         let route = routes.get(number).and_then(Option::as_ref);
         let route = route.ok_or_else(|| format!("step {number} of the plan is not an exchange"))?;
         let message = Message {
             exchange: self,
             moved,
             number,
-            tag: self.tag(number)?,
+            tag: self.make_tag(number)?,
             transport: self.link.transport(),
         };
         // This output is one of the model's, so that the exchange is not dead code. It has one
@@ -483,12 +483,12 @@ impl CustomOperator for Exchange {
         message.run(call, route)?;
         let waited = counters.waited().saturating_sub(waited);
         let sent = counters.sent() - sent;
-        self.link.state().exchanged = Some(Exchanged { step: number, waited, sent });
+        self.link.lock_state().exchanged = Some(Exchanged { step: number, waited, sent });
         Ok(())
     }
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
-        let Ok((_, moved)) = self.step(node.attributes().int(EXCHANGE_STEP)) else {
+        let Ok((_, moved)) = self.find_move(node.attributes().int(EXCHANGE_STEP)) else {
             return RuleAnswer::NoRule;
         };
         let ty = match &moved.dims {
@@ -546,7 +546,7 @@ impl Message<'_> {
             Route::Reduce { workers, reduction } => {
                 let given = given.ok_or("the device has no partial result to reduce")?;
                 let dims: Sizes = given.dims().iter().copied().collect();
-                let bytes = into.bytes(self.moved.elem, &dims)?;
+                let bytes = into.allocate_bytes(self.moved.elem, &dims)?;
                 given.copy_to(bytes)?;
                 let group = Group { workers, tag: self.tag };
                 let elem = self.moved.elem;
@@ -555,7 +555,7 @@ impl Message<'_> {
                     // inner graph reduces is not known, so the missing calls cannot be made up for.
                     collectives::all_reduce(self.transport, group, *reduction, elem, bytes)
                 } else {
-                    self.exchange.link.state().next_exchange = self.number + 1;
+                    self.exchange.link.lock_state().next_exchange = self.number + 1;
                     self.transport.all_reduce(group, *reduction, elem, bytes)
                 };
                 reduced.map_err(|error| self.exchange.link.to_operator_error(&error))
@@ -597,7 +597,7 @@ impl Message<'_> {
             None => &[],
         };
         for block in &route.sends {
-            if let Some(range) = block.contiguous_range() {
+            if let Some(range) = block.find_contiguous_range() {
                 let bytes = given.get(range.start * size..range.end * size);
                 self.send(block.peer, bytes.ok_or("the tensor to send is too short")?)?;
                 continue;
@@ -618,8 +618,8 @@ impl Message<'_> {
         if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             return Ok(());
         }
-        let into =
-            into.bytes(elem, dims.ok_or("the sizes of the exchanged tensor are not known")?)?;
+        let into = into
+            .allocate_bytes(elem, dims.ok_or("the sizes of the exchanged tensor are not known")?)?;
         for block in &route.receives {
             // The first partial result is copied, the others are combined with it.
             let reduction = route.reduction.filter(|_| block.partial > 0);
@@ -675,7 +675,7 @@ impl Message<'_> {
         into: &mut OutputMemory<'_, '_, '_>,
     ) -> Result<(), OperatorError> {
         let (dims, bytes) = split_message(message).ok_or(SHORT_MESSAGE)?;
-        let into = into.bytes(self.moved.elem, &dims)?;
+        let into = into.allocate_bytes(self.moved.elem, &dims)?;
         if into.len() != bytes.len() {
             let (found, expected) = (bytes.len(), into.len());
             return Err(
@@ -721,7 +721,7 @@ impl Message<'_> {
             written?;
         } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             let view = given.ok_or("the device does not hold the tensor to exchange")?;
-            view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;
+            view.copy_to(into.allocate_bytes(self.moved.elem, view.dims())?)?;
         }
         Ok(())
     }

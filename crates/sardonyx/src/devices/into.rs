@@ -88,7 +88,7 @@ impl DeviceSession {
                     let copied = copy.bytes_mut().and_then(|bytes| view.copy_to(bytes));
                     (name, copied.map(|()| copy))
                 }
-                None => (self.known_name(name)?, view.to_tensor()),
+                None => (self.find_name(name)?, view.to_tensor()),
             };
             let copy = copied.map_err(|error| {
                 Error::new(ErrorKind::Run, format!("the input '{name}': {error}"))

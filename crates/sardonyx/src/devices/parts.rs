@@ -57,7 +57,7 @@ impl Parts {
 
     /// Returns the shard of the tensor on a device of this process; `None` if the device holds
     /// none.
-    pub(super) fn on(&self, device: Device) -> Option<&Tensor> {
+    pub(super) fn find_shard(&self, device: Device) -> Option<&Tensor> {
         self.own.iter().find(|(own, _)| *own == device).map(|(_, part)| part)
     }
 
@@ -67,16 +67,16 @@ impl Parts {
     /// # Errors
     ///
     /// [`ErrorKind::Worker`] if a shard is in another process.
-    pub(crate) fn whole(&self) -> Result<Tensor, Error> {
+    pub(crate) fn gather_whole(&self) -> Result<Tensor, Error> {
         if self.form.is_whole() {
             let first = self.own.first().map(|(_, part)| part.clone());
-            return first.ok_or_else(missing_part);
+            return first.ok_or_else(make_missing_shard_error);
         }
-        let mut whole = zeros(self.elem, &self.dims)?;
+        let mut whole = make_zeros(self.elem, &self.dims)?;
         let bytes =
             whole.bytes_mut().map_err(|error| Error::new(ErrorKind::Run, error.to_string()))?;
         for transfer in transfers(&self.form, &Form::whole([0]), &self.dims) {
-            let part = self.on(transfer.from).ok_or_else(missing_part)?;
+            let part = self.find_shard(transfer.from).ok_or_else(make_missing_shard_error)?;
             let have = self.form.dims(transfer.from, &self.dims).unwrap_or_default();
             let block = Block::new(transfer.from, &transfer, &have, &self.dims);
             block.copy(self.elem.bits().unwrap_or(0) / 8, part.bytes(), bytes);
@@ -90,7 +90,7 @@ fn cut_part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error
     let dims = whole.dims();
     let own = form.only_on(&[device].into());
     let want = own.dims(device, dims).unwrap_or_default();
-    let mut part = zeros(whole.data_type(), &want)?;
+    let mut part = make_zeros(whole.data_type(), &want)?;
     let bytes = part.bytes_mut().map_err(|error| Error::new(ErrorKind::Run, error.to_string()))?;
     for transfer in transfers(&Form::whole([device]), &own, dims) {
         let block = Block::new(device, &transfer, dims, &want);
@@ -100,11 +100,11 @@ fn cut_part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error
 }
 
 /// Allocates a tensor of zeros, and converts a failure into an error of a run.
-fn zeros(elem: DataType, dims: &[usize]) -> Result<Tensor, Error> {
+fn make_zeros(elem: DataType, dims: &[usize]) -> Result<Tensor, Error> {
     Tensor::zeros(elem, dims).map_err(|error| Error::new(ErrorKind::Run, error.to_string()))
 }
 
 /// Makes the error for a state variable with a shard in another process.
-fn missing_part() -> Error {
+fn make_missing_shard_error() -> Error {
     Error::new(ErrorKind::Worker, "a shard of a state variable is in another process")
 }

@@ -47,7 +47,7 @@ impl ShardSource {
         for info in graph.main_graph().into_iter().flat_map(|main| &main.inputs) {
             names.push(Arc::from(&*graph.display(info.name)));
             declared.push(info.ty.as_ref().and_then(|ty| graph.type_of(ty)));
-            defaults.push(info.value.and_then(|input| default_type(&graph, input)));
+            defaults.push(info.value.and_then(|input| find_default_type(&graph, input)));
         }
         Ok(ShardSource { graph, names, declared, defaults, sizes })
     }
@@ -85,7 +85,7 @@ pub(super) struct LocalSession {
 impl CompiledPlan {
     /// Matches the types `inputs` of a run against the plan's input types, and returns the sizes of
     /// the plan's symbols; `None` if the plan does not apply to `inputs`.
-    fn numbers(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
+    fn match_sizes(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
         let mut numbers: Vec<(String, i64)> = Vec::new();
         for (own, given) in self.inputs.iter().zip(inputs) {
             let (Some(own), Some(given)) = (own, given) else {
@@ -123,28 +123,28 @@ impl DeviceSession {
     /// The errors of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        let types = self.types_by_position(|name| {
+        let types = self.list_types(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
         });
         // Plans of training steps hold for fixed sizes only.
         let open = (!self.stays.is_empty()).then_some(&[][..]);
-        catch_panic(|| self.make_plan(&self.stays.with_types(types), open))
+        catch_panic(|| self.make_plan(&self.stays.set_types(types), open))
     }
 
     /// Returns the sharding plan of the last run; `None` before the first run.
     #[doc(hidden)]
     pub fn last_plan(&self) -> Option<Arc<Plan>> {
-        self.kept_plans().last().map(|prepared| Arc::clone(&prepared.plan))
+        self.lock_plans().last().map(|prepared| Arc::clone(&prepared.plan))
     }
 
     /// Returns the result of `ty` for the name of each graph input, in the order of the inputs.
-    pub(super) fn types_by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
+    pub(super) fn list_types(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
         self.source.names.iter().map(|name| ty(name)).collect()
     }
 
     /// Returns the type of each graph input: that of the tensor in `inputs`, else that of the
     /// initializer; `None` without a tensor or initializer.
-    pub(super) fn types_of(&self, inputs: &Inputs) -> Vec<Option<Type>> {
+    pub(super) fn find_types(&self, inputs: &Inputs) -> Vec<Option<Type>> {
         let names = self.source.names.iter();
         let given = names.map(|name| inputs.iter().find(|(given, _)| given == name));
         let types = given.zip(&self.source.defaults).map(|(given, default)| match given {
@@ -158,7 +158,7 @@ impl DeviceSession {
     }
 
     /// Locks the cache of compiled plans, the most recently used last.
-    fn kept_plans(&self) -> MutexGuard<'_, Vec<Arc<CompiledPlan>>> {
+    fn lock_plans(&self) -> MutexGuard<'_, Vec<Arc<CompiledPlan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,7 @@ impl DeviceSession {
         inputs: &[Option<Type>],
         open: Option<&[(String, i64)]>,
     ) -> Result<Plan, Error> {
-        let residents = self.stays.residents();
+        let residents = self.stays.describe_residents();
         let registry = self.choices.options.operators.registry();
         let options = ShardOptions {
             configuration: self.crew.options.configuration.as_deref(),
@@ -196,18 +196,18 @@ impl DeviceSession {
     /// Returns a cached sharding plan that applies to graph inputs of the types `inputs`, or makes
     /// and caches a new plan.
     pub(super) fn fit_plan(&self, inputs: &[Option<Type>]) -> Result<SizedPlan, Error> {
-        let mut plans = self.kept_plans();
+        let mut plans = self.lock_plans();
         let known = plans
             .iter()
             .enumerate()
             .rev()
-            .find_map(|(at, known)| Some((at, known.numbers(inputs)?)));
+            .find_map(|(at, known)| Some((at, known.match_sizes(inputs)?)));
         if let Some((at, numbers)) = known {
             let prepared = plans.remove(at);
             plans.push(Arc::clone(&prepared));
             return Ok(SizedPlan { prepared, numbers: Arc::new(numbers) });
         }
-        let (open_inputs, open) = self.open_sizes(inputs);
+        let (open_inputs, open) = self.replace_open_sizes(inputs);
         let numbers: Numbers = open.iter().cloned().collect();
         // Training uses few batch sizes, and gradient computations depend on them, so its plans
         // hold for fixed sizes.
@@ -219,7 +219,7 @@ impl DeviceSession {
             None => (self.make_plan(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
         };
         let plan = Arc::new(plan);
-        self.stays.settle(&plan);
+        self.stays.settle_forms(&plan);
         let mut parts = Vec::with_capacity(self.crew.seats.len());
         for seat in self.crew.seats.iter() {
             let link = seat.link.clone();
@@ -236,7 +236,10 @@ impl DeviceSession {
     /// Replaces the sizes in input types that the model leaves open by symbols, so that one plan
     /// serves other sizes. Returns the types and the size of each symbol. Sizes of 0 and 1 stay
     /// fixed, as operators treat them specially (empty tensors, broadcasting).
-    fn open_sizes(&self, inputs: &[Option<Type>]) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
+    fn replace_open_sizes(
+        &self,
+        inputs: &[Option<Type>],
+    ) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
         let mut symbols: Vec<(String, i64)> = Vec::new();
         let all = inputs.iter().zip(&self.source.declared).zip(&self.source.names);
         let types = all.map(|((ty, declared), name)| {
@@ -289,7 +292,7 @@ impl DeviceSession {
 
 /// Returns the type of the dense or sparse initializer that is the default of an input of the main
 /// graph; `None` if the input has no initializer.
-fn default_type(model: &graph::Model, input: ValueId) -> Option<Type> {
+fn find_default_type(model: &graph::Model, input: ValueId) -> Option<Type> {
     let main = model.main_graph()?;
     let dense = main.initializers.iter().find(|default| default.value == Some(input));
     let (elem, dims) = match dense {

@@ -81,10 +81,10 @@ impl DeviceSession {
 
     /// Compiles the parts of [`DeviceSession::parts`], which catches panics.
     fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
-        let types = self.types_by_position(|name| {
+        let types = self.list_types(|name| {
             inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
         });
-        let first = self.crew.first().ok_or_else(|| self.crew.only_first())?;
+        let first = self.crew.find_first_link().ok_or_else(|| self.crew.make_worker_error())?;
         let SizedPlan { prepared, numbers } = self.fit_plan(&types)?;
         let mut parts = Vec::with_capacity(self.crew.devices);
         for device in 0..self.crew.devices as Device {
@@ -134,13 +134,13 @@ impl DeviceRun {
     /// each step.
     pub(super) fn to_numbers(&self) -> Vec<u64> {
         let mut numbers =
-            vec![self.device as u64, nanos(self.start), nanos(self.took), self.untold];
+            vec![self.device as u64, to_nanos(self.start), to_nanos(self.took), self.untold];
         for DeviceEvent { step, exchanged } in &self.events {
-            numbers.extend([step.step as u64, nanos(step.start), nanos(step.took)]);
+            numbers.extend([step.step as u64, to_nanos(step.start), to_nanos(step.took)]);
             numbers.extend(match exchanged {
                 // One more than the index, as 0 stands for a step without an exchange.
                 Some(Exchanged { step, waited, sent }) => {
-                    [*step as u64 + 1, nanos(*waited), sent.messages, sent.bytes]
+                    [*step as u64 + 1, to_nanos(*waited), sent.messages, sent.bytes]
                 }
                 None => [0; 4],
             });
@@ -177,7 +177,7 @@ impl DeviceRun {
 }
 
 /// Converts a duration into whole nanoseconds, at most `u64::MAX`.
-fn nanos(time: Duration) -> u64 {
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

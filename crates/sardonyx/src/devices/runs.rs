@@ -143,7 +143,7 @@ impl DeviceSession {
         V: Into<Value>,
     {
         let limits = Limits::new(options)?;
-        let mut runs = runs.into_iter().map(|inputs| self.own_inputs(inputs));
+        let mut runs = runs.into_iter().map(|inputs| self.collect_inputs(inputs));
         catch_panic(|| self.run_each(&mut runs, &limits, watched))
     }
 
@@ -152,7 +152,7 @@ impl DeviceSession {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] for a name that no model input has, or that occurs twice.
-    pub(super) fn own_inputs<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
+    pub(super) fn collect_inputs<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: AsRef<str>,
@@ -160,7 +160,7 @@ impl DeviceSession {
     {
         let mut named = Inputs::new();
         for (name, value) in inputs {
-            let name = self.known_name(name.as_ref())?;
+            let name = self.find_name(name.as_ref())?;
             if named.iter().any(|(given, _)| *given == name) {
                 let message = format!("the input '{name}' is given twice");
                 return Err(Error::new(ErrorKind::Input, message));
@@ -175,7 +175,7 @@ impl DeviceSession {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if the model has no input of this name.
-    pub(super) fn known_name(&self, name: &str) -> Result<Arc<str>, Error> {
+    pub(super) fn find_name(&self, name: &str) -> Result<Arc<str>, Error> {
         let port = self.input(name)?;
         let own = self.source.names.iter().find(|own| ***own == *name);
         Ok(own.map_or_else(|| Arc::from(port.name()), Arc::clone))
@@ -190,17 +190,17 @@ impl DeviceSession {
     ) -> Result<Vec<RunResult>, Error> {
         let crew = &self.crew;
         if crew.worker() > 0 {
-            return Err(crew.only_first());
+            return Err(crew.make_worker_error());
         }
         let watched = watched.then(SystemTime::now);
-        let transport = crew.transport().ok_or_else(|| crew.only_first())?;
+        let transport = crew.transport().ok_or_else(|| crew.make_worker_error())?;
         let _turn = crew.take_turn();
         let mut running = OpenRuns::new(self);
         let mut outputs = Vec::new();
         for inputs in runs {
             let started = inputs.and_then(|inputs| {
                 self.check_required_inputs(&inputs)?;
-                let types = self.types_of(&inputs);
+                let types = self.find_types(&inputs);
                 let fitted = self.fit_plan(&types)?;
                 let run = transport.endpoint().next_run();
                 if let Some(team) = &crew.team {
@@ -233,7 +233,7 @@ impl DeviceSession {
     pub(super) fn check_required_inputs(&self, inputs: &Inputs) -> Result<(), Error> {
         for port in self.inputs().iter().filter(|port| port.is_required()) {
             let name = port.name();
-            if !inputs.iter().any(|(given, _)| **given == *name) && !self.stays.have(name) {
+            if !inputs.iter().any(|(given, _)| **given == *name) && !self.stays.has_input(name) {
                 let message = format!("the input '{name}' is missing");
                 return Err(Error::new(ErrorKind::Input, message));
             }
@@ -270,13 +270,13 @@ impl<'s> OpenRuns<'s> {
 
     /// Starts a run of the plan `fitted` on the devices of this process, and adds it to the queue.
     pub(super) fn start(&mut self, fitted: SizedPlan, taken: RunInputs, terms: Terms) {
-        self.session.crew.hand_out(&fitted, &Arc::new(taken), &terms, &self.done);
+        self.session.crew.queue_run(&fitted, &Arc::new(taken), &terms, &self.done);
         self.open.push_back(OpenRun { terms, fitted, done: Vec::new(), failed: Vec::new() });
     }
 
     /// Waits until all devices of this process have finished the oldest run, and takes the run out
     /// of the queue; `None` if the queue is empty.
-    fn wait(&mut self) -> Option<OpenRun> {
+    fn wait_for_oldest(&mut self) -> Option<OpenRun> {
         let devices = self.session.crew.seats.len();
         while self.open.front().is_some_and(|run| run.done.len() + run.failed.len() < devices) {
             let FinishedJob { run, device, result } = self
@@ -296,10 +296,10 @@ impl<'s> OpenRuns<'s> {
     /// Waits until the oldest run in the queue has finished, and returns its results; empty results
     /// without a run. If the run failed, cancels all other runs in the queue.
     pub(super) fn finish_next(&mut self) -> Result<RunResult, Error> {
-        let Some(run) = self.wait() else {
+        let Some(run) = self.wait_for_oldest() else {
             return Ok(RunResult::default());
         };
-        let failed = run.failed.into_iter().min_by_key(DeviceFailure::rank);
+        let failed = run.failed.into_iter().min_by_key(DeviceFailure::rank_cause);
         let found = match failed {
             Some(failed) => Err(failed.into_error()),
             None => self.gather_results(&run.fitted, run.done, &run.terms),
@@ -308,7 +308,7 @@ impl<'s> OpenRuns<'s> {
             self.session.crew.end_run(&run.terms, &error.to_string());
             self.end_all();
         }
-        self.session.crew.forget(run.terms.run);
+        self.session.crew.drop_messages(run.terms.run);
         let found = found?;
         if let Some(team) = &self.session.crew.team {
             match self.session.crew.options.results {
@@ -323,8 +323,8 @@ impl<'s> OpenRuns<'s> {
     /// Cancels all runs in the queue, and blocks until the devices of this process have stopped.
     fn end_all(&mut self) {
         self.cancel_all();
-        while let Some(run) = self.wait() {
-            self.session.crew.forget(run.terms.run);
+        while let Some(run) = self.wait_for_oldest() {
+            self.session.crew.drop_messages(run.terms.run);
         }
     }
 
@@ -344,7 +344,7 @@ impl<'s> OpenRuns<'s> {
         terms: &Terms,
     ) -> Result<RunResult, Error> {
         let run = terms.run;
-        let first = self.session.crew.first();
+        let first = self.session.crew.find_first_link();
         let plan = &*fitted.prepared.plan;
         done.sort_by_key(|(device, _)| *device);
         let (mut named, mut parts) = (Vec::new(), Vec::new());
@@ -354,7 +354,7 @@ impl<'s> OpenRuns<'s> {
                     team::receive_done(first, run, device, plan)?;
                 }
             }
-            parts = self.session.output_parts(fitted, &mut done);
+            parts = self.session.take_output_parts(fitted, &mut done);
         } else {
             let ports = self.session.outputs().iter().zip(self.session.look.output_names());
             let ports = ports.zip(plan.givers_of_outputs());

@@ -145,7 +145,7 @@ pub(super) struct DeviceFailure {
 impl DeviceFailure {
     /// Returns the failure's rank among the failures of one run, from 0 to 3: the lowest is the
     /// cause, higher ones are consequences.
-    pub(super) fn rank(&self) -> usize {
+    pub(super) fn rank_cause(&self) -> usize {
         use TransportErrorKind::{Ended, Failed, Lost, RunEnded};
         match self.because.as_ref().map(TransportError::kind) {
             None if self.too_late => 3,
@@ -185,13 +185,14 @@ impl Seat {
         let own = link.clone();
         let thread = std::thread::Builder::new()
             .name(format!("device {device}"))
-            .spawn(move || work(device, &own, &taken));
-        // If the system refuses a thread, the receiver is dropped and `give` fails the first job.
+            .spawn(move || run_jobs(device, &own, &taken));
+        // If the system refuses a thread, the receiver is dropped and `queue_job` fails the first
+        // job.
         Seat { device, link, jobs: Some(jobs), thread: thread.ok() }
     }
 
     /// Queues a job after the jobs that the device thread already has. Never blocks.
-    pub(super) fn give(&self, job: Job) {
+    pub(super) fn queue_job(&self, job: Job) {
         let Some(jobs) = &self.jobs else { return };
         if let Err(refused) = jobs.send(job) {
             let Job { terms, done, .. } = refused.0;
@@ -216,7 +217,7 @@ impl Drop for Seat {
 }
 
 /// Runs the jobs of a device thread in FIFO order, until the queue is closed.
-fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
+fn run_jobs(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
         let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
@@ -224,7 +225,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
         let result = catch_panic(|| -> Result<DeviceResult, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
-            let own_inputs = taken.select(&part.session, device);
+            let own_inputs = taken.select_inputs(&part.session, device);
             let found = run_session(part, link, own_inputs, &terms.limits, watched.as_mut())?;
             let (given, kept) = part.split_outputs(found);
             let given = match sends {
@@ -261,7 +262,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
 impl RunInputs {
     /// Selects the inputs that the session of `device` reads: inputs of the run, and shards of
     /// state variables.
-    fn select<'s>(
+    fn select_inputs<'s>(
         &'s self,
         session: &'s Session,
         device: Device,
@@ -270,7 +271,7 @@ impl RunInputs {
             let name = port.name();
             let resident = self.residents.iter().find(|(resident, _)| **resident == *name);
             if let Some((_, parts)) = resident {
-                return Some((name, Value::from(parts.on(device)?.clone())));
+                return Some((name, Value::from(parts.find_shard(device)?.clone())));
             }
             let (_, value) = self.inputs.iter().find(|(given, _)| **given == *name)?;
             Some((name, value.clone()))

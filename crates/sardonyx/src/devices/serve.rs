@@ -64,7 +64,7 @@ impl DeviceSession {
                     continue;
                 }
                 Ok(Some(LeaderMessage::Kept(run))) => {
-                    take(ServedResult::Parts(serving.keep(run)));
+                    take(ServedResult::Parts(serving.take_parts(run)));
                     continue;
                 }
                 Ok(Some(LeaderMessage::Cancelled(run))) => {
@@ -80,7 +80,7 @@ impl DeviceSession {
             match catch_panic(|| self.fit_plan(&order.types)) {
                 Ok(fitted) => {
                     let taken = Arc::new(RunInputs { inputs: order.inputs, residents: Vec::new() });
-                    self.crew.hand_out(&fitted, &taken, &terms, &done);
+                    self.crew.queue_run(&fitted, &taken, &terms, &done);
                     serving.begin(fitted, terms);
                 }
                 Err(error) => self.crew.end_run(&terms, &error.to_string()),
@@ -152,28 +152,28 @@ impl<'s> ServedRuns<'s> {
     /// messages.
     fn forget_finished(&mut self, is_over: impl Fn(&ServedRun) -> bool) {
         while let Some(over) = self.active.pop_front_if(|run| is_over(run)) {
-            self.session.crew.forget(over.terms.run);
+            self.session.crew.drop_messages(over.terms.run);
         }
     }
 
     /// Returns the index of a run in the queue; `None` if it is not there.
-    fn position(&self, run: RunNumber) -> Option<usize> {
+    fn find_run(&self, run: RunNumber) -> Option<usize> {
         self.active.iter().position(|active| active.terms.run == run)
     }
 
     /// Waits until the devices of this process have finished a successful run, and takes their
     /// output shards; empty if the run is not in the queue.
-    pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
-        while self.position(run).is_some_and(|at| self.active[at].left > 0)
+    pub(super) fn take_parts(&mut self, run: RunNumber) -> Vec<OutputPart> {
+        while self.find_run(run).is_some_and(|at| self.active[at].left > 0)
             && let Ok(finished) = self.finished.recv()
         {
             self.record_result(finished);
         }
-        let over = self.position(run).and_then(|at| self.active.remove(at));
+        let over = self.find_run(run).and_then(|at| self.active.remove(at));
         let Some(ServedRun { fitted, mut done, .. }) = over else { return Vec::new() };
-        self.session.crew.forget(run);
+        self.session.crew.drop_messages(run);
         done.sort_by_key(|(device, _)| *device);
-        self.session.output_parts(&fitted, &mut done)
+        self.session.take_output_parts(&fitted, &mut done)
     }
 
     /// Cancels the runs that `has_ended` selects, on the devices of this process.

@@ -148,7 +148,7 @@ impl DeviceSession {
     }
 
     /// Takes the output shards of a run out of `done`, the results of this process's devices.
-    pub(super) fn output_parts(
+    pub(super) fn take_output_parts(
         &self,
         fitted: &SizedPlan,
         done: &mut [(Device, DeviceResult)],

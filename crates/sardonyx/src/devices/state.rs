@@ -65,13 +65,13 @@ impl ResidentVariables {
     }
 
     /// Whether the model input called `input` reads a state variable.
-    pub(super) fn have(&self, input: &str) -> bool {
+    pub(super) fn has_input(&self, input: &str) -> bool {
         self.all.iter().any(|stay| *stay.name == *input)
     }
 
     /// Sets the types of the inputs that read state variables in `types`, which has one entry for
     /// each model input, and returns all types.
-    pub(super) fn with_types(&self, mut types: Vec<Option<Type>>) -> Vec<Option<Type>> {
+    pub(super) fn set_types(&self, mut types: Vec<Option<Type>>) -> Vec<Option<Type>> {
         for stay in &self.all {
             if let Some(ty) = types.get_mut(stay.input) {
                 *ty = Some(Type::tensor(stay.ty.0, stay.ty.1.iter().copied()));
@@ -82,7 +82,7 @@ impl ResidentVariables {
 
     /// Describes the state variables to the sharding planner: their inputs, outputs and current
     /// shardings.
-    pub(super) fn residents(&self) -> Vec<Resident> {
+    pub(super) fn describe_residents(&self) -> Vec<Resident> {
         let forms = self.forms.lock();
         let residents = self.all.iter().map(|stay| Resident {
             input: stay.input,
@@ -93,7 +93,7 @@ impl ResidentVariables {
     }
 
     /// Fixes the shardings that a plan has chosen for state variables without a sharding.
-    pub(super) fn settle(&self, plan: &Plan) {
+    pub(super) fn settle_forms(&self, plan: &Plan) {
         let mut forms = self.forms.lock();
         for (stay, chosen) in self.all.iter().zip(plan.forms_of_residents()) {
             if let Some(form) = forms.get_mut(stay.variable)
@@ -131,7 +131,7 @@ impl DeviceSession {
     }
 
     /// Distributes a whole tensor over the devices of this process, by the sharding `form`.
-    pub(crate) fn parts_of(&self, whole: &Tensor, form: &Form) -> Result<Parts, Error> {
+    pub(crate) fn distribute(&self, whole: &Tensor, form: &Form) -> Result<Parts, Error> {
         Parts::from_whole(whole, form, self.crew.seats.iter().map(|seat| seat.device))
     }
 
@@ -148,7 +148,7 @@ impl DeviceSession {
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
         options: &RunOptions<'_>,
     ) -> Result<StateRun, Error> {
-        let (inputs, limits) = (self.own_inputs(inputs)?, Limits::new(options)?);
+        let (inputs, limits) = (self.collect_inputs(inputs)?, Limits::new(options)?);
         catch_panic(|| self.run_with_parts(inputs, parts, &limits))
     }
 
@@ -161,7 +161,7 @@ impl DeviceSession {
     ) -> Result<StateRun, Error> {
         self.check_required_inputs(&inputs)?;
         let _turn = self.crew.take_turn();
-        let types = self.stays.with_types(self.types_of(&inputs));
+        let types = self.stays.set_types(self.find_types(&inputs));
         let fitted = self.fit_plan(&types)?;
         let forms: Vec<Option<Form>> =
             fitted.prepared.plan.forms_of_residents().map(|form| form.cloned()).collect();
@@ -172,7 +172,7 @@ impl DeviceSession {
             }
         }
         let mut running = OpenRuns::new(self);
-        let transport = self.crew.transport().ok_or_else(|| self.crew.only_first())?;
+        let transport = self.crew.transport().ok_or_else(|| self.crew.make_worker_error())?;
         let terms = Terms::new(transport.endpoint().next_run(), limits, None);
         running.start(fitted, RunInputs { inputs, residents }, terms);
         let RunResult { outputs, kept: mut left, .. } = running.finish_next()?;
@@ -186,7 +186,7 @@ impl DeviceSession {
                 kept.map(|(device, value)| Ok((device, stay.take_tensor(value)?))).collect();
             let (elem, dims) = &stay.ty;
             let new = Parts::from_computed(*elem, dims, form, own?);
-            let new = new.map_err(|part| stay.type_error(&part))?;
+            let new = new.map_err(|part| stay.make_type_error(&part))?;
             assigned.push((stay.variable, Arc::new(new)));
         }
         Ok((outputs, assigned))
@@ -215,7 +215,7 @@ impl ResidentVariable {
 
     /// Makes the error for a new value whose element type or sizes differ from the state
     /// variable's.
-    fn type_error(&self, part: &Tensor) -> Error {
+    fn make_type_error(&self, part: &Tensor) -> Error {
         let own = Type::tensor(self.ty.0, self.ty.1.iter().copied());
         let given = Type::tensor(part.data_type(), part.dims().iter().copied());
         let message = format!("the state variable '{}' is {own}, not {given}", self.name);

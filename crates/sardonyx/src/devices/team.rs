@@ -132,8 +132,8 @@ impl Team {
             for (input, bytes) in
                 encoded.iter().filter(|(input, _)| readers[*input].contains(&worker))
             {
-                put(&mut message, *input as u64);
-                put(&mut message, bytes.len() as u64);
+                put_number(&mut message, *input as u64);
+                put_number(&mut message, bytes.len() as u64);
                 message.extend_from_slice(bytes);
             }
             self.0.send(worker, ORDER, &message).map_err(worker_error)?;
@@ -167,8 +167,8 @@ impl Team {
     pub(super) fn send_cancellation(&self, run: RunNumber, devices: usize) {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
-            put(&mut message, CANCELLED);
-            put(&mut message, run.into());
+            put_number(&mut message, CANCELLED);
+            put_number(&mut message, run.into());
             // A worker that cannot be reached has ended, or will fail at its next message.
             let _ = self.0.send(worker, ORDER, &message);
         }
@@ -177,10 +177,10 @@ impl Team {
     /// Sends the outputs of a run to the other workers that have devices.
     pub(super) fn send_results(&self, outputs: &Outputs, devices: usize) -> Result<(), Error> {
         let mut message = Vec::new();
-        put(&mut message, RESULTS);
+        put_number(&mut message, RESULTS);
         for (_, value) in outputs.iter() {
             let bytes = encode_value(value)?;
-            put(&mut message, bytes.len() as u64);
+            put_number(&mut message, bytes.len() as u64);
             message.extend_from_slice(&bytes);
         }
         for worker in 1..self.0.workers().min(devices) {
@@ -194,8 +194,8 @@ impl Team {
     pub(super) fn send_success(&self, run: RunNumber, devices: usize) -> Result<(), Error> {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
-            put(&mut message, KEPT);
-            put(&mut message, run.into());
+            put_number(&mut message, KEPT);
+            put_number(&mut message, run.into());
             self.0.send(worker, ORDER, &message).map_err(worker_error)?;
         }
         Ok(())
@@ -250,29 +250,29 @@ impl Order {
     /// input types. The inputs follow, each as index, length in bytes and protobuf message.
     fn encode_head(&self) -> Vec<u8> {
         let mut message = Vec::new();
-        put(&mut message, RUN);
-        put(&mut message, self.run.into());
+        put_number(&mut message, RUN);
+        put_number(&mut message, self.run.into());
         // Clocks of workers differ, so the deadline is sent as the milliseconds that are left.
         let millis = self.limits.deadline.map_or(NO_LIMIT, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             u64::try_from(left.as_millis()).unwrap_or(NO_LIMIT)
         });
-        put(&mut message, millis);
-        put(&mut message, self.limits.iteration_limit.unwrap_or(NO_LIMIT));
-        put(&mut message, u64::from(self.limits.seed.is_some()));
-        put(&mut message, self.limits.seed.unwrap_or(0));
+        put_number(&mut message, millis);
+        put_number(&mut message, self.limits.iteration_limit.unwrap_or(NO_LIMIT));
+        put_number(&mut message, u64::from(self.limits.seed.is_some()));
+        put_number(&mut message, self.limits.seed.unwrap_or(0));
         let since_epoch = self.watched.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        put(&mut message, since_epoch.map_or(0, |time| time.as_nanos() as u64));
+        put_number(&mut message, since_epoch.map_or(0, |time| time.as_nanos() as u64));
         for ty in &self.types {
             let known = ty.as_ref().and_then(|ty| Some((ty.elem()?, ty.shape()?)));
             let Some((elem, shape)) = known else {
-                put(&mut message, 0);
+                put_number(&mut message, 0);
                 continue;
             };
-            put(&mut message, u64::from(elem.number().unsigned_abs()));
-            put(&mut message, shape.len() as u64);
+            put_number(&mut message, u64::from(elem.number().unsigned_abs()));
+            put_number(&mut message, shape.len() as u64);
             for dim in shape {
-                put(&mut message, dim.size().unwrap_or_default() as u64);
+                put_number(&mut message, dim.size().unwrap_or_default() as u64);
             }
         }
         message
@@ -295,34 +295,35 @@ impl Order {
     /// Decodes an order from the rest of a message, after the discriminant. `names` are the names
     /// of the graph inputs, `ports` their declarations.
     fn decode(mut rest: Rest<'_>, names: &[Arc<str>], ports: &[Port]) -> Result<Order, Error> {
-        let run = rest.run()?;
-        let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
-        let iteration_limit = Some(rest.take()?).filter(|iterations| *iterations != NO_LIMIT);
+        let run = rest.read_run()?;
+        let millis = Some(rest.read_number()?).filter(|millis| *millis != NO_LIMIT);
+        let iteration_limit =
+            Some(rest.read_number()?).filter(|iterations| *iterations != NO_LIMIT);
         let deadline =
             millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let has_seed = rest.take()? != 0;
-        let seed = Some(rest.take()?).filter(|_| has_seed);
+        let has_seed = rest.read_number()? != 0;
+        let seed = Some(rest.read_number()?).filter(|_| has_seed);
         let limits = Limits { stop: None, deadline, iteration_limit, seed };
-        let watched = Some(rest.take()?).filter(|nanos| *nanos > 0);
+        let watched = Some(rest.read_number()?).filter(|nanos| *nanos > 0);
         let watched = watched.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos));
         let mut types = Vec::with_capacity(names.len());
         for _ in names {
-            let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
+            let elem = i32::try_from(rest.read_number()?).ok().and_then(DataType::from_number);
             types.push(match elem {
                 None => None,
                 Some(elem) => {
-                    let rank = rest.take()?;
+                    let rank = rest.read_number()?;
                     let dims: Result<Vec<Dim>, Error> =
-                        (0..rank).map(|_| Ok(Dim::from(rest.size()?))).collect();
+                        (0..rank).map(|_| Ok(Dim::from(rest.read_size()?))).collect();
                     Some(Type::tensor(elem, dims?))
                 }
             });
         }
         let mut inputs = Vec::new();
         while !rest.0.is_empty() {
-            let number = rest.size()?;
-            let name = names.get(number).ok_or_else(damaged_message)?;
-            let bytes = rest.bytes()?;
+            let number = rest.read_size()?;
+            let name = names.get(number).ok_or_else(make_damaged_error)?;
+            let bytes = rest.read_bytes()?;
             let declared = ports.iter().find(|port| *port.name() == **name);
             let ty = types[number].as_ref().or_else(|| declared.and_then(Port::ty));
             inputs.push((name.clone(), decode_value(bytes, ty)?));
@@ -341,18 +342,18 @@ impl LeaderMessage {
         outputs: &[Port],
     ) -> Result<LeaderMessage, Error> {
         let mut rest = Rest(message);
-        match rest.take()? {
+        match rest.read_number()? {
             RUN => Order::decode(rest, names, inputs).map(LeaderMessage::Run),
-            CANCELLED => rest.run().map(LeaderMessage::Cancelled),
-            KEPT => rest.run().map(LeaderMessage::Kept),
+            CANCELLED => rest.read_run().map(LeaderMessage::Cancelled),
+            KEPT => rest.read_run().map(LeaderMessage::Kept),
             RESULTS => {
                 let mut values = Vec::with_capacity(outputs.len());
                 for port in outputs {
-                    values.push((Arc::from(port.name()), decode_output(rest.bytes()?, port)?));
+                    values.push((Arc::from(port.name()), decode_output(rest.read_bytes()?, port)?));
                 }
                 Ok(LeaderMessage::Results(Outputs::new(values)))
             }
-            _ => Err(damaged_message()),
+            _ => Err(make_damaged_error()),
         }
     }
 }
@@ -362,7 +363,7 @@ pub(super) fn send_outputs(link: &Link, given: OutputValues) -> Result<(), Error
     for (index, value) in given.into_iter().enumerate() {
         let Some(value) = value else { continue };
         let message = encode_value(&value)?;
-        let tag = link.tag(index).map_err(|_| damaged_message())?;
+        let tag = link.make_tag(index).map_err(|_| make_damaged_error())?;
         let sent = link.transport().send(0, tag, &message);
         sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)?;
     }
@@ -371,7 +372,8 @@ pub(super) fn send_outputs(link: &Link, given: OutputValues) -> Result<(), Error
 
 /// Sends device 0 the empty message that reports a successful run.
 pub(super) fn send_done(link: &Link, prepared: &CompiledPlan) -> Result<(), Error> {
-    let tag = link.tag(after_exchanges(&prepared.plan) + 1).map_err(|_| damaged_message())?;
+    let tag =
+        link.make_tag(find_free_number(&prepared.plan) + 1).map_err(|_| make_damaged_error())?;
     let sent = link.transport().send(0, tag, &[]);
     sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)
 }
@@ -383,8 +385,8 @@ pub(super) fn receive_done(
     by: Device,
     plan: &Plan,
 ) -> Result<(), Error> {
-    let transport = first.ok_or_else(damaged_message)?.transport();
-    let number = u32::try_from(after_exchanges(plan) + 1).map_err(|_| damaged_message())?;
+    let transport = first.ok_or_else(make_damaged_error)?.transport();
+    let number = u32::try_from(find_free_number(plan) + 1).map_err(|_| make_damaged_error())?;
     transport.receive(by as usize, tag_in_run(run, number)).map(drop).map_err(worker_error)
 }
 
@@ -396,8 +398,8 @@ pub(super) fn receive_output(
     index: usize,
     port: &Port,
 ) -> Result<Value, Error> {
-    let transport = first.ok_or_else(damaged_message)?.transport();
-    let tag = tag_in_run(run, u32::try_from(index).map_err(|_| damaged_message())?);
+    let transport = first.ok_or_else(make_damaged_error)?.transport();
+    let tag = tag_in_run(run, u32::try_from(index).map_err(|_| make_damaged_error())?);
     let message = transport.receive(by as usize, tag).map_err(worker_error)?;
     decode_output(&message, port)
 }
@@ -407,7 +409,7 @@ pub(super) fn receive_output(
 fn encode_value(value: &Value) -> Result<Vec<u8>, Error> {
     let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
     let mut message = Vec::new();
-    put(&mut message, u64::from(elem));
+    put_number(&mut message, u64::from(elem));
     message.extend(write_value(value, "")?);
     Ok(message)
 }
@@ -416,7 +418,7 @@ fn encode_value(value: &Value) -> Result<Vec<u8>, Error> {
 /// the output is not a tensor.
 fn decode_output(message: &[u8], port: &Port) -> Result<Value, Error> {
     let mut rest = Rest(message);
-    let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
+    let elem = i32::try_from(rest.read_number()?).ok().and_then(DataType::from_number);
     let ty = elem.map(Type::unranked);
     decode_value(rest.0, ty.as_ref().or(port.ty()))
 }
@@ -428,8 +430,8 @@ pub(super) fn send_watched(
     watched: &DeviceRun,
 ) -> Result<(), Error> {
     let mut message = Vec::new();
-    watched.to_numbers().into_iter().for_each(|number| put(&mut message, number));
-    let tag = link.tag(after_exchanges(&prepared.plan)).map_err(|_| damaged_message())?;
+    watched.to_numbers().into_iter().for_each(|number| put_number(&mut message, number));
+    let tag = link.make_tag(find_free_number(&prepared.plan)).map_err(|_| make_damaged_error())?;
     let sent = link.transport().send(0, tag, &message);
     sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)
 }
@@ -441,35 +443,36 @@ pub(super) fn receive_watched(
     by: Device,
     plan: &Plan,
 ) -> Result<DeviceRun, Error> {
-    let transport = first.ok_or_else(damaged_message)?.transport();
-    let tag = tag_in_run(run, u32::try_from(after_exchanges(plan)).map_err(|_| damaged_message())?);
+    let transport = first.ok_or_else(make_damaged_error)?.transport();
+    let tag =
+        tag_in_run(run, u32::try_from(find_free_number(plan)).map_err(|_| make_damaged_error())?);
     let message = transport.receive(by as usize, tag).map_err(worker_error)?;
     let mut rest = Rest(&message);
     let mut numbers = Vec::with_capacity(message.len() / 8);
     while !rest.0.is_empty() {
-        numbers.push(rest.take()?);
+        numbers.push(rest.read_number()?);
     }
-    DeviceRun::from_numbers(&numbers).ok_or_else(damaged_message)
+    DeviceRun::from_numbers(&numbers).ok_or_else(make_damaged_error)
 }
 
 /// Returns the lowest message number of a run that neither outputs nor exchanges use.
-fn after_exchanges(plan: &Plan) -> usize {
+fn find_free_number(plan: &Plan) -> usize {
     plan.givers_of_outputs().len() + plan.steps.len()
 }
 
 /// Decodes the protobuf message of a value of type `ty`; fails without a type.
 fn decode_value(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
-    read_value(bytes.to_vec(), ty.ok_or_else(damaged_message)?)
+    read_value(bytes.to_vec(), ty.ok_or_else(make_damaged_error)?)
 }
 
 /// Makes the error for a message of another worker that cannot be decoded.
 #[cold]
-fn damaged_message() -> Error {
+fn make_damaged_error() -> Error {
     Error::new(ErrorKind::Worker, "a message of another worker is damaged")
 }
 
 /// Appends a number to a message, as 8 little-endian bytes.
-fn put(message: &mut Vec<u8>, number: u64) {
+fn put_number(message: &mut Vec<u8>, number: u64) {
     message.extend(number.to_le_bytes());
 }
 
@@ -478,26 +481,26 @@ struct Rest<'m>(&'m [u8]);
 
 impl<'m> Rest<'m> {
     /// Reads the next 8 bytes as a number; fails at the end of the message.
-    fn take(&mut self) -> Result<u64, Error> {
-        let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged_message)?;
+    fn read_number(&mut self) -> Result<u64, Error> {
+        let (number, rest) = self.0.split_first_chunk().ok_or_else(make_damaged_error)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*number))
     }
 
     /// Reads the number of a run.
-    fn run(&mut self) -> Result<RunNumber, Error> {
-        RunNumber::try_from(self.take()?).map_err(|_| damaged_message())
+    fn read_run(&mut self) -> Result<RunNumber, Error> {
+        RunNumber::try_from(self.read_number()?).map_err(|_| make_damaged_error())
     }
 
     /// Reads a size or an index.
-    fn size(&mut self) -> Result<usize, Error> {
-        usize::try_from(self.take()?).map_err(|_| damaged_message())
+    fn read_size(&mut self) -> Result<usize, Error> {
+        usize::try_from(self.read_number()?).map_err(|_| make_damaged_error())
     }
 
     /// Reads a length, and as many bytes.
-    fn bytes(&mut self) -> Result<&'m [u8], Error> {
-        let len = self.size()?;
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged_message)?;
+    fn read_bytes(&mut self) -> Result<&'m [u8], Error> {
+        let len = self.read_size()?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(make_damaged_error)?;
         self.0 = rest;
         Ok(bytes)
     }
