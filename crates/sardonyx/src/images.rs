@@ -65,7 +65,7 @@ trait Image {
     fn decode_channels(self: Box<Self>) -> Result<Vec<u8>, String> {
         let ([width, height], channels) = (self.size(), self.channels());
         let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
-        let mut out = zeros(width.saturating_mul(height).saturating_mul(channels))?;
+        let mut out = allocate_zeros(width.saturating_mul(height).saturating_mul(channels))?;
         self.decode(format, &mut out)?;
         Ok(out)
     }
@@ -130,7 +130,7 @@ impl EncodedImage for Encoded<'_> {
 }
 
 /// Allocates a vector of `len` zeros; returns an error message if there is not enough memory.
-fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
+fn allocate_zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(len);
     reserved.map_err(|_| {

@@ -5,7 +5,7 @@ use sardonyx_runtime::PixelFormat;
 use super::Image;
 use super::bmp::Bmp;
 use super::orientation::Orientation;
-use super::pixels::put;
+use super::pixels::convert_pixels;
 use super::png::Png;
 use super::pnm::Pnm;
 use super::tiff::Tiff;
@@ -28,13 +28,13 @@ pub(super) struct BitmapLayout {
 
 impl BitmapLayout {
     /// Returns the number of samples in the image; `usize::MAX` if it overflows.
-    pub(super) fn samples(&self) -> usize {
+    pub(super) fn count_samples(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.channels)
     }
 
     /// Returns the size of all samples in bytes; `usize::MAX` if it overflows.
-    pub(super) fn bytes(&self) -> usize {
-        self.samples().saturating_mul(if self.is_wide { 2 } else { 1 })
+    pub(super) fn count_bytes(&self) -> usize {
+        self.count_samples().saturating_mul(if self.is_wide { 2 } else { 1 })
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) trait Samples {
 
     /// Returns the maximum memory of the decoder in bytes, without the decoded samples.
     fn working_bytes(&self) -> usize {
-        self.layout().bytes()
+        self.layout().count_bytes()
     }
 
     /// Returns the orientation in the metadata of the image; upright without metadata.
@@ -97,7 +97,7 @@ impl Image for Bitmap<'_> {
 
     /// Returns the memory of the decoder and of the decoded samples before conversion, in bytes.
     fn working_bytes(&self) -> usize {
-        self.samples.layout().bytes().saturating_add(self.samples.working_bytes())
+        self.samples.layout().count_bytes().saturating_add(self.samples.working_bytes())
     }
 
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
@@ -109,7 +109,7 @@ impl Image for Bitmap<'_> {
             1 | 2 => [pixel[0]; 3],
             _ => [pixel[0], pixel[size], pixel[2 * size]],
         });
-        put(format, pixels, out);
+        convert_pixels(format, pixels, out);
         Ok(())
     }
 

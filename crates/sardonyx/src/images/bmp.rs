@@ -1,7 +1,7 @@
 //! BMP images (Windows bitmaps) with headers of all versions, uncompressed or run-length encoded.
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, Samples};
-use super::zeros;
 
 /// Byte offset of the image header in a BMP file, after the file header.
 const HEADER: usize = 14;
@@ -75,7 +75,7 @@ impl Field {
     }
 
     /// Extracts the channel's sample of 8 bits from a pixel.
-    fn sample(&self, pixel: u32) -> u8 {
+    fn extract_sample(&self, pixel: u32) -> u8 {
         self.samples[(pixel >> self.shift & self.mask) as usize]
     }
 }
@@ -87,12 +87,12 @@ fn read_bytes<const N: usize>(encoded: &[u8], at: usize) -> Result<[u8; N], Stri
 }
 
 /// Reads the little-endian integer at byte offset `at` of the file.
-fn u16_at(encoded: &[u8], at: usize) -> Result<u16, String> {
+fn read_u16(encoded: &[u8], at: usize) -> Result<u16, String> {
     read_bytes(encoded, at).map(u16::from_le_bytes)
 }
 
 /// Reads the little-endian integer at byte offset `at` of the file.
-fn u32_at(encoded: &[u8], at: usize) -> Result<u32, String> {
+fn read_u32(encoded: &[u8], at: usize) -> Result<u32, String> {
     read_bytes(encoded, at).map(u32::from_le_bytes)
 }
 
@@ -113,28 +113,28 @@ struct Header {
 impl Header {
     /// Reads the image header of a BMP file.
     fn read(encoded: &[u8]) -> Result<Header, String> {
-        let len = u32_at(encoded, HEADER)? as usize;
+        let len = read_u32(encoded, HEADER)? as usize;
         match len {
             CORE => Ok(Header {
                 len,
-                width: u16_at(encoded, HEADER + 4)?.into(),
-                height: u16_at(encoded, HEADER + 6)?.into(),
-                planes: u16_at(encoded, HEADER + 8)?,
-                bits: u16_at(encoded, HEADER + 10)?,
+                width: read_u16(encoded, HEADER + 4)?.into(),
+                height: read_u16(encoded, HEADER + 6)?.into(),
+                planes: read_u16(encoded, HEADER + 8)?,
+                bits: read_u16(encoded, HEADER + 10)?,
                 compression: 0,
                 entries: 0,
             }),
             40 | 52 | 56 | 108 | 124 => {
                 // The last field, the number of important colors, must exist.
-                u32_at(encoded, HEADER + 36)?;
+                read_u32(encoded, HEADER + 36)?;
                 Ok(Header {
                     len,
                     width: read_bytes(encoded, HEADER + 4).map(i32::from_le_bytes)?,
                     height: read_bytes(encoded, HEADER + 8).map(i32::from_le_bytes)?,
-                    planes: u16_at(encoded, HEADER + 12)?,
-                    bits: u16_at(encoded, HEADER + 14)?,
-                    compression: u32_at(encoded, HEADER + 16)?,
-                    entries: u32_at(encoded, HEADER + 32)?,
+                    planes: read_u16(encoded, HEADER + 12)?,
+                    bits: read_u16(encoded, HEADER + 14)?,
+                    compression: read_u32(encoded, HEADER + 16)?,
+                    entries: read_u32(encoded, HEADER + 32)?,
                 })
             }
             _ => Err(format!("a header of {len} bytes is not supported")),
@@ -155,7 +155,7 @@ impl Header {
                 let count = if self.len < WITH_ALPHA { 3 } else { 4 };
                 let mut masks = [0; 4];
                 for (index, mask) in masks[..count].iter_mut().enumerate() {
-                    *mask = u32_at(encoded, HEADER + 40 + 4 * index)?;
+                    *mask = read_u32(encoded, HEADER + 40 + 4 * index)?;
                 }
                 self.make_fields(&masks[..3], masks[3])
             }
@@ -204,7 +204,7 @@ impl Header {
 impl<'a> Bmp<'a> {
     /// Reads the headers and the palette of a BMP file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Bmp<'a>, String> {
-        let data = u32_at(encoded, 10)? as usize;
+        let data = read_u32(encoded, 10)? as usize;
         let header = Header::read(encoded)?;
         let Header { width, height, planes, .. } = header;
         if width <= 0 || height == 0 || height == i32::MIN {
@@ -220,7 +220,7 @@ impl<'a> Bmp<'a> {
     }
 
     /// Converts the index of a row in the file into its index from the top of the image.
-    fn row_from_top(&self, number: usize) -> usize {
+    fn to_row_from_top(&self, number: usize) -> usize {
         if self.is_top_down { number } else { self.height - 1 - number }
     }
 
@@ -236,10 +236,10 @@ impl<'a> Bmp<'a> {
             format!("the file ends before {} rows of {stride} bytes", self.height)
         })?;
         let layout = self.layout();
-        let mut out = zeros(layout.bytes())?;
+        let mut out = allocate_zeros(layout.count_bytes())?;
         let row_len = self.width * layout.channels;
         for (number, stored) in stored.chunks_exact(stride).enumerate() {
-            put(stored, &mut out[self.row_from_top(number) * row_len..][..row_len]);
+            put(stored, &mut out[self.to_row_from_top(number) * row_len..][..row_len]);
         }
         Ok(out)
     }
@@ -247,18 +247,18 @@ impl<'a> Bmp<'a> {
     /// Decodes run-length encoded pixels. Pixels that no run sets are black, as on Windows.
     fn read_runs(&self, palette: &Palette) -> Result<Vec<u8>, String> {
         let mut codes = self.encoded.get(self.data..).unwrap_or_default();
-        let mut out = zeros(self.layout().bytes())?;
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         let (mut x, mut y) = (0, 0);
         while y < self.height {
-            let code = take(&mut codes, 2)?;
+            let code = take_codes(&mut codes, 2)?;
             let (first, second) = (usize::from(code[0]), usize::from(code[1]));
-            let row = &mut out[self.row_from_top(y) * self.width * 3..][..self.width * 3];
+            let row = &mut out[self.to_row_from_top(y) * self.width * 3..][..self.width * 3];
             let (pixels, _) = row[x * 3..].as_chunks_mut();
             match (first, second) {
                 (0, 0) => (x, y) = (0, y + 1),
                 (0, 1) => break,
                 (0, 2) => {
-                    let step = take(&mut codes, 2)?;
+                    let step = take_codes(&mut codes, 2)?;
                     (x, y) = (x + usize::from(step[0]), y + usize::from(step[1]));
                     if x > self.width || y >= self.height {
                         return Err(format!(
@@ -268,12 +268,12 @@ impl<'a> Bmp<'a> {
                 }
                 (0, count) => {
                     // Literal pixels, padded to a multiple of two bytes.
-                    let indices = take(&mut codes, (count * self.bits).div_ceil(16) * 2)?;
+                    let indices = take_codes(&mut codes, (count * self.bits).div_ceil(16) * 2)?;
                     let Some(pixels) = pixels.get_mut(..count) else {
                         return Err(format!("{count} pixels at {x}, {y} do not fit the row"));
                     };
                     for (at, pixel) in pixels.iter_mut().enumerate() {
-                        *pixel = palette[palette_index(indices, at, self.bits)];
+                        *pixel = palette[read_palette_index(indices, at, self.bits)];
                     }
                     x += count;
                 }
@@ -282,7 +282,7 @@ impl<'a> Bmp<'a> {
                     let count = count.min(pixels.len());
                     for (at, pixel) in pixels[..count].iter_mut().enumerate() {
                         let at = at % (8 / self.bits);
-                        *pixel = palette[palette_index(&code[1..], at, self.bits)];
+                        *pixel = palette[read_palette_index(&code[1..], at, self.bits)];
                     }
                     x += count;
                 }
@@ -293,7 +293,7 @@ impl<'a> Bmp<'a> {
 }
 
 /// Takes `len` bytes from the front of the run-length codes.
-fn take<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
+fn take_codes<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
     let (taken, rest) = codes.split_at_checked(len).ok_or("the run-length codes end early")?;
     *codes = rest;
     Ok(taken)
@@ -301,7 +301,7 @@ fn take<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
 
 /// Returns the palette index of pixel `at` of a row. Indices of `bits` bits are packed into bytes,
 /// the upper bits first.
-fn palette_index(bytes: &[u8], at: usize, bits: usize) -> usize {
+fn read_palette_index(bytes: &[u8], at: usize, bits: usize) -> usize {
     let at = at * bits;
     let byte = usize::from(bytes[at / 8]);
     byte >> (8 - bits - at % 8) & ((1 << bits) - 1)
@@ -322,7 +322,7 @@ impl Samples for Bmp<'_> {
             Coding::Runs(palette) => self.read_runs(palette),
             Coding::Indices(palette) => self.read_rows(|stored, row| {
                 for (at, pixel) in row.as_chunks_mut().0.iter_mut().enumerate() {
-                    *pixel = palette[palette_index(stored, at, bits)];
+                    *pixel = palette[read_palette_index(stored, at, bits)];
                 }
             }),
             Coding::Fields { colors, alpha } => {
@@ -333,7 +333,7 @@ impl Samples for Bmp<'_> {
                         let number = stored.iter().rev();
                         let number = number.fold(0, |sum, byte| sum << 8 | u32::from(*byte));
                         for (sample, field) in pixel.iter_mut().zip(colors.iter().chain(alpha)) {
-                            *sample = field.sample(number);
+                            *sample = field.extract_sample(number);
                         }
                     }
                 })
@@ -458,7 +458,11 @@ mod tests {
             let field = Field::new(most << 3, 16).unwrap();
             for value in 0..=most {
                 let exact = f64::from(value) / f64::from(most) * 255.0;
-                assert_eq!(field.sample(value << 3), exact.round() as u8, "{value} of {len} bits");
+                assert_eq!(
+                    field.extract_sample(value << 3),
+                    exact.round() as u8,
+                    "{value} of {len} bits"
+                );
             }
         }
     }
@@ -520,7 +524,7 @@ mod tests {
             for bit in 0..8 * file.len() {
                 let mut flipped = file.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                if Bmp::open(&flipped).is_ok_and(|bmp| bmp.layout().bytes() < 1 << 20) {
+                if Bmp::open(&flipped).is_ok_and(|bmp| bmp.layout().count_bytes() < 1 << 20) {
                     let _ = decode(&flipped);
                 }
             }

@@ -3,7 +3,7 @@
 use super::orientation::Orientation;
 use super::pixels::Rgb;
 use super::resize::{Size, resize};
-use super::{Encoded, Image, zeros};
+use super::{Encoded, Image, allocate_zeros};
 use crate::error::{Error, ErrorKind};
 
 /// Limits on the size of an image that [`DecodedImage::decode`] accepts.
@@ -40,7 +40,7 @@ pub struct DecodedImage {
 const LUMINANCE: [f32; 3] = [0.212_647_84, 0.715_179_2, 0.072_173_04];
 
 /// Computes the luminance of a color, rounded to an integer from 0 to 255.
-fn luminance(color: Rgb) -> u8 {
+fn compute_luminance(color: Rgb) -> u8 {
     let mut sum = 0.0;
     for (sample, weight) in color.iter().zip(LUMINANCE) {
         sum += f32::from(*sample) * (1.0 / 255.0) * weight;
@@ -87,11 +87,11 @@ impl DecodedImage {
         }
         let orientation = image.orientation();
         let samples = image.decode_channels()?;
-        DecodedImage { width, height, channels, samples }.turn(orientation)
+        DecodedImage { width, height, channels, samples }.turn_upright(orientation)
     }
 
     /// Turns the image upright.
-    fn turn(self, orientation: Orientation) -> Result<DecodedImage, String> {
+    fn turn_upright(self, orientation: Orientation) -> Result<DecodedImage, String> {
         if orientation.is_upright() {
             return Ok(self);
         }
@@ -145,7 +145,7 @@ impl DecodedImage {
             return Err(Error::new(ErrorKind::Argument, message));
         }
         let DecodedImage { width, height, channels: before, samples } = self;
-        let mut out = zeros(samples.len() / before * channels)
+        let mut out = allocate_zeros(samples.len() / before * channels)
             .map_err(|what| Error::new(ErrorKind::Run, what))?;
         for (out, pixel) in out.chunks_exact_mut(channels).zip(samples.chunks_exact(before)) {
             let (color, alpha) = match *pixel {
@@ -157,7 +157,7 @@ impl DecodedImage {
             };
             match out {
                 [out, rest @ ..] if channels <= 2 => {
-                    *out = if before <= 2 { color[0] } else { luminance(color) };
+                    *out = if before <= 2 { color[0] } else { compute_luminance(color) };
                     rest.fill(alpha);
                 }
                 _ => {

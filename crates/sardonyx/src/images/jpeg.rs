@@ -17,7 +17,7 @@ use sardonyx_runtime::PixelFormat;
 
 use super::Image;
 use super::orientation::Orientation;
-use super::pixels::{cmyk_to_rgb, put};
+use super::pixels::{cmyk_to_rgb, convert_pixels};
 
 /// Result of decoding a JPEG file. An error message gives the byte offset and the problem.
 type Result<T> = std::result::Result<T, String>;
@@ -242,24 +242,24 @@ fn write_pixels(
             plane.write_row(y, row);
         }
         if colours == Colours::Grey {
-            put(format, rows[0][..width].iter().map(|grey| [*grey; 3]), out);
+            convert_pixels(format, rows[0][..width].iter().map(|grey| [*grey; 3]), out);
             continue;
         }
         let pixels = (0..width).map(|x| [rows[0][x], rows[1][x], rows[2][x]]);
         match colours {
-            Colours::Grey | Colours::Rgb => put(format, pixels, out),
-            Colours::Ycc => put(format, pixels.map(ycc_to_rgb), out),
+            Colours::Grey | Colours::Rgb => convert_pixels(format, pixels, out),
+            Colours::Ycc => convert_pixels(format, pixels.map(ycc_to_rgb), out),
             // All encoders store the inks of CMYK images inverted.
             Colours::Cmyk => {
                 let pixels = pixels
                     .zip(&rows[3])
                     .map(|(inks, black)| cmyk_to_rgb(inks.map(|ink| 255 - ink), 255 - black));
-                put(format, pixels, out);
+                convert_pixels(format, pixels, out);
             }
             Colours::Ycck => {
                 let pixels = pixels.zip(&rows[3]);
                 let pixels = pixels.map(|(ycc, black)| cmyk_to_rgb(ycc_to_rgb(ycc), 255 - black));
-                put(format, pixels, out);
+                convert_pixels(format, pixels, out);
             }
         }
     }
@@ -326,7 +326,7 @@ impl Frame {
             return Err("a component has no quantization table".to_string());
         };
         let stride = across * 8;
-        let mut samples = super::zeros(blocks.len())?;
+        let mut samples = super::allocate_zeros(blocks.len())?;
         let rows = blocks.chunks_exact(across * 64).zip(samples.chunks_exact_mut(stride * 8));
         for (blocks, samples) in rows {
             for (x, block) in blocks.chunks_exact(64).enumerate() {

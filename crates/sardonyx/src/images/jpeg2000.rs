@@ -3,7 +3,7 @@
 use hayro_jpeg2000::{ColorSpace, DecodeSettings, DecoderContext, Image};
 use sardonyx_runtime::PixelFormat;
 
-use super::pixels::put;
+use super::pixels::convert_pixels;
 
 /// Memory of the JPEG 2000 decoder for each sample, in bytes: coefficients and samples as floats,
 /// and at most one code-block for 16 samples.
@@ -50,7 +50,7 @@ impl<'a> Jpeg2000<'a> {
     }
 
     /// Returns the number of channels in the JPEG 2000 file, including alpha.
-    fn components(&self) -> usize {
+    fn count_components(&self) -> usize {
         usize::from(self.image.color_space().num_channels()) + usize::from(self.image.has_alpha())
     }
 }
@@ -62,7 +62,7 @@ impl super::Image for Jpeg2000<'_> {
 
     fn working_bytes(&self) -> usize {
         let [width, height] = self.size();
-        let samples = width.saturating_mul(height).saturating_mul(self.components());
+        let samples = width.saturating_mul(height).saturating_mul(self.count_components());
         samples.saturating_mul(self.bytes_per_sample)
     }
 
@@ -99,7 +99,7 @@ impl super::Image for Jpeg2000<'_> {
                 value as u8
             })
         });
-        put(format, pixels, out);
+        convert_pixels(format, pixels, out);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl super::Image for Jpeg2000<'_> {
 }
 
 /// Reads all bytes as one big-endian integer.
-fn big_endian(bytes: &[u8]) -> usize {
+fn read_big_endian(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
@@ -137,7 +137,8 @@ fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
 fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
     // Width and height of: image, its origin, tiles, their origin.
     if let Some(fields) = codestream.get(8..40) {
-        let fields: [usize; 8] = std::array::from_fn(|index| big_endian(&fields[4 * index..][..4]));
+        let fields: [usize; 8] =
+            std::array::from_fn(|index| read_big_endian(&fields[4 * index..][..4]));
         let [across, down] = [0, 1].map(|axis| {
             fields[axis].saturating_sub(fields[axis + 6]).div_ceil(fields[axis + 4].max(1))
         });
@@ -162,11 +163,13 @@ fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
             Some([0xff, _]) => {}
             _ => return Ok(true),
         }
-        let Some(length) = codestream.get(at + 2..at + 4).map(big_endian) else { return Ok(true) };
+        let Some(length) = codestream.get(at + 2..at + 4).map(read_big_endian) else {
+            return Ok(true);
+        };
         let Some(body) = codestream.get(at + 4..at + 2 + length) else { return Ok(true) };
         match codestream[at + 1] {
             // SOT: length of the tile-part.
-            0x90 if body.len() == 8 => match big_endian(&body[2..6]) {
+            0x90 if body.len() == 8 => match read_big_endian(&body[2..6]) {
                 0 => end_of_part = 0,
                 length => end_of_part = at + length,
             },

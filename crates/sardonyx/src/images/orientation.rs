@@ -1,7 +1,7 @@
 //! Exif orientation of images (Exif 2.32, tag 274): reads it, and turns images upright.
 
+use super::allocate_zeros;
 use super::resize::Size;
-use super::zeros;
 
 /// Value of the Exif orientation tag of an image, from 1 (upright) to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Orientation {
         let Size { width, height } = size;
         let is_mirrored = matches!(self.0, 2 | 3 | 7 | 8);
         let is_upside_down = matches!(self.0, 3 | 4 | 6 | 7);
-        let mut out = zeros(pixels.len())?;
+        let mut out = allocate_zeros(pixels.len())?;
         let across = if self.is_transposed() { height } else { width };
         let rows = out.chunks_exact_mut((across * channels).max(1));
         for (y, row) in rows.enumerate() {

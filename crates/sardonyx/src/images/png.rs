@@ -4,9 +4,9 @@ use std::io::Cursor;
 
 use ::png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
-use super::zeros;
 
 /// A PNG image whose header has been read.
 pub(super) struct Png<'a> {
@@ -56,7 +56,7 @@ impl Samples for Png<'_> {
     }
 
     fn read(mut self: Box<Self>) -> Result<Vec<u8>, String> {
-        let mut out = zeros(self.layout.bytes())?;
+        let mut out = allocate_zeros(self.layout.count_bytes())?;
         self.reader.next_frame(&mut out).map_err(|error| error.to_string())?;
         Ok(out)
     }

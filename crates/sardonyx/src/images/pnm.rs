@@ -1,7 +1,7 @@
 //! Netpbm images: PBM, PGM and PPM as text or binary (`P1` to `P6`), and PAM (`P7`).
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, Samples};
-use super::zeros;
 
 /// A Netpbm image (PBM, PGM, PPM or PAM) whose header has been read.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl<'a> Pnm<'a> {
     fn read_bits(&self) -> Result<Vec<u8>, String> {
         let stride = self.width.div_ceil(8);
         let stored = self.check_length(stride.checked_mul(self.height))?;
-        let mut out = zeros(self.layout().bytes())?;
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         if self.width > 0 {
             for (row, stored) in out.chunks_exact_mut(self.width).zip(stored.chunks_exact(stride)) {
                 for (x, sample) in row.iter_mut().enumerate() {
@@ -186,8 +186,8 @@ impl<'a> Pnm<'a> {
 
     /// Decodes samples that are digits 0 and 1 (plain PBM).
     fn read_bit_digits(&self) -> Result<Vec<u8>, String> {
-        let mut stored = self.check_length(Some(self.layout().bytes()))?.iter();
-        let mut out = zeros(self.layout().bytes())?;
+        let mut stored = self.check_length(Some(self.layout().count_bytes()))?.iter();
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         for sample in &mut out {
             *sample = match stored.find(|byte| !is_space(**byte)) {
                 Some(b'0') => 255,
@@ -204,10 +204,10 @@ impl<'a> Pnm<'a> {
     /// Decodes samples that are decimal numbers (plain PGM and PPM), without scaling.
     fn read_numbers(&self) -> Result<Vec<u8>, String> {
         let layout = self.layout();
-        let samples = layout.samples();
+        let samples = layout.count_samples();
         // A sample has at least one digit, and whitespace separates samples.
         let stored = self.check_length(samples.checked_mul(2).map(|len| len.saturating_sub(1)))?;
-        let mut out = zeros(layout.bytes())?;
+        let mut out = allocate_zeros(layout.count_bytes())?;
         let mut words = stored.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
         let size = if layout.is_wide { 2 } else { 1 };
         for sample in out.chunks_exact_mut(size) {
@@ -226,9 +226,9 @@ impl<'a> Pnm<'a> {
 
     /// Decodes samples of one or two bytes (binary PGM, PPM and PAM), without scaling.
     fn read_bytes(&self) -> Result<Vec<u8>, String> {
-        let len = self.layout().bytes();
+        let len = self.layout().count_bytes();
         let stored = &self.check_length(Some(len))?[..len];
-        let mut out = zeros(len)?;
+        let mut out = allocate_zeros(len)?;
         out.copy_from_slice(stored);
         Ok(out)
     }

@@ -1,7 +1,7 @@
 //! Resizing of images with a triangle filter along each axis: linear interpolation when growing,
 //! weighted averages when shrinking.
 
-use super::zeros;
+use super::allocate_zeros;
 
 /// Filter weights along one axis: each output sample is a weighted sum of adjacent input samples.
 struct Taps {
@@ -18,7 +18,11 @@ impl Taps {
     fn new(len: usize, outputs: usize) -> Result<Taps, String> {
         let ratio = len as f32 / outputs as f32;
         let reach = ratio.max(1.0);
-        let mut taps = Taps { first: zeros(outputs)?, ends: zeros(outputs)?, weights: Vec::new() };
+        let mut taps = Taps {
+            first: allocate_zeros(outputs)?,
+            ends: allocate_zeros(outputs)?,
+            weights: Vec::new(),
+        };
         // An output has at most `2 * reach + 2` weights.
         let most = (2 * len).saturating_add(outputs.saturating_mul(4));
         let reserved = taps.weights.try_reserve_exact(most);
@@ -64,8 +68,8 @@ pub(super) fn resize(
     let (down, across) = (Taps::new(from.height, to.height)?, Taps::new(from.width, to.width)?);
     let stride = from.width * channels;
     let bytes = to.width.checked_mul(to.height).and_then(|pixels| pixels.checked_mul(channels));
-    let mut out = zeros(bytes.ok_or("the new image size is too large")?)?;
-    let mut blended = zeros::<f32>(stride)?;
+    let mut out = allocate_zeros(bytes.ok_or("the new image size is too large")?)?;
+    let mut blended = allocate_zeros::<f32>(stride)?;
     for (out, (first, weights)) in out.chunks_exact_mut(to.width * channels).zip(down.iter()) {
         blended.fill(0.0);
         for (row, weight) in pixels[first * stride..].chunks_exact(stride).zip(weights) {

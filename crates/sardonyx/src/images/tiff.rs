@@ -6,9 +6,9 @@ use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::{SampleFormat, Tag};
 use ::tiff::{ColorType, TiffError};
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
-use super::zeros;
 
 /// A TIFF image whose image file directory (IFD) has been read.
 pub(super) struct Tiff<'a> {
@@ -55,7 +55,7 @@ impl<'a> Tiff<'a> {
         let is_wide = bits == 16;
         let layout =
             BitmapLayout { width: width as usize, height: height as usize, channels, is_wide };
-        let bytes = layout.bytes().saturating_add(SMALL);
+        let bytes = layout.count_bytes().saturating_add(SMALL);
         // The samples themselves are not the decoder's memory.
         let mut limits = Limits::default();
         limits.intermediate_buffer_size = bytes;
@@ -77,8 +77,8 @@ impl Samples for Tiff<'_> {
     /// Returns the size of the samples before conversion, in bytes; CMYK has four samples a pixel.
     fn working_bytes(&self) -> usize {
         match self.coding {
-            Coding::Cmyk => (self.layout.bytes() / 3).saturating_mul(4),
-            Coding::Plain | Coding::Bits => self.layout.bytes(),
+            Coding::Cmyk => (self.layout.count_bytes() / 3).saturating_mul(4),
+            Coding::Plain | Coding::Bits => self.layout.count_bytes(),
         }
     }
 
@@ -92,9 +92,9 @@ impl Samples for Tiff<'_> {
         let stored = self.decoder.image_buffer_layout().map_err(to_message)?;
         let size = if is_wide { 2 } else { 1 };
         let expected = match self.coding {
-            Coding::Plain => self.layout.bytes(),
+            Coding::Plain => self.layout.count_bytes(),
             Coding::Bits => width.div_ceil(8) * height,
-            Coding::Cmyk => self.layout.bytes() / 3 * 4,
+            Coding::Cmyk => self.layout.count_bytes() / 3 * 4,
         };
         if stored.complete_len != expected {
             return Err(format!(
@@ -111,7 +111,7 @@ impl Samples for Tiff<'_> {
         if stored.planes > 1 && is_tiled && height % tile_rows != 0 {
             return Err("separate planes with partly filled tiles are not supported".into());
         }
-        let mut bytes = zeros::<u8>(expected)?;
+        let mut bytes = allocate_zeros::<u8>(expected)?;
         self.decoder.read_image_bytes(&mut bytes).map_err(to_message)?;
         if is_wide && cfg!(target_endian = "little") {
             bytes.as_chunks_mut::<2>().0.iter_mut().for_each(|sample| sample.reverse());
@@ -119,7 +119,7 @@ impl Samples for Tiff<'_> {
         if stored.planes == 1 && self.coding == Coding::Plain {
             return Ok(bytes);
         }
-        let mut out = zeros(self.layout.bytes())?;
+        let mut out = allocate_zeros(self.layout.count_bytes())?;
         match self.coding {
             Coding::Plain => {
                 let planes = bytes.chunks_exact(width * height * size);

@@ -63,7 +63,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads the next `count` bits, at most 16, as an unsigned number.
-    pub(super) fn take(&mut self, count: u32) -> Result<i32> {
+    pub(super) fn read_bits(&mut self, count: u32) -> Result<i32> {
         if count == 0 {
             return Ok(0);
         }
@@ -73,8 +73,8 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads the next `count` bits as a signed number: the lower half of the range is negative.
-    pub(super) fn take_signed(&mut self, count: u32) -> Result<i32> {
-        let bits = self.take(count)?;
+    pub(super) fn read_signed(&mut self, count: u32) -> Result<i32> {
+        let bits = self.read_bits(count)?;
         let is_negative = count > 0 && bits >> (count - 1) == 0;
         Ok(if is_negative { bits - (1 << count) + 1 } else { bits })
     }
@@ -218,16 +218,16 @@ mod tests {
     fn bits_end_at_a_marker() {
         let bytes = [0xff, 0x00, 0x5a, 0xff, 0xff, 0x00, 0xff, 0xd0, 0x80, 0xff, 0xd9];
         let mut bits = Bits::new(&bytes, 0);
-        assert_eq!(bits.take(16), Ok(0xff5a));
-        assert_eq!(bits.take_signed(4), Ok(15));
-        assert_eq!(bits.take(5).unwrap_err(), "at byte 6: the data of the scan end early");
+        assert_eq!(bits.read_bits(16), Ok(0xff5a));
+        assert_eq!(bits.read_signed(4), Ok(15));
+        assert_eq!(bits.read_bits(5).unwrap_err(), "at byte 6: the data of the scan end early");
         assert_eq!(
             bits.restart(1).unwrap_err(),
             "at byte 6: the marker FFD0 is not the restart marker 1"
         );
         bits.restart(0).unwrap();
-        assert_eq!(bits.take(1), Ok(1));
+        assert_eq!(bits.read_bits(1), Ok(1));
         // The lower half is negative: 0000000 is -127.
-        assert_eq!(bits.take_signed(7), Ok(-127));
+        assert_eq!(bits.read_signed(7), Ok(-127));
     }
 }

@@ -19,7 +19,7 @@ impl Coefficients {
     /// Allocates the coefficients of a component, all zero.
     pub(super) fn new(component: &Component) -> Result<Coefficients> {
         let [across, down] = component.stored;
-        let blocks = crate::images::zeros(across * down * 64)?;
+        let blocks = crate::images::allocate_zeros(across * down * 64)?;
         Ok(Coefficients { blocks, table: None, known: [None; 64] })
     }
 
@@ -186,12 +186,12 @@ impl<'t> Scan<'t> {
                             ScanKind::FirstDc { low } => {
                                 block[0] = (part.decode_dc(&mut bits)? << low) as i16;
                             }
-                            ScanKind::NextDc { bit } => block[0] |= bit * bits.take(1)? as i16,
+                            ScanKind::NextDc { bit } => block[0] |= bit * bits.read_bits(1)? as i16,
                             ScanKind::FirstAc { low } => {
-                                part.decode_first(&mut bits, block, band, low, &mut empty)?;
+                                part.decode_first_ac(&mut bits, block, band, low, &mut empty)?;
                             }
                             ScanKind::NextAc { bit } => {
-                                part.decode_next(&mut bits, block, band, bit, &mut empty)?;
+                                part.decode_next_ac(&mut bits, block, band, bit, &mut empty)?;
                             }
                         }
                     }
@@ -241,7 +241,7 @@ impl ScanComponent<'_> {
     /// coefficient of the previous block.
     fn decode_dc(&mut self, bits: &mut Bits<'_>) -> Result<i32> {
         let size = Self::read_symbol(self.dc, bits)?;
-        self.before = self.before.wrapping_add(bits.take_signed(u32::from(size))?);
+        self.before = self.before.wrapping_add(bits.read_signed(u32::from(size))?);
         Ok(self.before)
     }
 
@@ -256,8 +256,8 @@ impl ScanComponent<'_> {
                 (15, 0) => k += 16,
                 (_, 0) => break,
                 _ => {
-                    let at = block_index(bits, k + zeros, 63)?;
-                    block[at] = bits.take_signed(size)? as i16;
+                    let at = find_block_index(bits, k + zeros, 63)?;
+                    block[at] = bits.read_signed(size)? as i16;
                     k += zeros + 1;
                 }
             }
@@ -267,7 +267,7 @@ impl ScanComponent<'_> {
 
     /// Decodes the upper bits of a band of AC coefficients of a block, down to bit `low`. `empty`
     /// is the number of blocks left in an end-of-band run.
-    fn decode_first(
+    fn decode_first_ac(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
@@ -292,8 +292,8 @@ impl ScanComponent<'_> {
                     break;
                 }
                 _ => {
-                    let at = block_index(bits, k + zeros, to)?;
-                    block[at] = (bits.take_signed(size)? << low) as i16;
+                    let at = find_block_index(bits, k + zeros, to)?;
+                    block[at] = (bits.read_signed(size)? << low) as i16;
                     k += zeros + 1;
                 }
             }
@@ -304,7 +304,7 @@ impl ScanComponent<'_> {
     /// Decodes one more bit of a band of AC coefficients of a block. The file has a refinement bit
     /// for each nonzero coefficient, between the codes of coefficients that become nonzero. `empty`
     /// is the number of blocks left in an end-of-band run.
-    fn decode_next(
+    fn decode_next_ac(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
@@ -324,15 +324,15 @@ impl ScanComponent<'_> {
                     *empty = read_run_length(bits, run)?;
                     break;
                 }
-                (_, 1) => new = if bits.take(1)? == 1 { bit } else { -bit },
+                (_, 1) => new = if bits.read_bits(1)? == 1 { bit } else { -bit },
                 _ => return bits.fail("a new coefficient has more than one bit"),
             }
             // Skip the code's number of zeros, refining the others, to the position of the new one.
             loop {
-                let at = block_index(bits, k, to)?;
+                let at = find_block_index(bits, k, to)?;
                 k += 1;
                 if block[at] != 0 {
-                    refine(bits, &mut block[at], bit)?;
+                    refine_coefficient(bits, &mut block[at], bit)?;
                 } else if zeros == 0 {
                     block[at] = new;
                     break;
@@ -348,7 +348,7 @@ impl ScanComponent<'_> {
             for at in &ZIGZAG[k..=to] {
                 let value = &mut block[usize::from(*at)];
                 if *value != 0 {
-                    refine(bits, value, bit)?;
+                    refine_coefficient(bits, value, bit)?;
                 }
             }
             *empty -= 1;
@@ -360,12 +360,12 @@ impl ScanComponent<'_> {
 /// Reads the length of an end-of-band run: the number of blocks whose band ends here, including the
 /// current block.
 fn read_run_length(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
-    Ok((1 << run) + bits.take(run as u32)?.cast_unsigned())
+    Ok((1 << run) + bits.read_bits(run as u32)?.cast_unsigned())
 }
 
 /// Returns the index in a block of the coefficient with number `k` in zigzag order; fails if `k` is
 /// above `to`, the end of the band.
-fn block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
+fn find_block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
     match ZIGZAG.get(k) {
         Some(at) if k <= to => Ok(usize::from(*at)),
         _ => bits.fail(&format!("a run of zero coefficients goes beyond coefficient {to}")),
@@ -373,8 +373,8 @@ fn block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
 }
 
 /// Reads the refinement bit of the coefficient `value`, and adds it to the absolute value at `bit`.
-fn refine(bits: &mut Bits<'_>, value: &mut i16, bit: i16) -> Result<()> {
-    if bits.take(1)? == 1 && *value & bit == 0 {
+fn refine_coefficient(bits: &mut Bits<'_>, value: &mut i16, bit: i16) -> Result<()> {
+    if bits.read_bits(1)? == 1 && *value & bit == 0 {
         *value = if *value > 0 { value.wrapping_add(bit) } else { value.wrapping_sub(bit) };
     }
     Ok(())

@@ -23,7 +23,7 @@ pub(super) struct Plane {
 
 impl Plane {
     /// Returns row `y` of the component, without padding.
-    fn line(&self, y: usize) -> &[u8] {
+    fn slice_row(&self, y: usize) -> &[u8] {
         &self.samples[y * self.stride..][..self.width]
     }
 
@@ -38,11 +38,11 @@ impl Plane {
         let is_smooth = self.across == 1 || self.across == 2 && self.width > 2;
         match (self.across, self.down) {
             (1, 2) | (2, 2) if is_smooth => {
-                let near = self.line(y / 2);
+                let near = self.slice_row(y / 2);
                 // The first and the last row are their own neighbours.
                 let is_even = y.is_multiple_of(2);
                 let far = if is_even { (y / 2).saturating_sub(1) } else { y / 2 + 1 };
-                let far = self.line(far.min(self.height - 1));
+                let far = self.slice_row(far.min(self.height - 1));
                 if self.across == 1 {
                     let half = if is_even { 1 } else { 2 };
                     let pairs = near.iter().zip(far);
@@ -60,13 +60,13 @@ impl Plane {
                 }
             }
             (2, 1) if is_smooth => {
-                let line = self.line(y);
+                let line = self.slice_row(y);
                 let rounding = Rounding { left: 1, right: 2, shift: 2 };
                 double_columns(self.width, |x| u32::from(line[x]), rounding, out);
             }
-            (1, down) => out[..self.width].copy_from_slice(self.line(y / down)),
+            (1, down) => out[..self.width].copy_from_slice(self.slice_row(y / down)),
             (across, down) => {
-                for (out, sample) in out.chunks_exact_mut(across).zip(self.line(y / down)) {
+                for (out, sample) in out.chunks_exact_mut(across).zip(self.slice_row(y / down)) {
                     out.fill(*sample);
                 }
             }
