@@ -34,7 +34,7 @@ use crate::load::{OpenOptions, Refusal, Source, read_graph};
 use crate::open::Access;
 use crate::sniff::recognise;
 
-use places::{StoredTensor, each_tensor, shown_symbol};
+use places::{StoredTensor, show_symbol, visit_tensors};
 use report::Findings;
 pub use report::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use sidecars::Sidecars;
@@ -178,7 +178,7 @@ impl ScanOptions {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
     pub fn scan(&self, path: impl AsRef<Path>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source(path.as_ref())?, self))
+        Ok(scan_source(self.open.source(path.as_ref())?, self))
     }
 
     /// Scans a model in memory for security problems. Data files of the model are checked only with
@@ -188,7 +188,7 @@ impl ScanOptions {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the directory cannot be opened.
     pub fn scan_bytes(&self, bytes: impl Into<Buffer>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_of_bytes(bytes.into())?, self))
+        Ok(scan_source(self.open.source_of_bytes(bytes.into())?, self))
     }
 
     /// Reads a model from a stream into memory, and scans it for security problems like
@@ -199,13 +199,13 @@ impl ScanOptions {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or the stream has more than
     /// [`ScanOptions::max_bytes`].
     pub fn scan_reader(&self, reader: impl Read) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_of_reader(reader)?, self))
+        Ok(scan_source(self.open.source_of_reader(reader)?, self))
     }
 }
 
 impl ScanOptions {
     /// Makes options for the model checker that enable only the codes that a scan reports too.
-    fn for_checker(&self) -> CheckOptions {
+    fn to_check_options(&self) -> CheckOptions {
         let mut levels = Levels::default();
         for code in CODES.iter().filter(|code| codes::from_checker(code).is_none()) {
             // Cannot fail: each name is that of a code.
@@ -216,7 +216,7 @@ impl ScanOptions {
 }
 
 /// Scans a model file whose bytes are in memory or mapped.
-fn examine(source: Source, options: &ScanOptions) -> ScanReport {
+fn scan_source(source: Source, options: &ScanOptions) -> ScanReport {
     let bytes = &source.bytes;
     let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
     let mut found = Findings::new(options.per_code);
@@ -228,7 +228,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         Ok(binary) => binary,
         Err(error) => {
             let message = format!("the file is not an ONNX model: {}", error.message());
-            return no_model(message, options, facts);
+            return report_no_model(message, options, facts);
         }
     };
     if facts.size > i32::MAX as u64 {
@@ -242,7 +242,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     if !walked.complete {
         // In a file of another format, the first malformed byte is of no interest.
         return match describe_format(bytes.as_slice()) {
-            Some(message) => no_model(message, options, facts),
+            Some(message) => report_no_model(message, options, facts),
             None => found.into_report(facts),
         };
     }
@@ -259,12 +259,12 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         }
         Err(refusal @ (Refusal::Empty | Refusal::NoGraph)) => {
             let message = describe_format(bytes.as_slice()).unwrap_or_else(|| refusal.to_string());
-            return no_model(message, options, facts);
+            return report_no_model(message, options, facts);
         }
     };
     gather_facts(&model, &mut facts);
     for part in [CheckPart::Tensors, CheckPart::Definitions] {
-        found.add_checked(&model, &check_part(&model, part, &options.for_checker()));
+        found.add_checked(&model, &check_part(&model, part, &options.to_check_options()));
     }
     check_tensors(&model, &source.data, options, &mut facts, &mut found);
     nodes::check(&model, options, &mut facts, &mut found);
@@ -274,7 +274,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
 }
 
 /// Makes the report of a file that is not a model: a single finding with the given message.
-fn no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
+fn report_no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
     let mut found = Findings::new(options.per_code);
     found.add(&codes::NOT_A_MODEL, || (String::new(), message));
     found.into_report(facts)
@@ -295,12 +295,12 @@ fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     let imports = header.opset_import.iter().take(LISTED);
     facts.opsets = imports
         .map(|import| OperatorSet {
-            domain: sardonyx_proto::shown(nodes::text(model, import.domain)),
+            domain: sardonyx_proto::shown(nodes::read_name(model, import.domain)),
             version: import.version.unwrap_or(0),
         })
         .collect();
-    facts.producer_name = shown_symbol(model, header.producer_name);
-    facts.producer_version = shown_symbol(model, header.producer_version);
+    facts.producer_name = show_symbol(model, header.producer_name);
+    facts.producer_version = show_symbol(model, header.producer_version);
     facts.graphs = model.graphs().count() as u64;
     facts.nodes = model.graphs().map(|(_, graph)| graph.nodes.len() as u64).sum();
     facts.functions = model.functions.len() as u64;
@@ -315,7 +315,7 @@ fn check_tensors(
     found: &mut Findings,
 ) {
     let mut sidecars = Sidecars::new(model);
-    each_tensor(model, |next| match next {
+    visit_tensors(model, |next| match next {
         StoredTensor::Sparse(stored) => tensors::check_sparse(model, &stored, options, found),
         StoredTensor::Dense(stored) => {
             let tensor = stored.tensor;

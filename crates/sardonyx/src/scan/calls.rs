@@ -7,7 +7,7 @@ use sardonyx_model::{GraphId, Id, Model};
 
 use super::ScanOptions;
 use super::codes;
-use super::nodes::{format_large, text};
+use super::nodes::{format_large, read_name};
 use super::places::function_path;
 use super::report::Findings;
 
@@ -62,7 +62,7 @@ fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
     for (index, function) in model.functions.iter().enumerate() {
         let overload = model.maybe_text(function.overload).unwrap_or_default();
         let name = (
-            text(model, function.domain),
+            read_name(model, function.domain),
             model.maybe_text(function.name).unwrap_or_default(),
             overload,
         );
@@ -95,7 +95,7 @@ impl Calls {
             for node in &graph.nodes {
                 let node = model.node(*node);
                 let name = (
-                    text(model, node.domain),
+                    read_name(model, node.domain),
                     model.maybe_text(node.op_type).unwrap_or_default(),
                     model.maybe_text(node.overload).unwrap_or_default(),
                 );
@@ -119,8 +119,8 @@ impl Calls {
             }
         }
         let mut left = vec![true; self.functions];
-        trim(&callers, &callees, &mut left);
-        trim(&callees, &callers, &mut left);
+        trim_acyclic(&callers, &callees, &mut left);
+        trim_acyclic(&callees, &callers, &mut left);
         (0..self.functions).filter(|index| left[*index]).collect()
     }
 
@@ -155,7 +155,7 @@ impl Calls {
 /// edge. A second call with swapped directions leaves the vertices on cycles and between cycles.
 /// `back` holds the sources of each vertex's incoming edges, `forth` the targets of its outgoing
 /// edges.
-pub(super) fn trim(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
+pub(super) fn trim_acyclic(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
     let mut degree: Vec<usize> =
         back.iter().map(|from| from.iter().filter(|index| left[**index]).count()).collect();
     let mut free: Vec<usize> =

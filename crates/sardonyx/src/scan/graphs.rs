@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{GraphId, Id, Model, NodeId};
 
-use super::calls::trim;
+use super::calls::trim_acyclic;
 use super::codes;
 use super::places::node_path;
 use super::report::Findings;
@@ -38,8 +38,8 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
         }
     }
     let mut left = vec![true; count];
-    trim(&back, &forth, &mut left);
-    trim(&forth, &back, &mut left);
+    trim_acyclic(&back, &forth, &mut left);
+    trim_acyclic(&forth, &back, &mut left);
     let mut reported: HashSet<GraphId> = HashSet::new();
     for node in nodes.iter().filter(|node| left[node.index()]) {
         let graph = model.node(*node).graph;

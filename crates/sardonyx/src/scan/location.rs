@@ -7,7 +7,7 @@ const ADDRESS_MARK: &str = "_ORT_MEM_ADDR_";
 
 /// Finds the problems of a data file's location, each with a predicate such as "is empty". Every
 /// location that [`check_location`](crate::external::check_location) rejects has an error.
-pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
+pub(super) fn find_problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
     let Ok(text) = std::str::from_utf8(location) else {
         return vec![(&codes::LOCATION_NOT_UTF8, "is not UTF-8")];
     };
@@ -109,7 +109,7 @@ mod tests {
             (b"https://host/w", &["location-url", "location-reserved"]),
         ];
         for (location, expected) in rows {
-            let found = problems(location);
+            let found = find_problems(location);
             let names: Vec<&str> = found.iter().map(|(code, _)| code.name).collect();
             let shown = String::from_utf8_lossy(location);
             assert_eq!(names, expected, "{shown:?}");

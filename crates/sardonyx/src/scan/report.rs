@@ -155,7 +155,7 @@ impl Findings {
 
     /// Adds a finding. Calls `words` for place and message of the finding only if it is kept.
     pub(super) fn add(&mut self, code: &'static Code, words: impl FnOnce() -> (String, String)) {
-        if self.counts(code) {
+        if self.count_finding(code) {
             let (place, message) = words();
             self.kept.push(make_finding(code, place, message));
         }
@@ -163,7 +163,7 @@ impl Findings {
 
     /// Counts a finding, and returns whether the collector keeps it.
     #[inline(never)]
-    fn counts(&mut self, code: &'static Code) -> bool {
+    fn count_finding(&mut self, code: &'static Code) -> bool {
         let rank = self.totals.len();
         let total = self.totals.entry(code.name).or_insert(Total { code, count: 0, rank });
         total.count += 1;

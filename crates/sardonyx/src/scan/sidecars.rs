@@ -85,7 +85,7 @@ impl<'m> Sidecars<'m> {
         let Some(location) = entries.location else {
             found.add(&codes::LOCATION_MISSING, || {
                 let message = "the tensor's values are external, but no location is set";
-                (stored.place(model), message.to_string())
+                (stored.describe_place(model), message.to_string())
             });
             return;
         };
@@ -96,7 +96,7 @@ impl<'m> Sidecars<'m> {
                 found.add(&codes::BAD_OFFSET, || {
                     let text = shown(entries.offset.unwrap_or_default());
                     let message = format!("the tensor's offset '{text}' is not a number of bytes");
-                    (stored.place(model), message)
+                    (stored.describe_place(model), message)
                 });
                 None
             }
@@ -108,7 +108,7 @@ impl<'m> Sidecars<'m> {
                 found.add(&codes::BAD_LENGTH, || {
                     let text = shown(entries.length.unwrap_or_default());
                     let message = format!("the tensor's length '{text}' is not a number of bytes");
-                    (stored.place(model), message)
+                    (stored.describe_place(model), message)
                 });
                 None
             }
@@ -118,7 +118,7 @@ impl<'m> Sidecars<'m> {
             len: length.or(claim.bytes),
             tensor: *stored,
         });
-        let checksum = entries.checksum.map(shown_checksum);
+        let checksum = entries.checksum.map(show_checksum);
         self.add_reference(location, stored, range, checksum, found);
     }
 
@@ -140,7 +140,7 @@ impl<'m> Sidecars<'m> {
                 found.add(&codes::DUPLICATE_KEY, || {
                     let message =
                         format!("external_data has the key '{}' more than once", shown(key));
-                    (stored.place(model), message)
+                    (stored.describe_place(model), message)
                 });
             }
         }
@@ -184,7 +184,7 @@ impl<'m> Sidecars<'m> {
                 if checksum.len() != 40 || !checksum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                     found.add(&codes::CHECKSUM_MALFORMED, || {
                         let message = format!("the checksum '{checksum}' is not a SHA-1");
-                        (file.first.place(self.model), message)
+                        (file.first.describe_place(self.model), message)
                     });
                 }
                 file.checksum = Some(checksum);
@@ -193,7 +193,7 @@ impl<'m> Sidecars<'m> {
                 found.add(&codes::CHECKSUM_CONFLICT, || {
                     let location = shown(location);
                     let message = format!("the data file '{location}' has the SHA-1 {known} for one tensor and {checksum} for another");
-                    (stored.place(self.model), message)
+                    (stored.describe_place(self.model), message)
                 });
             }
             Some(_) => {}
@@ -268,11 +268,13 @@ impl<'m> Sidecars<'m> {
     ) {
         let model = self.model;
         let file = &mut self.files[index];
-        let problems = location::problems(&file.location);
+        let problems = location::find_problems(&file.location);
         let is_rejected = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
-            found.add(code, || (file.first.place(model), format!("the location '{name}' {what}")));
+            found.add(code, || {
+                (file.first.describe_place(model), format!("the location '{name}' {what}"))
+            });
         }
         let opened = if !is_rejected && index < LOOKED_AT && data.directory().is_some() {
             open_file(file, &name, data, options, model, found)
@@ -319,12 +321,12 @@ impl<'m> Sidecars<'m> {
             match last {
                 Some((s, e, _)) if (s, e) == (start, end) => shared += 1,
                 Some((s, e, other)) if start < e => found.add(&codes::OVERLAP, || {
-                    let other = other.tensor.place(self.model);
+                    let other = other.tensor.describe_place(self.model);
                     let message = format!(
                         "the tensor's bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
                         shown(location)
                     );
-                    (tensor.tensor.place(self.model), message)
+                    (tensor.tensor.describe_place(self.model), message)
                 }),
                 _ => {}
             }
@@ -442,7 +444,7 @@ fn open_file(
                 OpenFailure::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 OpenFailure::Refused(Refusal::Kind(kind)) => {
                     found.add(&codes::NOT_A_FILE, || {
-                        (file.first.place(model), format!("'{name}' is {kind}"))
+                        (file.first.describe_place(model), format!("'{name}' is {kind}"))
                     });
                     return None;
                 }
@@ -451,12 +453,15 @@ fn open_file(
                 }
                 OpenFailure::Refused(Refusal::Io(error)) => {
                     found.add(&codes::DATA_FILE_UNREADABLE, || {
-                        (file.first.place(model), format!("'{name}' cannot be opened: {error}"))
+                        (
+                            file.first.describe_place(model),
+                            format!("'{name}' cannot be opened: {error}"),
+                        )
                     });
                     return None;
                 }
             };
-            found.add(code, || (file.first.place(model), format!("'{name}' {what}")));
+            found.add(code, || (file.first.describe_place(model), format!("'{name}' {what}")));
             return None;
         }
     };
@@ -496,7 +501,7 @@ fn check_range(
         found.add(&codes::RANGE_OVERFLOW, || {
             let len = range.len.unwrap_or(0);
             let message = format!("the tensor's offset {start} plus length {len} overflows");
-            (range.tensor.place(model), message)
+            (range.tensor.describe_place(model), message)
         });
         return;
     };
@@ -506,7 +511,7 @@ fn check_range(
             let message = format!(
                 "the tensor claims the bytes {start}..{end} of '{name}', which has {size} bytes"
             );
-            (range.tensor.place(model), message)
+            (range.tensor.describe_place(model), message)
         });
     } else if range.len.is_none() {
         range.len = Some(size - start);
@@ -521,6 +526,6 @@ fn parse_number(text: &[u8]) -> Option<u64> {
 }
 
 /// Converts a checksum into text for messages, without blanks around it.
-fn shown_checksum(text: &[u8]) -> String {
+fn show_checksum(text: &[u8]) -> String {
     shown(text.trim_ascii())
 }

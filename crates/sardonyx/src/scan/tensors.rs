@@ -24,11 +24,11 @@ pub(super) struct Claim {
 /// The model checker compares the stored data with this size.
 pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) -> Claim {
     let tensor = stored.tensor;
-    check_rank(&tensor.dims, found, || stored.place(model));
+    check_rank(&tensor.dims, found, || stored.describe_place(model));
     if !tensor.is_external() && !tensor.external_data.is_empty() {
         found.add(&codes::EXTERNAL_IGNORED, || {
             let message = "the tensor names a data file, but its values are not external";
-            (stored.place(model), message.to_string())
+            (stored.describe_place(model), message.to_string())
         });
     }
     let elements = count_elements(&tensor.dims);
@@ -59,7 +59,7 @@ pub(super) fn check_sparse(
     options: &ScanOptions,
     found: &mut Findings,
 ) {
-    check_rank(&stored.tensor.dims, found, || stored.place(model));
+    check_rank(&stored.tensor.dims, found, || stored.describe_place(model));
     let Some(dense) = count_elements(&stored.tensor.dims) else {
         return;
     };
@@ -70,7 +70,7 @@ pub(super) fn check_sparse(
         found.add(&codes::SPARSE_EXPANSION, || {
             let message =
                 format!("the sparse tensor represents {dense} elements by {count} stored values");
-            (stored.place(model), message)
+            (stored.describe_place(model), message)
         });
     }
 }

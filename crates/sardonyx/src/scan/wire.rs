@@ -149,7 +149,7 @@ impl<'a> Walk<'a, '_> {
         let def = message.def;
         let index = def.fields.binary_search_by_key(&raw.number, |field| field.number);
         let field = index.ok().map(|index| &def.fields[index]);
-        let Some(field) = field.filter(|field| fits(field, raw.wire_type)) else {
+        let Some(field) = field.filter(|field| fits_wire_type(field, raw.wire_type)) else {
             self.count_unknown(def, &raw, field.is_some());
             return true;
         };
@@ -160,16 +160,16 @@ impl<'a> Walk<'a, '_> {
             self.found.add(&codes::FIELD_TWICE, || {
                 let message =
                     format!("the field {} of {} occurs more than once", field.name, def.name);
-                (self.open.place(field, index, raw.record.offset), message)
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
         if is_kept_list(def, field) && !self.count_elements(field.kind, &raw) {
             return false;
         }
         match field.kind {
-            FieldKind::Message(inner) => return self.enter(inner(), field, index, &raw),
+            FieldKind::Message(inner) => return self.enter_message(inner(), field, index, &raw),
             FieldKind::Text => {
-                if field.is_list() && !self.count(&raw) {
+                if field.is_list() && !self.count_message(&raw) {
                     return false;
                 }
                 self.check_text(def, field, index, &raw);
@@ -192,7 +192,7 @@ impl<'a> Walk<'a, '_> {
 
     /// Counts a protobuf message, and reports the first above the limit. Returns whether the limit
     /// is kept.
-    fn count(&mut self, raw: &RawField<'_>) -> bool {
+    fn count_message(&mut self, raw: &RawField<'_>) -> bool {
         self.walked.messages += 1;
         let limit = self.messages;
         if self.walked.messages <= limit {
@@ -226,14 +226,14 @@ impl<'a> Walk<'a, '_> {
 
     /// Opens a nested protobuf message. Returns whether the limits on depth and number of messages
     /// are kept.
-    fn enter(
+    fn enter_message(
         &mut self,
         def: &'static MessageDef,
         field: &'static FieldDef,
         index: u32,
         raw: &RawField<'a>,
     ) -> bool {
-        if !self.count(raw) {
+        if !self.count_message(raw) {
             return false;
         }
         let depth = self.open.len() as u32;
@@ -248,7 +248,7 @@ impl<'a> Walk<'a, '_> {
                 self.found.add(&codes::DEEP_NESTING, || {
                     let message =
                         format!("messages are nested more than {LIBPROTOBUF_DEPTH} levels deep");
-                    (self.open.place(field, index, raw.record.offset), message)
+                    (self.open.describe_field(field, index, raw.record.offset), message)
                 });
             }
         }
@@ -264,7 +264,7 @@ impl<'a> Walk<'a, '_> {
             ErrorKind::Truncated | ErrorKind::LengthBeyondEnd { .. } if at_top => &codes::TRUNCATED,
             _ => &codes::MALFORMED,
         };
-        self.found.add(code, || (self.open.byte_place(offset), kind.to_string()));
+        self.found.add(code, || (self.open.describe_byte(offset), kind.to_string()));
     }
 
     /// Counts an occurrence of an unknown field.
@@ -282,7 +282,7 @@ impl<'a> Walk<'a, '_> {
                 new.insert(UnknownTotal {
                     count: 1,
                     bytes,
-                    first: self.open.byte_place(raw.record.offset),
+                    first: self.open.describe_byte(raw.record.offset),
                     offset: raw.record.offset,
                 });
             }
@@ -327,7 +327,7 @@ impl<'a> Walk<'a, '_> {
             self.found.add(&codes::UNKNOWN_ENUM, || {
                 let number = raw.word as i32;
                 let message = format!("the field {} is {number}, which is not defined", field.name);
-                (self.open.place(field, index, raw.record.offset), message)
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
     }
@@ -356,7 +356,7 @@ impl<'a> Walk<'a, '_> {
             return true;
         };
         self.found.add(&codes::MALFORMED, || {
-            let place = self.open.place(field, index, raw.content.offset);
+            let place = self.open.describe_field(field, index, raw.content.offset);
             (place, problem.to_string())
         });
         false
@@ -380,7 +380,7 @@ impl<'a> Walk<'a, '_> {
             }
             return;
         }
-        let place = || self.open.place(field, index, raw.record.offset);
+        let place = || self.open.describe_field(field, index, raw.record.offset);
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
@@ -437,7 +437,7 @@ impl<'a> Walk<'a, '_> {
             self.found.add(&codes::PICKLE, || {
                 let message =
                     format!("the text is a Python pickle in base64, of {} characters", bytes.len());
-                (self.open.place(field, index, raw.record.offset), message)
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
     }
@@ -446,22 +446,22 @@ impl<'a> Walk<'a, '_> {
 /// Descriptions of places in the innermost message of a stack of open messages.
 trait Placed {
     /// Describes the place of a field in the innermost open message: byte offset and path.
-    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String;
+    fn describe_field(&self, field: &FieldDef, index: u32, offset: u64) -> String;
     /// Describes the place of a byte in the innermost open message: byte offset and path.
-    fn byte_place(&self, offset: u64) -> String;
+    fn describe_byte(&self, offset: u64) -> String;
     /// Returns the parts of the innermost open message's path, one for each field.
-    fn steps(&self) -> Vec<String>;
+    fn list_steps(&self) -> Vec<String>;
 }
 
 impl Placed for Vec<Open<'_>> {
-    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String {
-        let mut steps = self.steps();
-        steps.push(step(field, index));
+    fn describe_field(&self, field: &FieldDef, index: u32, offset: u64) -> String {
+        let mut steps = self.list_steps();
+        steps.push(format_step(field, index));
         format!("byte {offset}, field {}", path(&steps))
     }
 
-    fn byte_place(&self, offset: u64) -> String {
-        let steps = self.steps();
+    fn describe_byte(&self, offset: u64) -> String {
+        let steps = self.list_steps();
         if steps.is_empty() {
             format!("byte {offset}")
         } else {
@@ -469,22 +469,22 @@ impl Placed for Vec<Open<'_>> {
         }
     }
 
-    fn steps(&self) -> Vec<String> {
+    fn list_steps(&self) -> Vec<String> {
         self.iter()
             .filter_map(|open| open.held_by)
-            .map(|(field, index)| step(field, index))
+            .map(|(field, index)| format_step(field, index))
             .collect()
     }
 }
 
 /// Formats a field for a path, with an index if the field is a list.
-fn step(field: &FieldDef, index: u32) -> String {
+fn format_step(field: &FieldDef, index: u32) -> String {
     field.step(field.is_list().then_some(index.into()))
 }
 
 /// Whether a protobuf field may have a wire type: the type of its kind, or the packed type if it is
 /// a list.
-fn fits(field: &FieldDef, wire_type: WireType) -> bool {
+fn fits_wire_type(field: &FieldDef, wire_type: WireType) -> bool {
     let own = field.kind.wire_type();
     wire_type == own || (wire_type == WireType::Len && field.is_list())
 }
