@@ -139,7 +139,7 @@ impl DeviceSession {
         self.crew.worker()
     }
 
-    /// Returns, for each device of this process, the messages and bytes that it has sent so far.
+    /// Returns the messages and bytes that each device of this process has sent so far.
     #[doc(hidden)]
     pub fn traffic(&self) -> Vec<Traffic> {
         self.crew.traffic()

@@ -131,6 +131,7 @@ fn collective_error(collective: &Collective, kind: ErrorKind, why: &str) -> Erro
 /// group. Tags of two groups that share a rank may collide; then the order of the nodes keeps the
 /// messages apart.
 fn make_tag(workers: &[usize], number: u32) -> Tag {
+    /// Number of different hashes of groups, in the upper 16 bits of a tag.
     const OF_GROUP: u32 = 0xfff0;
     let hash = workers
         .iter()
@@ -173,10 +174,15 @@ struct Node {
 /// Operation of a collective operator, with the values of its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
+    /// All-reduce: all ranks receive the combined tensor.
     Reduce(Reduction),
+    /// All-gather: all ranks receive the tensors of all ranks, concatenated along `axis`.
     Gather { axis: i64 },
+    /// Reduce-scatter: each rank receives its share of the rows of the combined tensor.
     ReduceScatter(Reduction),
+    /// All-to-all: each rank sends an equal share of its elements to each rank.
     AllToAll,
+    /// Broadcast: all ranks receive the tensor of rank `root`.
     Broadcast { root: usize },
 }
 

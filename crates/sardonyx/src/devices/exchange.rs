@@ -41,18 +41,22 @@ struct LinkState {
 }
 
 impl Link {
+    /// Links a device with its transport; no run has begun.
     pub(super) fn new(transport: Arc<dyn Transport>) -> Link {
         Link { transport, state: Arc::default() }
     }
 
+    /// Returns the transport of the device.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.transport
     }
 
+    /// Returns a shared reference to the transport of the device.
     pub(super) fn clone_transport(&self) -> Arc<dyn Transport> {
         Arc::clone(&self.transport)
     }
 
+    /// Locks the progress of the device in its current run.
     fn lock_state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,14 +127,16 @@ pub(super) struct Exchange {
     routes: Arc<Routes>,
 }
 
-/// Routes of one device through the exchanges of a plan, cached for the sizes of the last run.
+/// Messages of one device in each exchange of a sharding plan, cached for the sizes of the last
+/// run.
 pub(super) struct Routes {
     plan: Arc<Plan>,
     device: Device,
     cached: Mutex<CachedRoutes>,
 }
 
-/// Routes of a device, with the open sizes for which they were computed.
+/// Messages of a device in each exchange of a plan, with the open sizes for which they were
+/// computed.
 struct CachedRoutes {
     numbers: Numbers,
     /// Route of the device in each step of the plan; `None` for steps that exchange nothing.
@@ -143,7 +149,7 @@ impl fmt::Debug for Routes {
     }
 }
 
-/// Route of a device in one exchange, with the tensor sizes of the shard that it results in.
+/// Messages of a device in one exchange, with the sizes of the shard that it has afterwards.
 struct SizedRoute {
     route: Route,
     /// Sizes of the shard that the device has after the exchange; `None` if the device has no
@@ -152,7 +158,7 @@ struct SizedRoute {
 }
 
 impl Routes {
-    /// Computes the routes of `device` for the open sizes `numbers`.
+    /// Computes the messages of `device` in all exchanges for the open sizes `numbers`.
     pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
         let routes = Arc::new(find_routes(&plan, device, numbers));
         let cached = Mutex::new(CachedRoutes { numbers: numbers.clone(), routes });
@@ -216,7 +222,7 @@ pub(super) struct Block {
     /// Index of the partial result that the elements belong to.
     partial: usize,
     /// Runs of elements along each axis, the outermost axis first. Inner axes that are transferred
-    /// completely are merged into the next outer one, which makes the runs longer.
+    /// completely are merged into the next outer axis, which makes the runs longer.
     runs: Vec<Vec<Run>>,
     /// Strides of each axis in the source and in the target tensor, in elements.
     strides: Vec<AxisStrides>,
@@ -327,6 +333,7 @@ impl Block {
 }
 
 impl Exchange {
+    /// Makes the exchange operator of the device of `routes`.
     pub(super) fn new(routes: Arc<Routes>, link: Link) -> Exchange {
         Exchange { plan: Arc::clone(&routes.plan), device: routes.device, link, routes }
     }

@@ -6,7 +6,7 @@ use sardonyx_tensor::{DataType, Tensor};
 use super::exchange::Block;
 use crate::error::{Error, ErrorKind};
 
-/// A tensor that is distributed over the devices: replicated whole on some of them, or in shards.
+/// A tensor that is distributed over devices: replicated on some devices, or split into shards.
 #[derive(Debug)]
 pub(crate) struct Parts {
     elem: DataType,

@@ -142,7 +142,7 @@ impl DeviceSession {
         self.source.names.iter().map(|name| ty(name)).collect()
     }
 
-    /// Returns the type of each graph input: that of the tensor in `inputs`, else that of the
+    /// Returns the type of each graph input: the type of its tensor in `inputs`, else of its
     /// initializer; `None` without a tensor or initializer.
     pub(super) fn find_types(&self, inputs: &Inputs) -> Vec<Option<Type>> {
         let names = self.source.names.iter();

@@ -256,7 +256,7 @@ pub(super) struct OpenRuns<'s> {
 struct OpenRun {
     terms: Terms,
     fitted: SizedPlan,
-    /// Results of the devices of this process that have finished.
+    /// Results of the devices of this process that have finished the run.
     done: Vec<(Device, DeviceResult)>,
     failed: Vec<DeviceFailure>,
 }

@@ -71,7 +71,7 @@ pub(super) type OutputValues = Vec<Option<Value>>;
 
 /// Values that the devices of a process read in a run.
 pub(super) struct RunInputs {
-    /// Inputs of the model by name, at least those that devices of this process read.
+    /// Inputs of the run by name; may lack inputs that no device of this process reads.
     pub(super) inputs: Inputs,
     /// Shards of state variables, by the name of the model input that reads each.
     pub(super) residents: Vec<(Arc<str>, Arc<Parts>)>,
@@ -82,7 +82,7 @@ pub(super) struct RunInputs {
 pub(super) struct Terms {
     pub(super) run: RunNumber,
     pub(super) limits: Limits,
-    /// Cancellation flag: raised when the run fails on any device, so that the others stop.
+    /// Cancellation flag: raised when the run fails on any device, so that all other devices stop.
     pub(super) ended: StopFlag,
     /// Wall-clock time at which the run began; `None` if steps are not recorded.
     pub(super) watched: Option<SystemTime>,

@@ -112,7 +112,7 @@ pub(super) struct ServedRuns<'s> {
 struct ServedRun {
     fitted: SizedPlan,
     terms: Terms,
-    /// Number of devices of this process that have not finished.
+    /// Number of devices of this process that have not finished the run.
     left: usize,
     /// Results of the devices of this process that have finished successfully.
     done: Vec<(Device, DeviceResult)>,

@@ -59,7 +59,7 @@ impl ShardOptions {
 
 impl Model {
     /// Returns the name and the number of devices of a device configuration. If `configuration` is
-    /// `None`, the model must have exactly one.
+    /// `None`, the model must have exactly one configuration.
     ///
     /// # Errors
     ///

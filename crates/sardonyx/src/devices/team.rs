@@ -77,6 +77,7 @@ pub(super) fn describe_setup(
 }
 
 impl Team {
+    /// Connects this worker process with the others by `transport`.
     pub(super) fn new(transport: Arc<dyn Transport>) -> Team {
         Team(transport)
     }

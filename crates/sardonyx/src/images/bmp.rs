@@ -101,7 +101,7 @@ struct Header {
     /// Length of the header in bytes, which identifies its version.
     len: usize,
     width: i32,
-    /// Height in pixels; negative if the first row is the top one.
+    /// Height in pixels; negative if the file stores the top row first.
     height: i32,
     planes: u16,
     bits: u16,

@@ -76,7 +76,7 @@ pub(super) struct Jpeg<'a> {
 #[derive(Default)]
 struct Tables {
     quantization: [Option<QuantizationTable>; 4],
-    /// Huffman tables of DC coefficients, then those of AC coefficients.
+    /// Huffman tables of DC coefficients, then of AC coefficients; `None` for an undefined table.
     huffman: [[Option<Huffman>; 4]; 2],
     /// Number of units between restart markers; 0 without markers.
     restart: usize,
@@ -124,8 +124,8 @@ fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// Reads the next marker at or after byte offset `from`, and its segment. Returns both, and the
-/// byte offset after the segment.
+/// Reads the next marker at or after byte offset `from`, and its segment. Returns the segment and
+/// the byte offset after it.
 fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
     let at = next_marker(bytes, from)?;
     let marker = bytes[at + 1];

@@ -86,7 +86,7 @@ struct Rounding {
 }
 
 /// Interpolates two samples for each column of a component: 3/4 of the column and 1/4 of its left
-/// or its right neighbour. `at` returns the value of a column.
+/// or its right neighbour. `at` returns the sample of a column, or the weighted sum over two rows.
 fn double_columns(width: usize, at: impl Fn(usize) -> u32, rounding: Rounding, out: &mut [u8]) {
     let Rounding { left, right, shift } = rounding;
     for (x, out) in (0..width).zip(out.chunks_exact_mut(2)) {
