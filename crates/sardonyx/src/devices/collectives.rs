@@ -320,13 +320,15 @@ impl GroupCall<'_> {
             Action::Gather { axis } => {
                 let from_front = if axis < 0 { axis + dims.len() as i64 } else { axis };
                 let axis = usize::try_from(from_front).ok().filter(|axis| *axis < dims.len());
-                let axis = axis.ok_or_else(|| format!("axis {from_front} is out of range"))?;
+                let axis = axis.ok_or_else(|| {
+                    format!("axis {from_front} to concatenate along is out of range")
+                })?;
                 return self.gather(&view, given, axis, &mut into);
             }
             Action::ReduceScatter(reduction) => {
                 let workers = group.workers.len();
                 let (Some(rows), true) = (dims.first(), workers > 0) else {
-                    return Err("a scalar cannot be scattered".into());
+                    return Err("a scalar has no rows to scatter among ranks".into());
                 };
                 if !rows.is_multiple_of(workers) {
                     return Err(format!("{rows} rows are not divisible by {workers} ranks").into());

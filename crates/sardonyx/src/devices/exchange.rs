@@ -348,7 +348,7 @@ impl Exchange {
         let number = step.ok_or("the exchange node has no valid attribute 'step'")?;
         match self.plan.steps.get(number) {
             Some(Step::Move(moved)) => Ok((number, moved)),
-            _ => Err(format!("step {number} of the plan is not an exchange").into()),
+            _ => Err(format!("step {number} of the sharding plan is not an exchange").into()),
         }
     }
 
@@ -474,7 +474,8 @@ impl CustomOperator for Exchange {
         let (number, moved) = self.find_move(call.attributes().int(EXCHANGE_STEP))?;
         let routes = self.routes.load_routes();
         let route = routes.get(number).and_then(Option::as_ref);
-        let route = route.ok_or_else(|| format!("step {number} of the plan is not an exchange"))?;
+        let route = route
+            .ok_or_else(|| format!("step {number} of the sharding plan is not an exchange"))?;
         let message = Message {
             exchange: self,
             moved,

@@ -168,8 +168,8 @@ fn check_fixed_sizes(name: &str, ty: &Type) -> Result<(), Error> {
         None => format!("{name}[{axis}]"),
     };
     let help = format!(
-        "the model of a rank is for fixed sizes: give --set '{set}=SIZE' (Python: dims={{'{set}': \
-         SIZE}}; Rust: RankOptions::dim)"
+        "the model of a rank has fixed sizes: set the open size with --set '{set}=SIZE' (Python: \
+         dims={{'{set}': SIZE}}; Rust: RankOptions::dim)"
     );
     Err(Error::new(ErrorKind::Argument, message).with_help(help))
 }

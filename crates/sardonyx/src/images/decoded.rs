@@ -141,7 +141,7 @@ impl DecodedImage {
             return Ok(self);
         }
         if !(1..=4).contains(&channels) {
-            let message = format!("an image has 1 to 4 channels, not {channels}");
+            let message = format!("an image must have 1 to 4 channels, not {channels}");
             return Err(Error::new(ErrorKind::Argument, message));
         }
         let DecodedImage { width, height, channels: before, samples } = self;

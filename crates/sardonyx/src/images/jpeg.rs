@@ -432,7 +432,9 @@ impl Tables {
             (3, None) => Colours::Ycc,
             (4, None | Some(0)) => Colours::Cmyk,
             (4, Some(_)) => Colours::Ycck,
-            (count, _) => return Err(format!("an image has 1, 3 or 4 components, not {count}")),
+            (count, _) => {
+                return Err(format!("a JPEG image has 1, 3 or 4 components, not {count}"));
+            }
         })
     }
 }

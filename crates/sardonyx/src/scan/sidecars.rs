@@ -336,14 +336,14 @@ impl<'m> Sidecars<'m> {
         }
         if shared > 0 {
             found.add(&codes::SHARED_RANGE, || {
-                (shown(location), format!("{shared} tensors share values with another tensor"))
+                (shown(location), format!("{shared} tensors share the bytes of another tensor"))
             });
         }
         let ends = ranges.iter().map(|(start, end, _)| (*start, *end));
         let unused = group.size.map_or(0, |size| count_unused(ends, size));
         if unused > 0 {
             found.add(&codes::UNREFERENCED, || {
-                (shown(location), format!("{unused} bytes belong to no tensor"))
+                (shown(location), format!("{unused} bytes of the data file belong to no tensor"))
             });
         }
     }
@@ -433,7 +433,9 @@ fn open_file(
         Ok(seen) => seen,
         Err(missed) => {
             let (code, what) = match missed {
-                OpenFailure::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
+                OpenFailure::Location(_) => {
+                    (&codes::LOCATION_ESCAPES, "has a location that is not allowed")
+                }
                 OpenFailure::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
                 OpenFailure::DanglingLink => {
                     (&codes::DATA_FILE_MISSING, "is a link to a file that does not exist")
@@ -444,7 +446,10 @@ fn open_file(
                 OpenFailure::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 OpenFailure::Refused(Refusal::Kind(kind)) => {
                     found.add(&codes::NOT_A_FILE, || {
-                        (file.first.describe_place(model), format!("'{name}' is {kind}"))
+                        (
+                            file.first.describe_place(model),
+                            format!("the data file '{name}' is {kind}"),
+                        )
                     });
                     return None;
                 }
@@ -455,13 +460,15 @@ fn open_file(
                     found.add(&codes::DATA_FILE_UNREADABLE, || {
                         (
                             file.first.describe_place(model),
-                            format!("'{name}' cannot be opened: {error}"),
+                            format!("the data file '{name}' cannot be opened: {error}"),
                         )
                     });
                     return None;
                 }
             };
-            found.add(code, || (file.first.describe_place(model), format!("'{name}' {what}")));
+            found.add(code, || {
+                (file.first.describe_place(model), format!("the data file '{name}' {what}"))
+            });
             return None;
         }
     };
