@@ -347,13 +347,13 @@ mod tests {
     use super::*;
 
     /// Makes a BMP file. `tables` are the palette or masks between header and pixels.
-    fn file(header: &[u8], tables: &[u8], pixels: &[u8]) -> Vec<u8> {
+    fn make_file(header: &[u8], tables: &[u8], pixels: &[u8]) -> Vec<u8> {
         let data = (HEADER + header.len() + tables.len()) as u32;
         [b"BM\0\0\0\0\0\0\0\0", &data.to_le_bytes()[..], header, tables, pixels].concat()
     }
 
     /// Makes a BMP image header of the oldest version.
-    fn core(width: u16, height: u16, bits: u16) -> Vec<u8> {
+    fn make_core(width: u16, height: u16, bits: u16) -> Vec<u8> {
         let fields = [width, height, 1, bits];
         [&12u32.to_le_bytes()[..], &fields.map(u16::to_le_bytes).concat()].concat()
     }
@@ -362,7 +362,7 @@ mod tests {
     type HeaderSize = [i32; 2];
 
     /// Makes a BMP image header of a later version, with `len` bytes.
-    fn info(len: u32, size: HeaderSize, bits: u16, compression: u32, entries: u32) -> Vec<u8> {
+    fn make_info(len: u32, size: HeaderSize, bits: u16, compression: u32, entries: u32) -> Vec<u8> {
         let mut header = len.to_le_bytes().to_vec();
         header.extend(size.map(i32::to_le_bytes).concat());
         header.extend([1u16, bits].map(u16::to_le_bytes).concat());
@@ -392,7 +392,7 @@ mod tests {
 
     /// Makes BMP files of all variants, each with a name and the expected samples.
     #[rustfmt::skip]
-    fn files() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
+    fn make_files() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         let sixteen_colors = [FOUR_BYTES, &[9; 56]].concat();
         let fields = [0xf800u32, 0x07e0, 0x001f].map(u32::to_le_bytes).concat();
         let ten_bits = [0x3ff0_0000, 0x000f_fc00, 0x3ff, 0xc000_0000];
@@ -402,51 +402,54 @@ mod tests {
         let nibbles: &[u8] = &[3, 0x01, 0, 0, 0, 4, 0x10, 0x01, 1, 0, 0, 1];
         vec![
             ("core, 1 bit",
-                file(&core(3, 2, 1), THREE_BYTES, &[0x40, 0, 0, 0, 0xa0, 0, 0, 0]),
+                make_file(&make_core(3, 2, 1), THREE_BYTES, &[0x40, 0, 0, 0, 0xa0, 0, 0, 0]),
                 [BLUE, RED, BLUE, RED, BLUE, RED].concat()),
-            ("core, 24 bits", file(&core(1, 2, 24), &[], &[20, 10, 200, 0, 210, 40, 30, 0]),
+            ("core, 24 bits",
+                make_file(&make_core(1, 2, 24), &[], &[20, 10, 200, 0, 210, 40, 30, 0]),
                 [BLUE, RED].concat()),
-            ("1 bit", file(&info(40, [3, 1], 1, 0, 0), FOUR_BYTES, &[0x40, 0, 0, 0]),
+            ("1 bit", make_file(&make_info(40, [3, 1], 1, 0, 0), FOUR_BYTES, &[0x40, 0, 0, 0]),
                 [RED, BLUE, RED].concat()),
             ("2 bits, short palette",
-                file(&info(40, [3, 1], 2, 0, 2), FOUR_BYTES, &[0x1c, 0, 0, 0]),
+                make_file(&make_info(40, [3, 1], 2, 0, 2), FOUR_BYTES, &[0x1c, 0, 0, 0]),
                 [RED, BLUE, BLACK].concat()),
-            ("4 bits", file(&info(40, [3, 1], 4, 0, 0), &sixteen_colors, &[0x01, 0x20, 0, 0]),
+            ("4 bits",
+                make_file(&make_info(40, [3, 1], 4, 0, 0), &sixteen_colors, &[0x01, 0x20, 0, 0]),
                 [RED, BLUE, [9; 3]].concat()),
-            ("8 bits", file(&info(124, [3, 1], 8, 0, 2), FOUR_BYTES, &[1, 0, 255, 0]),
+            ("8 bits", make_file(&make_info(124, [3, 1], 8, 0, 2), FOUR_BYTES, &[1, 0, 255, 0]),
                 [BLUE, RED, BLACK].concat()),
             ("8 bits, from the top",
-                file(&info(40, [1, -2], 8, 0, 2), FOUR_BYTES, &[1, 0, 0, 0, 0, 0, 0, 0]),
+                make_file(&make_info(40, [1, -2], 8, 0, 2), FOUR_BYTES, &[1, 0, 0, 0, 0, 0, 0, 0]),
                 [BLUE, RED].concat()),
-            ("16 bits", file(&info(40, [2, 1], 16, 0, 0), &[], &[0xe0, 0x7f, 0x10, 0x00]),
+            ("16 bits", make_file(&make_info(40, [2, 1], 16, 0, 0), &[], &[0xe0, 0x7f, 0x10, 0x00]),
                 vec![255, 255, 0, 0, 0, 132]),
             ("16 bits, 5 6 5",
-                file(&info(40, [2, 1], 16, 3, 0), &fields, &[0xe0, 0xff, 0x10, 0x04]),
+                make_file(&make_info(40, [2, 1], 16, 3, 0), &fields, &[0xe0, 0xff, 0x10, 0x04]),
                 vec![255, 255, 0, 0, 130, 132]),
             ("24 bits, version 2",
-                file(&info(52, [1, 1], 24, 0, 0), &[], &[20, 10, 200, 0]), RED.to_vec()),
+                make_file(&make_info(52, [1, 1], 24, 0, 0), &[], &[20, 10, 200, 0]), RED.to_vec()),
             ("32 bits, no alpha",
-                file(&info(40, [1, 1], 32, 0, 0), &[], &[20, 10, 200, 99]), RED.to_vec()),
+                make_file(&make_info(40, [1, 1], 32, 0, 0), &[], &[20, 10, 200, 99]), RED.to_vec()),
             ("alpha, version 3",
-                file(&set_masks(info(56, [1, 1], 32, 3, 0), &rgba), &[], &[1, 2, 3, 4]),
+                make_file(&set_masks(make_info(56, [1, 1], 32, 3, 0), &rgba), &[], &[1, 2, 3, 4]),
                 vec![1, 2, 3, 4]),
             ("10 bits, version 4",
-                file(&set_masks(info(108, [1, 1], 32, 3, 0), &ten_bits), &[0; 12],
+                make_file(&set_masks(make_info(108, [1, 1], 32, 3, 0), &ten_bits), &[0; 12],
                     &(2u32 << 30 | 1023 << 20 | 512 << 10 | 7).to_le_bytes()),
                 vec![255, 128, 1, 170]),
-            ("RLE8", file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, eight),
+            ("RLE8", make_file(&make_info(40, [4, 2], 8, 1, 2), FOUR_BYTES, eight),
                 [RED, BLUE, RED, BLUE, BLUE, BLUE, BLACK, RED].concat()),
             ("RLE8, a step up",
-                file(&info(40, [2, 3], 8, 1, 2), FOUR_BYTES, &[1, 1, 0, 2, 0, 2, 1, 0, 0, 1]),
+                make_file(&make_info(40, [2, 3], 8, 1, 2), FOUR_BYTES,
+                    &[1, 1, 0, 2, 0, 2, 1, 0, 0, 1]),
                 [BLACK, RED, BLACK, BLACK, BLUE, BLACK].concat()),
-            ("RLE4", file(&info(40, [5, 2], 4, 2, 2), FOUR_BYTES, nibbles),
+            ("RLE4", make_file(&make_info(40, [5, 2], 4, 2, 2), FOUR_BYTES, nibbles),
                 [BLUE, RED, RED, BLUE, RED, RED, BLUE, RED, BLACK, BLACK].concat()),
         ]
     }
 
     #[test]
     fn every_variant_gives_its_pixels() {
-        for (name, file, pixels) in files() {
+        for (name, file, pixels) in make_files() {
             assert_eq!(decode(&file).as_ref(), Ok(&pixels), "{name}");
         }
     }
@@ -468,44 +471,83 @@ mod tests {
     }
 
     /// Makes a BMP file with a given header and one pixel.
-    fn pixel(header: &[u8]) -> Vec<u8> {
-        file(header, &[], &[0; 4])
+    fn make_pixel_file(header: &[u8]) -> Vec<u8> {
+        make_file(header, &[], &[0; 4])
     }
 
     /// Makes a BMP image header with channel masks for one pixel of 16 bits.
-    fn masks(masks: &[u32]) -> Vec<u8> {
-        set_masks(info(56, [1, 1], 16, 3, 0), masks)
+    fn make_masks(masks: &[u32]) -> Vec<u8> {
+        set_masks(make_info(56, [1, 1], 16, 3, 0), masks)
     }
 
     /// Makes a BMP file of 4 x 2 run-length encoded pixels.
-    fn runs(codes: &[u8]) -> Vec<u8> {
-        file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes)
+    fn make_runs_file(codes: &[u8]) -> Vec<u8> {
+        make_file(&make_info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes)
     }
 
     #[test]
     fn errors_name_the_reason() {
         let cases = [
-            (pixel(&core(1, 0, 24)), "the image size 1 x 0 is not valid"),
-            (pixel(&info(40, [-1, 1], 24, 0, 0)), "the image size -1 x 1 is not valid"),
-            (pixel(&core(1, 1, 16)), "pixels of 16 bits with the compression 0 are not supported"),
-            (pixel(&info(40, [1, 1], 24, 4, 0)), "JPEG inside of BMP is not supported"),
-            (pixel(&info(40, [1, 1], 24, 5, 0)), "PNG inside of BMP is not supported"),
-            (pixel(&info(40, [1, 1], 24, 6, 0)), "the compression 6 is not supported"),
-            (pixel(&info(40, [1, -1], 8, 1, 0)), "run-length encoded rows cannot begin at the top"),
-            (pixel(&info(40, [1, 1], 8, 0, 257)), "a palette of 257 colors does not fit"),
-            (pixel(&info(40, [1, 1], 8, 0, 0)), "the palette is truncated"),
-            (pixel(&info(64, [1, 1], 24, 0, 0)), "a header of 64 bytes is not supported"),
-            (pixel(&masks(&[0, 0x7e0, 0x1f])), "the mask 00000000 of a channel is not one run"),
+            (make_pixel_file(&make_core(1, 0, 24)), "the image size 1 x 0 is not valid"),
             (
-                pixel(&masks(&[0xa000, 0x7e0, 0x1f])),
+                make_pixel_file(&make_info(40, [-1, 1], 24, 0, 0)),
+                "the image size -1 x 1 is not valid",
+            ),
+            (
+                make_pixel_file(&make_core(1, 1, 16)),
+                "pixels of 16 bits with the compression 0 are not supported",
+            ),
+            (
+                make_pixel_file(&make_info(40, [1, 1], 24, 4, 0)),
+                "JPEG inside of BMP is not supported",
+            ),
+            (
+                make_pixel_file(&make_info(40, [1, 1], 24, 5, 0)),
+                "PNG inside of BMP is not supported",
+            ),
+            (
+                make_pixel_file(&make_info(40, [1, 1], 24, 6, 0)),
+                "the compression 6 is not supported",
+            ),
+            (
+                make_pixel_file(&make_info(40, [1, -1], 8, 1, 0)),
+                "run-length encoded rows cannot begin at the top",
+            ),
+            (
+                make_pixel_file(&make_info(40, [1, 1], 8, 0, 257)),
+                "a palette of 257 colors does not fit",
+            ),
+            (make_pixel_file(&make_info(40, [1, 1], 8, 0, 0)), "the palette is truncated"),
+            (
+                make_pixel_file(&make_info(64, [1, 1], 24, 0, 0)),
+                "a header of 64 bytes is not supported",
+            ),
+            (
+                make_pixel_file(&make_masks(&[0, 0x7e0, 0x1f])),
+                "the mask 00000000 of a channel is not one run",
+            ),
+            (
+                make_pixel_file(&make_masks(&[0xa000, 0x7e0, 0x1f])),
                 "the mask 0000a000 of a channel is not one run",
             ),
-            (pixel(&masks(&[0x1_0000, 0x7e0, 0x1f])), "the mask 00010000 of a channel has more"),
-            (pixel(&info(40, [2, 1], 24, 0, 0)), "the file ends before 1 rows of 8 bytes"),
-            (runs(&[4, 1]), "the run-length codes end early"),
-            (runs(&[2, 0, 0, 3, 0, 0, 0, 0]), "3 pixels at 2, 0 do not fit the row"),
-            (runs(&[2, 0, 0, 2, 3, 0]), "a run-length code leads to 5, 0, outside of the image"),
-            (runs(&[0, 2, 0, 2]), "a run-length code leads to 0, 2, outside of the image"),
+            (
+                make_pixel_file(&make_masks(&[0x1_0000, 0x7e0, 0x1f])),
+                "the mask 00010000 of a channel has more",
+            ),
+            (
+                make_pixel_file(&make_info(40, [2, 1], 24, 0, 0)),
+                "the file ends before 1 rows of 8 bytes",
+            ),
+            (make_runs_file(&[4, 1]), "the run-length codes end early"),
+            (make_runs_file(&[2, 0, 0, 3, 0, 0, 0, 0]), "3 pixels at 2, 0 do not fit the row"),
+            (
+                make_runs_file(&[2, 0, 0, 2, 3, 0]),
+                "a run-length code leads to 5, 0, outside of the image",
+            ),
+            (
+                make_runs_file(&[0, 2, 0, 2]),
+                "a run-length code leads to 0, 2, outside of the image",
+            ),
         ];
         for (file, what) in cases {
             let error = decode(&file).expect_err(what);
@@ -515,7 +557,7 @@ mod tests {
 
     #[test]
     fn damaged_files_give_pixels_or_an_error() {
-        for (name, file, pixels) in files() {
+        for (name, file, pixels) in make_files() {
             for end in 0..file.len() {
                 let cut = decode(&file[..end]);
                 // The end marker of run-length encoded pixels may be missing.

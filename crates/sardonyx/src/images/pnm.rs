@@ -342,7 +342,7 @@ mod tests {
     }
 
     /// Makes the header of a PAM file with the given lines.
-    fn pam(lines: &str) -> Vec<u8> {
+    fn make_pam(lines: &str) -> Vec<u8> {
         format!("P7\n{lines}\nENDHDR\n").into_bytes()
     }
 
@@ -368,21 +368,21 @@ mod tests {
                 "the PAM header has no line break after the magic number P7",
             ),
             (b"P7\nWIDTH 1\n".to_vec(), "the header is truncated"),
-            (pam("WIDTH 1\nDEPTH 1\nMAXVAL 1"), "the header has no line HEIGHT"),
-            (pam("WIDTH 1\nWIDTH 1"), "duplicate line WIDTH"),
-            (pam("SIZE 1"), "unknown line SIZE in the header"),
-            (pam("WIDTH x"), "WIDTH is not a number"),
-            (pam("WIDTH 1\nHEIGHT 1\nDEPTH 5\nMAXVAL 1"), "5 channels without TUPLTYPE"),
+            (make_pam("WIDTH 1\nDEPTH 1\nMAXVAL 1"), "the header has no line HEIGHT"),
+            (make_pam("WIDTH 1\nWIDTH 1"), "duplicate line WIDTH"),
+            (make_pam("SIZE 1"), "unknown line SIZE in the header"),
+            (make_pam("WIDTH x"), "WIDTH is not a number"),
+            (make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 5\nMAXVAL 1"), "5 channels without TUPLTYPE"),
             (
-                pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE CMYK"),
+                make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE CMYK"),
                 "the TUPLTYPE CMYK is not supported",
             ),
             (
-                pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 2\nTUPLTYPE BLACKANDWHITE"),
+                make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 2\nTUPLTYPE BLACKANDWHITE"),
                 "BLACKANDWHITE cannot have DEPTH 1 and MAXVAL 2",
             ),
             (
-                [pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE BLACKANDWHITE"), vec![2]]
+                [make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE BLACKANDWHITE"), vec![2]]
                     .concat(),
                 "the sample 2 is not 0 or 1",
             ),

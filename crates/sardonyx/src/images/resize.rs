@@ -96,7 +96,7 @@ pub(super) fn resize(
 mod tests {
     use super::*;
 
-    const fn size(width: usize, height: usize) -> Size {
+    const fn make_size(width: usize, height: usize) -> Size {
         Size { width, height }
     }
 
@@ -106,23 +106,23 @@ mod tests {
 
     #[test]
     fn growing_interpolates() {
-        assert_eq!(resize_pixels(&[0, 100], size(2, 1), size(4, 1), 1), [0, 25, 75, 100]);
-        assert_eq!(resize_pixels(&[0, 100], size(1, 2), size(1, 4), 1), [0, 25, 75, 100]);
+        assert_eq!(resize_pixels(&[0, 100], make_size(2, 1), make_size(4, 1), 1), [0, 25, 75, 100]);
+        assert_eq!(resize_pixels(&[0, 100], make_size(1, 2), make_size(1, 4), 1), [0, 25, 75, 100]);
         assert_eq!(
-            resize_pixels(&[0, 200, 100, 0], size(2, 1), size(4, 1), 2),
+            resize_pixels(&[0, 200, 100, 0], make_size(2, 1), make_size(4, 1), 2),
             [0, 200, 25, 150, 75, 50, 100, 0]
         );
-        assert_eq!(resize_pixels(&[9], size(1, 1), size(2, 3), 1), [9; 6]);
+        assert_eq!(resize_pixels(&[9], make_size(1, 1), make_size(2, 3), 1), [9; 6]);
     }
 
     #[test]
     fn shrinking_averages() {
         // The weights are 3/7, 3/7 and 1/7, and 1/7, 3/7 and 3/7.
-        assert_eq!(resize_pixels(&[0, 0, 0, 255], size(4, 1), size(2, 1), 1), [0, 109]);
-        assert_eq!(resize_pixels(&[255, 0, 0, 0], size(1, 4), size(1, 2), 1), [109, 0]);
-        assert_eq!(resize_pixels(&[0, 255, 0, 255], size(2, 2), size(1, 1), 1), [128]);
+        assert_eq!(resize_pixels(&[0, 0, 0, 255], make_size(4, 1), make_size(2, 1), 1), [0, 109]);
+        assert_eq!(resize_pixels(&[255, 0, 0, 0], make_size(1, 4), make_size(1, 2), 1), [109, 0]);
+        assert_eq!(resize_pixels(&[0, 255, 0, 255], make_size(2, 2), make_size(1, 1), 1), [128]);
         let stripes: Vec<u8> = (0..64).map(|at| if at % 2 == 0 { 0 } else { 254 }).collect();
-        let shrunk = resize_pixels(&stripes, size(64, 1), size(4, 1), 1);
+        let shrunk = resize_pixels(&stripes, make_size(64, 1), make_size(4, 1), 1);
         assert!(shrunk.iter().all(|grey| grey.abs_diff(127) < 3));
     }
 
@@ -130,8 +130,8 @@ mod tests {
     fn a_color_stays_in_every_size() {
         for width in 1..20 {
             for height in 1..20 {
-                let to = size(width, height);
-                let pixels = resize_pixels(&[7, 255, 0].repeat(35), size(7, 5), to, 3);
+                let to = make_size(width, height);
+                let pixels = resize_pixels(&[7, 255, 0].repeat(35), make_size(7, 5), to, 3);
                 assert_eq!(pixels, [7, 255, 0].repeat(width * height));
             }
         }

@@ -82,12 +82,12 @@ mod tests {
     use super::*;
 
     /// Computes the samples of a block by the definition of the IDCT (ITU-T T.81, A.3.3).
-    fn by_definition(block: &[i16], table: &QuantizationTable) -> Vec<f64> {
+    fn transform_by_definition(block: &[i16], table: &QuantizationTable) -> Vec<f64> {
         let mut samples = Vec::new();
         for at in 0..64 {
             let terms = (0..64).map(|i| {
                 let value = f64::from(block[i]) * f64::from(table[i]);
-                value * basis(i % 8, at % 8) * basis(i / 8, at / 8)
+                value * compute_basis(i % 8, at % 8) * compute_basis(i / 8, at / 8)
             });
             samples.push((terms.sum::<f64>() + 128.0).clamp(0.0, 255.0));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     /// Returns the IDCT's scaled cosine of frequency `u` at sample `x`.
-    fn basis(u: usize, x: usize) -> f64 {
+    fn compute_basis(u: usize, x: usize) -> f64 {
         let scale = if u == 0 { 1.0 / SQRT_2 } else { 1.0 };
         scale * ((2 * x + 1) as f64 * u as f64 * PI / 16.0).cos() / 2.0
     }
@@ -117,7 +117,7 @@ mod tests {
                 block[0] = next_random(&mut state, 900);
                 let mut got = vec![0; 8 * 10];
                 transform_block(&block, &table, &mut got, 10);
-                for (i, want) in by_definition(&block, &table).into_iter().enumerate() {
+                for (i, want) in transform_by_definition(&block, &table).into_iter().enumerate() {
                     let got = f64::from(got[i / 8 * 10 + i % 8]);
                     assert!((got - want).abs() < 1.0, "{i}: {got}, not {want}");
                 }

@@ -113,7 +113,7 @@ pub(super) fn ycc_to_rgb([y, cb, cr]: Ycc) -> Rgb {
 mod tests {
     use super::*;
 
-    fn plane(rows: &[&[u8]], across: usize, down: usize) -> Plane {
+    fn make_plane(rows: &[&[u8]], across: usize, down: usize) -> Plane {
         let (width, height) = (rows[0].len(), rows.len());
         let mut samples = Vec::new();
         for row in rows {
@@ -124,7 +124,7 @@ mod tests {
         Plane { samples, stride: width + 1, width, height, across, down }
     }
 
-    fn rows(plane: &Plane) -> Vec<Vec<u8>> {
+    fn upsample_rows(plane: &Plane) -> Vec<Vec<u8>> {
         let mut rows = vec![vec![0; plane.row_len()]; plane.height * plane.down];
         for (y, row) in rows.iter_mut().enumerate() {
             plane.write_row(y, row);
@@ -146,8 +146,8 @@ mod tests {
             want.push(blend(line[x], line[x.saturating_sub(1)], false));
             want.push(blend(line[x], line[(x + 1).min(4)], true));
         }
-        assert_eq!(rows(&plane(&[&line], 2, 1)), [want]);
-        let column = rows(&plane(&[&[10], &[20], &[0]], 1, 2));
+        assert_eq!(upsample_rows(&make_plane(&[&line], 2, 1)), [want]);
+        let column = upsample_rows(&make_plane(&[&[10], &[20], &[0]], 1, 2));
         let want = [
             blend(10, 10, false),
             blend(10, 20, true),
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn both_axes_are_rounded_once() {
         let (a, b): ([u8; 3], [u8; 3]) = ([0, 100, 7], [50, 31, 255]);
-        let got = rows(&plane(&[&a, &b], 2, 2));
+        let got = upsample_rows(&make_plane(&[&a, &b], 2, 2));
         for (y, row) in got.iter().enumerate() {
             let (near, far) = if y < 2 { (&a, &b) } else { (&b, &a) };
             let far = if y == 0 || y == 3 { near } else { far };
@@ -184,10 +184,13 @@ mod tests {
 
     #[test]
     fn narrow_components_and_other_ratios_repeat() {
-        assert_eq!(rows(&plane(&[&[1, 9]], 2, 1)), [[1, 1, 9, 9]]);
-        assert_eq!(rows(&plane(&[&[1, 9]], 2, 2)), [[1, 1, 9, 9], [1, 1, 9, 9]]);
-        assert_eq!(rows(&plane(&[&[1, 9, 5]], 1, 3)), [[1, 9, 5]; 3]);
-        assert_eq!(rows(&plane(&[&[1, 9, 5]], 4, 1)), [[1, 1, 1, 1, 9, 9, 9, 9, 5, 5, 5, 5]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9]], 2, 1)), [[1, 1, 9, 9]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9]], 2, 2)), [[1, 1, 9, 9], [1, 1, 9, 9]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9, 5]], 1, 3)), [[1, 9, 5]; 3]);
+        assert_eq!(
+            upsample_rows(&make_plane(&[&[1, 9, 5]], 4, 1)),
+            [[1, 1, 1, 1, 9, 9, 9, 9, 5, 5, 5, 5]]
+        );
     }
 
     #[test]
