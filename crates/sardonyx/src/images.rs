@@ -86,7 +86,7 @@ impl<'a> Encoded<'a> {
     /// Detects the format of an encoded image and reads the header.
     fn open(encoded: &'a [u8]) -> Result<Encoded<'a>, String> {
         let (name, image) = match encoded {
-            [] => return Err("the file is empty".to_string()),
+            [] => return Err("the image file is empty".to_string()),
             [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(box_image)),
             _ if jpeg2000::has_signature(encoded) => {
                 ("JPEG 2000", Jpeg2000::open(encoded).map(box_image))

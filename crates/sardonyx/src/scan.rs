@@ -233,7 +233,7 @@ fn scan_source(source: Source, options: &ScanOptions) -> ScanReport {
     };
     if facts.size > i32::MAX as u64 {
         found.add(&codes::LARGE_FILE, || {
-            (String::new(), format!("the file has {} bytes", bytes.len()))
+            (String::new(), format!("the model file has {} bytes, at least 2 GiB", bytes.len()))
         });
     }
     let walked = wire::walk(binary.as_slice(), options, &mut found);

@@ -86,7 +86,7 @@ fn errors_name_format_place_and_reason() {
     let progressive = "jpeg progressive 4:4:4 with restart markers";
     let last = file(baseline).len() - 30;
     let cases: &[(Vec<u8>, &str)] = &[
-        (vec![], "the file is empty"),
+        (vec![], "the image file is empty"),
         (
             b"GIF89a".to_vec(),
             "the image format is not one of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and",

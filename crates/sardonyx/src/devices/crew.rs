@@ -56,7 +56,8 @@ impl Crew {
     /// Makes the error of a call that passes inputs in a worker process other than worker 0.
     #[cold]
     pub(super) fn make_worker_error(&self) -> Error {
-        let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
+        let message =
+            format!("worker {} cannot start a run: only worker 0 takes inputs", self.worker());
         Error::new(ErrorKind::Input, message)
             .with_help("call 'serve' on every worker other than worker 0")
     }

@@ -686,9 +686,10 @@ impl Message<'_> {
         let into = into.allocate_bytes(self.moved.elem, &dims)?;
         if into.len() != bytes.len() {
             let (found, expected) = (bytes.len(), into.len());
-            return Err(
-                format!("a message has {found} bytes, but its tensor has {expected}").into()
-            );
+            return Err(format!(
+                "a message has {found} bytes, but its tensor has {expected} bytes"
+            )
+            .into());
         }
         into.copy_from_slice(bytes);
         Ok(())

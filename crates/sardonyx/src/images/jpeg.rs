@@ -192,7 +192,8 @@ impl Image for Jpeg<'_> {
                 0xda => {
                     scans += 1;
                     if scans > MOST_SCANS {
-                        return segment.fail(&format!("there are more than {MOST_SCANS} scans"));
+                        return segment
+                            .fail(&format!("the image has more than {MOST_SCANS} scans"));
                     }
                     // The segments before the first scan determine the color space.
                     let found =
@@ -201,7 +202,7 @@ impl Image for Jpeg<'_> {
                     let scan = Scan::read(&segment, &frame, &tables, &mut coefficients)?;
                     at = scan.decode(bytes, at, &mut coefficients)?;
                 }
-                0xc0..=0xc2 => return segment.fail("there is a second frame header"),
+                0xc0..=0xc2 => return segment.fail("the image has a second frame header"),
                 _ => tables.read(&segment)?,
             }
         }

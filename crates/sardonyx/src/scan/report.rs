@@ -196,7 +196,7 @@ impl Findings {
             } += total.count;
             let more = total.count.saturating_sub(self.per_code as u64);
             if more > 0 {
-                let message = format!("and {more} more of this kind");
+                let message = format!("and {more} more findings of this kind");
                 self.kept.push(make_finding(total.code, String::new(), message));
             }
         }
@@ -239,7 +239,7 @@ mod tests {
         let report = findings.into_report(ScanFacts::default());
         assert_eq!((report.errors, report.warnings, report.notes), (5, 0, 5));
         let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-        assert_eq!(lines[2], "error[cycle]: and 3 more of this kind");
+        assert_eq!(lines[2], "error[cycle]: and 3 more findings of this kind");
         assert_eq!(lines[3], "note[unaligned]: message (in place 0)");
         assert_eq!(lines.len(), 6);
         assert_eq!(report.worst(), Some(Severity::Error));

@@ -40,7 +40,7 @@ pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) ->
 fn check_rank(dims: &[i64], found: &mut Findings, place: impl FnOnce() -> String) {
     if dims.len() > RANK {
         found.add(&codes::HIGH_RANK, || {
-            (place(), format!("the tensor has {} dimensions", dims.len()))
+            (place(), format!("the tensor has {} dimensions, more than {RANK}", dims.len()))
         });
     }
 }

@@ -386,7 +386,8 @@ impl<'a> Walk<'a, '_> {
             Err(error) => {
                 let byte = error.valid_up_to();
                 self.found.add(&codes::INVALID_UTF8, || {
-                    let message = format!("'{}' is not UTF-8 at its byte {byte}", shown(bytes));
+                    let message =
+                        format!("the text '{}' is not UTF-8 at byte {byte}", shown(bytes));
                     (place(), message)
                 });
                 return;
@@ -395,20 +396,26 @@ impl<'a> Walk<'a, '_> {
         let mut controls = text.chars().filter(|c| c.is_control());
         if let Some(c) = controls.find(|c| is_name || !matches!(c, '\n' | '\r' | '\t')) {
             self.found.add(&codes::CONTROL_CHARACTERS, || {
-                let message = format!("'{}' contains the control character {c:?}", shown(bytes));
+                let message =
+                    format!("the text '{}' contains the control character {c:?}", shown(bytes));
                 (place(), message)
             });
         }
         if let Some(c) = text.chars().find(|c| is_name && is_deceptive(*c)) {
             self.found.add(&codes::DECEPTIVE_CHARACTERS, || {
                 let (name, code) = (shown(bytes), u32::from(c));
-                let message = format!("'{name}' contains the invisible character U+{code:04X}");
+                let message =
+                    format!("the name '{name}' contains the invisible character U+{code:04X}");
                 (place(), message)
             });
         }
         if is_name && bytes.len() > LONG_NAME {
             self.found.add(&codes::LONG_NAME, || {
-                let message = format!("the name has {} bytes: '{}'", bytes.len(), shown(bytes));
+                let message = format!(
+                    "the name has {} bytes, more than {LONG_NAME}: '{}'",
+                    bytes.len(),
+                    shown(bytes)
+                );
                 (place(), message)
             });
         }
