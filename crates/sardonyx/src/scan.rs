@@ -88,26 +88,27 @@ impl ScanOptions {
     }
 
     /// Sets whether the scan reads data files to compare their SHA-1 with the `checksum` in the
-    /// model.
+    /// model. Off by default.
     pub fn checksums(mut self, checksums: bool) -> ScanOptions {
         self.checksums = checksums;
         self
     }
 
-    /// Sets whether the scan memory-maps the model file or reads it into memory.
+    /// Sets whether the scan memory-maps the model file, as by default, or reads it into memory.
     pub fn access(mut self, access: Access) -> ScanOptions {
         self.open = self.open.access(access);
         self
     }
 
-    /// Sets the directory of the data files, instead of the directory of the model file.
+    /// Sets the directory of the data files. The default is the directory of the model file; models
+    /// in memory and streams have none.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> ScanOptions {
         self.open = self.open.directory(directory);
         self
     }
 
     /// Sets the nesting depth and the memory of the graph structure above which a model file is
-    /// rejected.
+    /// rejected. The defaults are those of [`ReadLimits`].
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self
@@ -120,8 +121,8 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the maximum number of bytes that the scan reads from a stream into memory. Mapped files
-    /// are not limited, as they take no memory.
+    /// Sets the maximum number of bytes that the scan reads from a file or stream into memory.
+    /// Unlimited by default. Mapped files are not limited, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.open = self.open.max_bytes(bytes);
         self

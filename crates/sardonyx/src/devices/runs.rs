@@ -39,10 +39,10 @@ impl DeviceSession {
     /// # Errors
     ///
     /// The errors of [`Session::run`](crate::Session::run); [`ErrorKind::Unsupported`] for options
-    /// that watch steps: call [`DeviceSession::run_watched`]. If a device fails, the run is
-    /// cancelled on all devices, and the error is that of the device that failed first, or
-    /// [`ErrorKind::Worker`] if that device is in another process. The session stays usable, unless
-    /// a worker is lost: then all further runs of all workers fail.
+    /// with a `watch`. If a device fails, the run is cancelled on all devices, and the error is
+    /// that of the device that failed first, or [`ErrorKind::Worker`] if that device is in another
+    /// process. The session stays usable, unless a worker is lost: then all further runs of all
+    /// workers fail.
     pub fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,

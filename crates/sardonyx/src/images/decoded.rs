@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 /// Limits on the size of an image that [`DecodedImage::decode`] accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Maximum width and height of the image, in pixels.
+    /// Maximum width and height of the image, in pixels. The default is 32,768.
     pub max_side: usize,
     /// Maximum memory of the image and the decoder together, in bytes. The default is 1 GiB.
     pub max_bytes: usize,
