@@ -126,7 +126,7 @@ fn errors_of_processes_are_printed_once() {
     sardonyx(&["run", &model, "--random", "--devices", "2"])
         .fails_with(&["--devices takes no number"]);
     sardonyx(&["run", &digits_model(), "--random", "--devices"])
-        .fails_with(&["no device configuration", "`sardonyx shard` adds one"]);
+        .fails_with(&["no device configuration", "`sardonyx shard` adds a device configuration"]);
     let again = ["shard", &model, "--devices", "2", "--pipeline", "-o", &files.path("x.onnx")];
     sardonyx(&again).fails_with(&["a configuration 'pipeline-2' already", "--name"]);
 }

@@ -29,8 +29,8 @@ fn findings_are_lines_with_help_and_a_verdict() {
     let text = answer.stdout;
     for words in [
         "out.onnx: ",
-        "error[location-escapes] graph.initializer[0] 'w': its location '../secret' has a '..' part",
-        "help: a reader that follows it",
+        "error[location-escapes] graph.initializer[0] 'w': the location '../secret' has a '..' part",
+        "help: a reader that follows the path",
         "(EXT-09)", // EXT-09
         "do not open this file: 1 error",
         "page.onnx: ",

@@ -72,14 +72,14 @@ pub struct DeviceSession {
     model: Model,
     source: ShardSource,
     choices: Choices,
-    /// Session of the whole model, which never runs: it describes the inputs and outputs.
+    /// Session of the whole model, which never runs and only describes the inputs and outputs.
     look: Session,
     crew: Crew,
     /// State variables that stay on the devices between runs.
     stays: ResidentVariables,
-    /// Cache of plans in the order of their last use, the most recent one last.
+    /// Cache of compiled sharding plans in the order of their last use, the most recent one last.
     plans: Mutex<Vec<Arc<CompiledPlan>>>,
-    /// Copies of the caller's inputs of the last `run_into`, whose memory the next one reuses.
+    /// Copies of the inputs of the last `run_into`, whose memory the next `run_into` reuses.
     copied: Mutex<Vec<(Arc<str>, Tensor)>>,
 }
 
@@ -93,17 +93,17 @@ impl fmt::Debug for DeviceSession {
 }
 
 impl DeviceSession {
-    /// Returns the inputs of a run, in the model's order.
+    /// Returns the names and types of the model's inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.look.inputs()
     }
 
-    /// Returns the outputs of a run, in the model's order.
+    /// Returns the names and types of the model's outputs, in the model's order.
     pub fn outputs(&self) -> &[Port] {
         self.look.outputs()
     }
 
-    /// Returns the input called `name`.
+    /// Returns the model input called `name`.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl DeviceSession {
         self.crew.worker()
     }
 
-    /// Returns, for each device of this process, the messages and bytes that it has sent so far.
+    /// Returns the messages and bytes that each device of this process has sent so far.
     #[doc(hidden)]
     pub fn traffic(&self) -> Vec<Traffic> {
         self.crew.traffic()

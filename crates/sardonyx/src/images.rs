@@ -26,11 +26,11 @@ use jpeg2000::Jpeg2000;
 use orientation::Orientation;
 
 /// Maximum number of pixels of an image that is decoded, as a small file can declare any size.
-/// Pillow, which defines the operator's results, has the same limit.
+/// Equals the limit of Pillow, which defines the results of the operator `ImageDecoder`.
 const MOST_PIXELS: usize = 178_956_970;
 
 /// Decoder of the formats that the ONNX standard lists: BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and
-/// WebP. Sessions use it unless [another one is set](crate::SessionBuilder::image_decoder).
+/// WebP. Sessions use it unless [another decoder is set](crate::SessionBuilder::image_decoder).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Images;
 
@@ -42,50 +42,51 @@ impl ImageDecoder for Images {
 
 /// An encoded image whose header has been read.
 trait Image {
-    /// Returns width and height in pixels.
+    /// Returns the width and height of the image, in pixels.
     fn size(&self) -> [usize; 2];
 
-    /// Returns the memory in bytes that decoding takes, beside the output; see
+    /// Returns the memory that decoding the image takes beside the output, in bytes; see
     /// [`EncodedImage::working_bytes`].
     fn working_bytes(&self) -> usize;
 
-    /// Decodes the image into `out`, in the pixel format of the operator; see
+    /// Decodes the image into `out`, in the pixel format `format` of the operator; see
     /// [`EncodedImage::decode`].
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String>;
 
-    /// Returns the number of channels of [`Image::decode_channels`], from 1 to 4.
+    /// Returns the number of channels that [`Image::decode_channels`] decodes, from 1 to 4.
     fn channels(&self) -> usize;
 
-    /// Returns the orientation in the file's metadata; upright by default.
+    /// Returns the Exif orientation in the image's metadata; upright without metadata.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }
 
-    /// Decodes all channels, 8 bits each, alpha last.
+    /// Decodes all channels of the image, 8 bits each, alpha last.
     fn decode_channels(self: Box<Self>) -> Result<Vec<u8>, String> {
         let ([width, height], channels) = (self.size(), self.channels());
         let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
-        let mut out = zeros(width.saturating_mul(height).saturating_mul(channels))?;
+        let mut out = allocate_zeros(width.saturating_mul(height).saturating_mul(channels))?;
         self.decode(format, &mut out)?;
         Ok(out)
     }
 }
 
+/// Boxes an image of any format.
 fn box_image<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
     Box::new(image)
 }
 
-/// An encoded image with the name of its format, with which error messages begin.
+/// An encoded image whose header has been read, with the name of its format for error messages.
 struct Encoded<'a> {
     name: &'static str,
     image: Box<dyn Image + 'a>,
 }
 
 impl<'a> Encoded<'a> {
-    /// Detects the format of an image and reads its header.
+    /// Detects the format of an encoded image and reads the header.
     fn open(encoded: &'a [u8]) -> Result<Encoded<'a>, String> {
         let (name, image) = match encoded {
-            [] => return Err("the file is empty".to_string()),
+            [] => return Err("the image file is empty".to_string()),
             [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(box_image)),
             _ if jpeg2000::has_signature(encoded) => {
                 ("JPEG 2000", Jpeg2000::open(encoded).map(box_image))
@@ -94,7 +95,7 @@ impl<'a> Encoded<'a> {
                 Some((name, image)) => (name, image.map(box_image)),
                 None => {
                     let formats = "BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP";
-                    return Err(format!("its format is not one of {formats}"));
+                    return Err(format!("the image format is not one of {formats}"));
                 }
             },
         };
@@ -102,7 +103,7 @@ impl<'a> Encoded<'a> {
         let [width, height] = image.size();
         if width.checked_mul(height).is_none_or(|pixels| pixels > MOST_PIXELS) {
             return Err(format!(
-                "{name}: the size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
+                "{name}: the image size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
             ));
         }
         Ok(Encoded { name, image })
@@ -128,8 +129,8 @@ impl EncodedImage for Encoded<'_> {
     }
 }
 
-/// Allocates a vector of `len` zeros; an error message if there is not enough memory.
-fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
+/// Allocates a vector of `len` zeros; returns an error message if there is not enough memory.
+fn allocate_zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(len);
     reserved.map_err(|_| {

@@ -1,5 +1,5 @@
-//! Security scan of untrusted model files: reports what makes a file dangerous to open, without
-//! running it. Opens only the model and, within its directory, its data files.
+//! Security scan of untrusted model files: reports properties that make a file dangerous to open,
+//! without running the model. Opens only the model file and, within its directory, its data files.
 //!
 //! The scan walks the bytes along the table of protobuf fields ([`wire`]), then checks data files,
 //! nodes, functions and graphs. The model checker finds some of the problems, such as inconsistent
@@ -34,12 +34,13 @@ use crate::load::{OpenOptions, Refusal, Source, read_graph};
 use crate::open::Access;
 use crate::sniff::recognise;
 
-use places::{StoredTensor, each_tensor, shown_symbol};
+use places::{StoredTensor, show_symbol, visit_tensors};
 use report::Findings;
 pub use report::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use sidecars::Sidecars;
 
-/// Options of a scan: which files it reads, and the limits above which it reports sizes.
+/// Options of a security scan: the files that the scan reads, and the limits above which it reports
+/// sizes.
 ///
 /// ```
 /// use sardonyx::check::ScanOptions;
@@ -80,20 +81,20 @@ impl Default for ScanOptions {
 }
 
 impl ScanOptions {
-    /// Makes the default options: data files are not read, only their sizes are checked, and
+    /// Makes the default scan options: data files are not read, only their sizes are checked, and
     /// ordinary models stay within all limits.
     pub fn new() -> ScanOptions {
         ScanOptions::default()
     }
 
-    /// Sets whether data files are read to compare their SHA-1 with the `checksum` in the model.
-    /// Off by default.
+    /// Sets whether the scan reads data files to compare their SHA-1 with the `checksum` in the
+    /// model. Off by default.
     pub fn checksums(mut self, checksums: bool) -> ScanOptions {
         self.checksums = checksums;
         self
     }
 
-    /// Sets whether the model file is memory-mapped, as by default, or read.
+    /// Sets whether the scan memory-maps the model file, as by default, or reads it into memory.
     pub fn access(mut self, access: Access) -> ScanOptions {
         self.open = self.open.access(access);
         self
@@ -106,22 +107,22 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the nesting depth and the memory of the graph structure above which a file is rejected.
-    /// The defaults are those of [`ReadLimits`].
+    /// Sets the nesting depth and the memory of the graph structure above which a model file is
+    /// rejected. The defaults are those of [`ReadLimits`].
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self
     }
 
-    /// Sets the number of protobuf messages above which a file is rejected. The default is 2^22,
-    /// which takes about one gigabyte of memory.
+    /// Sets the number of protobuf messages above which a model file is rejected. The default is
+    /// 2^22 messages, which take about one gigabyte of memory.
     pub fn max_messages(mut self, messages: u64) -> ScanOptions {
         self.messages = messages;
         self
     }
 
-    /// Sets the maximum number of bytes that are read from a file or stream into memory. Unlimited
-    /// by default. Mapped files are not limited, as they take no memory.
+    /// Sets the maximum number of bytes that the scan reads from a file or stream into memory.
+    /// Unlimited by default. Mapped files are not limited, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.open = self.open.max_bytes(bytes);
         self
@@ -134,9 +135,9 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the limits of sparse tensors: one is reported if its dense form has more than
-    /// `elements` elements and more than `ratio` times its stored values. The default of `ratio` is
-    /// 1000, that of `elements` 2^28.
+    /// Sets the limits of sparse tensors: a sparse tensor is reported if it represents more than
+    /// `elements` elements, and more than `ratio` times as many as it stores. The defaults are a
+    /// ratio of 1000 and 2^28 elements.
     pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
         self.sparse_ratio = ratio;
         self.sparse_elements = elements;
@@ -150,15 +151,15 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the number of findings of each code that are listed; the others are only counted. The
-    /// default is 20.
+    /// Sets the maximum number of findings of each code that the report lists; more findings are
+    /// only counted. The default is 20.
     pub fn findings_per_code(mut self, findings: usize) -> ScanOptions {
         self.per_code = findings;
         self
     }
 
-    /// Scans a model file, and checks the sizes of its data files. A file that is not a model gives
-    /// a finding, not an error.
+    /// Scans a model file for security problems, and checks the sizes of its data files. A file
+    /// that is not a model gives a finding, not an error.
     ///
     /// ```
     /// use sardonyx::check::ScanOptions;
@@ -178,19 +179,20 @@ impl ScanOptions {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
     pub fn scan(&self, path: impl AsRef<Path>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.open_source(path.as_ref())?, self))
+        Ok(scan_source(self.open.open_source(path.as_ref())?, self))
     }
 
-    /// Scans a model in memory. Its data files are checked only with [`ScanOptions::directory`].
+    /// Scans a model in memory for security problems. Data files of the model are checked only with
+    /// [`ScanOptions::directory`].
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the directory cannot be opened.
     pub fn scan_bytes(&self, bytes: impl Into<Buffer>) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_from_bytes(bytes.into())?, self))
+        Ok(scan_source(self.open.source_from_bytes(bytes.into())?, self))
     }
 
-    /// Scans a model from a stream, which is read into memory first, like
+    /// Reads a model from a stream into memory, and scans it for security problems like
     /// [`scan_bytes`](ScanOptions::scan_bytes).
     ///
     /// # Errors
@@ -198,13 +200,13 @@ impl ScanOptions {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or the stream has more than
     /// [`ScanOptions::max_bytes`].
     pub fn scan_reader(&self, reader: impl Read) -> Result<ScanReport, Error> {
-        Ok(examine(self.open.source_from_reader(reader)?, self))
+        Ok(scan_source(self.open.source_from_reader(reader)?, self))
     }
 }
 
 impl ScanOptions {
-    /// Makes options for the model checker that enable only the codes that the scan reports too.
-    fn for_checker(&self) -> CheckOptions {
+    /// Makes options for the model checker that enable only the codes that a scan reports too.
+    fn to_check_options(&self) -> CheckOptions {
         let mut levels = Levels::default();
         for code in CODES.iter().filter(|code| codes::from_checker(code).is_none()) {
             // Cannot fail: each name is that of a code.
@@ -214,7 +216,8 @@ impl ScanOptions {
     }
 }
 
-fn examine(source: Source, options: &ScanOptions) -> ScanReport {
+/// Scans a model file whose bytes are in memory or mapped.
+fn scan_source(source: Source, options: &ScanOptions) -> ScanReport {
     let bytes = &source.bytes;
     let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
     let mut found = Findings::new(options.per_code);
@@ -226,12 +229,12 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         Ok(binary) => binary,
         Err(error) => {
             let message = format!("the file is not an ONNX model: {}", error.message());
-            return no_model(message, options, facts);
+            return report_no_model(message, options, facts);
         }
     };
     if facts.size > i32::MAX as u64 {
         found.add(&codes::LARGE_FILE, || {
-            (String::new(), format!("the file has {} bytes", bytes.len()))
+            (String::new(), format!("the model file has {} bytes, at least 2 GiB", bytes.len()))
         });
     }
     let walked = wire::walk(binary.as_slice(), options, &mut found);
@@ -240,7 +243,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     if !walked.complete {
         // In a file of another format, the first malformed byte is of no interest.
         return match describe_format(bytes.as_slice()) {
-            Some(message) => no_model(message, options, facts),
+            Some(message) => report_no_model(message, options, facts),
             None => found.into_report(facts),
         };
     }
@@ -257,12 +260,12 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         }
         Err(refusal @ (Refusal::Empty | Refusal::NoGraph)) => {
             let message = describe_format(bytes.as_slice()).unwrap_or_else(|| refusal.to_string());
-            return no_model(message, options, facts);
+            return report_no_model(message, options, facts);
         }
     };
     gather_facts(&model, &mut facts);
     for part in [CheckPart::Tensors, CheckPart::Definitions] {
-        found.add_checked(&model, &check_part(&model, part, &options.for_checker()));
+        found.add_checked(&model, &check_part(&model, part, &options.to_check_options()));
     }
     check_tensors(&model, &source.data, options, &mut facts, &mut found);
     nodes::check(&model, options, &mut facts, &mut found);
@@ -271,19 +274,20 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     found.into_report(facts)
 }
 
-/// Makes the report of a file that is not a model: it has one finding.
-fn no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
+/// Makes the report of a file that is not a model: a single finding with the given message.
+fn report_no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
     let mut found = Findings::new(options.per_code);
     found.add(&codes::NOT_A_MODEL, || (String::new(), message));
     found.into_report(facts)
 }
 
-/// Returns the message for a file of another format that its first bytes identify, such as HTML or
-/// a zip archive; `None` for an unknown format.
+/// Returns a message that names the format of a file that is not a model, such as HTML or a zip
+/// archive, by its first bytes; `None` for an unknown format.
 fn describe_format(bytes: &[u8]) -> Option<String> {
     recognise(bytes).map(|(what, _)| format!("the file is {what}, not an ONNX model"))
 }
 
+/// Records versions, producer and numbers of graphs, nodes and functions of a model.
 fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     /// Maximum number of imported operator sets in the report.
     const LISTED: usize = 1000;
@@ -292,17 +296,18 @@ fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     let imports = header.opset_import.iter().take(LISTED);
     facts.opsets = imports
         .map(|import| OperatorSet {
-            domain: sardonyx_proto::shown(nodes::text(model, import.domain)),
+            domain: sardonyx_proto::shown(nodes::read_name(model, import.domain)),
             version: import.version.unwrap_or(0),
         })
         .collect();
-    facts.producer_name = shown_symbol(model, header.producer_name);
-    facts.producer_version = shown_symbol(model, header.producer_version);
+    facts.producer_name = show_symbol(model, header.producer_name);
+    facts.producer_version = show_symbol(model, header.producer_version);
     facts.graphs = model.graphs().count() as u64;
     facts.nodes = model.graphs().map(|(_, graph)| graph.nodes.len() as u64).sum();
     facts.functions = model.functions.len() as u64;
 }
 
+/// Checks all stored tensors of a model, and the data files that they refer to.
 fn check_tensors(
     model: &graph::Model,
     data: &DataFiles,
@@ -311,7 +316,7 @@ fn check_tensors(
     found: &mut Findings,
 ) {
     let mut sidecars = Sidecars::new(model);
-    each_tensor(model, |next| match next {
+    visit_tensors(model, |next| match next {
         StoredTensor::Sparse(stored) => tensors::check_sparse(model, &stored, options, found),
         StoredTensor::Dense(stored) => {
             let tensor = stored.tensor;

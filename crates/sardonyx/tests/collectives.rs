@@ -191,7 +191,11 @@ fn what_does_not_fit_together_is_refused_on_all_ranks() {
         ))
     };
     let rows: &[([Model; 2], ErrorKind, &str)] = &[
-        ([gather(0, 3), gather(0, 3)], ErrorKind::Input, "is for 3 ranks; 2 run the model"),
+        (
+            [gather(0, 3), gather(0, 3)],
+            ErrorKind::Input,
+            "is for 3 ranks, but 2 ranks run the model",
+        ),
         ([gather(0, 2), gather(1, 2)], ErrorKind::Worker, "disagree"),
         (
             [gather(0, 2), model("g (float[2, 2] x) => (float[2, 2] y) { y = Neg (x) }")],
@@ -201,7 +205,7 @@ fn what_does_not_fit_together_is_refused_on_all_ranks() {
         (
             [(); 2].map(|()| dist("collective_operation = \"gather\", nb_rank = 2, root = 0")),
             ErrorKind::Unsupported,
-            "does 'gather', which is not supported",
+            "has the operation 'gather', which is not supported",
         ),
         (
             [(); 2].map(|()| {
@@ -215,7 +219,7 @@ fn what_does_not_fit_together_is_refused_on_all_ranks() {
                 dist("collective_operation = \"all_gather\", nb_rank = 2, groups = [0, 7]")
             }),
             ErrorKind::Input,
-            "the ranks [0, 7], which are not ranks of 2",
+            "the ranks [0, 7], which are not ranks below 2",
         ),
     ];
     for (models, kind, message) in rows {

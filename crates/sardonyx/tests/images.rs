@@ -86,8 +86,11 @@ fn errors_name_format_place_and_reason() {
     let progressive = "jpeg progressive 4:4:4 with restart markers";
     let last = file(baseline).len() - 30;
     let cases: &[(Vec<u8>, &str)] = &[
-        (vec![], "the file is empty"),
-        (b"GIF89a".to_vec(), "its format is not one of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and"),
+        (vec![], "the image file is empty"),
+        (
+            b"GIF89a".to_vec(),
+            "the image format is not one of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and",
+        ),
         (cut(baseline, 4), "JPEG: at byte 2: the segment of the marker FFE0 is truncated"),
         (cut(baseline, 20), "JPEG: at byte 20: the file ends before its last marker"),
         (cut(baseline, last), &format!("JPEG: at byte {last}: the data of the scan end early")),
@@ -95,7 +98,10 @@ fn errors_name_format_place_and_reason() {
         (change_file(baseline, &[0xff, 0xc0], 1, &[0xc3]), "lossless JPEG is not supported"),
         (change_file(baseline, &[0xff, 0xc0], 1, &[0xc5]), "hierarchical JPEG is not supported"),
         (change_file(baseline, &[0xff, 0xc0], 4, &[12]), "samples of 12 bits are not supported"),
-        (change_file(baseline, &[0xff, 0xc0], 5, &[0, 0]), "the size is 13 x 0"),
+        (
+            change_file(baseline, &[0xff, 0xc0], 5, &[0, 0]),
+            "the image has no pixels: its size is 13 x 0",
+        ),
         (change_file(baseline, &[0xff, 0xc0], 9, &[2]), "an image has 1, 3 or 4 components, not 2"),
         (
             change_file(baseline, &[0xff, 0xc0], 11, &[0x31, 0, 2, 0x21]),
@@ -107,8 +113,11 @@ fn errors_name_format_place_and_reason() {
         ),
         (change_file(baseline, &[0xff, 0xda], 5, &[9]), "the scan has component 9, which is not"),
         (change_file(baseline, &[0xff, 0xda], 6, &[0x33]), "a Huffman table of the scan is"),
-        (change_file(baseline, &[0xff, 0xc4], 21, &[200]), "a Huffman table has impossible codes"),
-        (change_file(baseline, &[0xff, 0xdb], 4, &[7]), "a quantization table has the number 07"),
+        (change_file(baseline, &[0xff, 0xc4], 21, &[200]), "a Huffman table has invalid codes"),
+        (
+            change_file(baseline, &[0xff, 0xdb], 4, &[7]),
+            "a quantization table has the invalid number 07",
+        ),
         (
             change_file(baseline, &[0xff, 0xdb], 1, &[0xee]),
             "the quantization table 0 is not defined",
@@ -120,7 +129,7 @@ fn errors_name_format_place_and_reason() {
         ),
         (
             change_file(progressive, &[0xff, 0xda], 13, &[0x10]),
-            "the scan repeats bits, or refines bits",
+            "the scan repeats bits of coefficients, or refines bits",
         ),
         (cut("png", 60), "PNG: "),
         (cut("bmp", 90), "BMP: "),
@@ -129,7 +138,10 @@ fn errors_name_format_place_and_reason() {
         (cut("webp lossy", 90), "WebP: "),
         (cut("jpeg 2000", 200), "JPEG 2000: "),
         (change_file("bmp", b"BM", 18, &[255, 255, 255, 127]), "BMP: "),
-        (b"P6 20000 20000 255\n".to_vec(), "PNM: the size is 20000 x 20000, above the limit of"),
+        (
+            b"P6 20000 20000 255\n".to_vec(),
+            "PNM: the image size is 20000 x 20000, above the limit of",
+        ),
     ];
     let session = Session::new(&model("RGB", 3)).unwrap();
     let mut wrong = Vec::new();
@@ -289,11 +301,14 @@ fn decoded_images_change_channels_and_size() {
 #[test]
 fn decoded_images_have_limits() {
     let cases = [
-        (&b"P5 101 1 255\n"[..], "PNM: the size is 101 x 1, above the limit of 100 pixels a side"),
-        (b"P5 0 1 255\n", "PNM: the size is 0 x 1"),
+        (
+            &b"P5 101 1 255\n"[..],
+            "PNM: the image size is 101 x 1, above the limit of 100 pixels a side",
+        ),
+        (b"P5 0 1 255\n", "PNM: the image has no pixels: its size is 0 x 1"),
         (b"P6 9 9 65535\n", "PNM: 9 x 9 pixels take 1215 bytes, above the limit of 1214"),
-        (b"P6 2 1 255\n\0", "PNM: 1 bytes are too few for 2 x 1 pixels"),
-        (b"GIF89a", "its format is not one of BMP"),
+        (b"P6 2 1 255\n\0", "PNM: 1 bytes of samples are too few for 2 x 1 pixels"),
+        (b"GIF89a", "the image format is not one of BMP"),
     ];
     let limits = DecodeLimits { max_side: 100, max_bytes: 1214 };
     for (file, what) in cases {

@@ -353,8 +353,9 @@ fn what_cannot_be_said_is_refused_with_advice() {
         refused(&doubles.replace("TYPE[4]", "float[N]"), Collectives::Microsoft),
         (
             ErrorKind::Argument,
-            "dimension 0 of the input 'x' is open: float[N] (the model of a rank is for fixed \
-             sizes: give --set 'N=SIZE' (Python: dims={'N': SIZE}; Rust: RankOptions::dim))"
+            "dimension 0 of the input 'x' is open: float[N] (the model of a rank has fixed \
+             sizes: set the open size with --set 'N=SIZE' (Python: dims={'N': SIZE}; Rust: \
+             RankOptions::dim))"
                 .to_string()
         )
     );

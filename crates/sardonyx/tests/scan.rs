@@ -839,7 +839,7 @@ fn reports_stay_small() {
         .collect();
     let report = scan(&model(&tensors));
     assert_eq!((report.findings.len(), report.errors), (21, 1000));
-    assert_eq!(report.findings[20].message, "and 980 more of this kind");
+    assert_eq!(report.findings[20].message, "and 980 more findings of this kind");
     assert!(report.findings.iter().all(|found| found.place.len() < 200));
     let report = ScanOptions::new().findings_per_code(3).scan_bytes(model(&tensors)).unwrap();
     assert_eq!((report.findings.len(), report.errors), (4, 1000));

@@ -14,9 +14,9 @@ use crate::model::Model;
 use crate::session::{Choices, SessionBuilder};
 
 impl SessionBuilder<'_> {
-    /// Builds a session that runs the model on the devices of a configuration, each in a thread of
-    /// its own. Without [`SessionBuilder::threads`], the devices of this process divide its
-    /// processors evenly. With [`DeviceOptions::transport`], blocks until all workers have
+    /// Builds a session that runs the model on the devices of a configuration, each device in a
+    /// thread of its own. Without [`SessionBuilder::threads`], the devices of this process divide
+    /// the processors evenly. With [`DeviceOptions::transport`], blocks until all workers have
     /// connected, and compares their models and options.
     ///
     /// # Errors
@@ -28,6 +28,7 @@ impl SessionBuilder<'_> {
         catch_panic(|| self.make_on_devices(options))
     }
 
+    /// Builds the session of [`SessionBuilder::devices`], which catches panics.
     fn make_on_devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         if choices.rank.take().is_some() {
@@ -60,7 +61,7 @@ impl SessionBuilder<'_> {
 }
 
 impl DeviceSession {
-    /// Makes a session of a model that already contains all functions that it calls.
+    /// Makes a session of a model that already contains all functions called by its nodes.
     pub(super) fn new(
         model: Model,
         mut choices: Choices,

@@ -26,12 +26,13 @@ use crate::session::{Choices, SessionBuilder};
 pub(crate) struct Rank(Link);
 
 impl Rank {
+    /// Connects the session of this rank with the other ranks by `transport`.
     pub(crate) fn new(transport: Arc<dyn Transport>) -> Rank {
         Rank(Link::new(transport))
     }
 
-    /// Fails the sessions of all ranks, because a run of this one failed. Returns the error of the
-    /// rank that failed first: `error`, or the one that the transport reported.
+    /// Fails the sessions of all ranks, because a run of this rank failed with `error`. Returns the
+    /// error of the rank that failed first: `error`, or the error that the transport reported.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let cause = self.0.failure();
         self.0.clone_transport().fail(&error.to_string());
@@ -39,8 +40,9 @@ impl Rank {
     }
 }
 
-/// Replaces the collectives of a model by operators that run over the transport, and compares them
-/// with those of the other ranks. A session that only describes a model needs no transport.
+/// Replaces the collective nodes of a model by operators that run over the transport of `rank`, and
+/// compares them with the collectives of the other ranks. A session that only describes a model
+/// needs no `rank`.
 pub(crate) fn connect(
     model: &mut Cow<'_, graph::Model>,
     choices: &mut Choices,
@@ -87,7 +89,7 @@ pub(crate) fn connect(
     Ok(())
 }
 
-/// Returns the workers that take part in a collective, in ascending order.
+/// Returns the ranks that take part in a collective, in ascending order.
 fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Vec<usize>, Error> {
     let count = transport.workers();
     let mut workers: Vec<usize> = (0..count).collect();
@@ -97,35 +99,39 @@ fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Ve
             named.map(|rank| usize::try_from(*rank).ok().filter(|rank| *rank < count)).collect();
         let Some(named) = named.filter(|named| named.is_sorted_by(|a, b| a < b)) else {
             let why = format!(
-                "is for the ranks {:?}, which are not ranks of {count} in ascending order",
+                "is for the ranks {:?}, which are not ranks below {count} in ascending order",
                 collective.group
             );
             return Err(collective_error(collective, ErrorKind::Input, &why));
         };
         if !named.contains(&transport.number()) {
-            let why = format!("is for the ranks {named:?}; this is rank {}", transport.number());
+            let why =
+                format!("is for the ranks {named:?}, but it runs on rank {}", transport.number());
             return Err(collective_error(collective, ErrorKind::Input, &why));
         }
         workers = named;
     }
     match collective.ranks {
         Some(ranks) if usize::try_from(ranks) != Ok(workers.len()) => {
-            let why = format!("is for {ranks} ranks; {} run the model", workers.len());
+            let why = format!("is for {ranks} ranks, but {} ranks run the model", workers.len());
             Err(collective_error(collective, ErrorKind::Input, &why))
         }
         _ => Ok(workers),
     }
 }
 
-/// Makes an error whose message begins with the node of the collective.
+/// Makes an error about a collective node, whose message is the node's name and the predicate
+/// `why`.
 #[cold]
 fn collective_error(collective: &Collective, kind: ErrorKind, why: &str) -> Error {
     Error::new(kind, format!("{} {why}", collective.words))
 }
 
-/// Makes the tag of the `number`-th collective of a group from a hash of the group. Two groups that
-/// share a rank may collide; then the order of the nodes keeps their messages apart.
+/// Makes the message tag of the `number`-th collective of a group of ranks, from a hash of the
+/// group. Tags of two groups that share a rank may collide; then the order of the nodes keeps the
+/// messages apart.
 fn make_tag(workers: &[usize], number: u32) -> Tag {
+    /// Number of different hashes of groups, in the upper 16 bits of a tag.
     const OF_GROUP: u32 = 0xfff0;
     let hash = workers
         .iter()
@@ -133,8 +139,8 @@ fn make_tag(workers: &[usize], number: u32) -> Tag {
     Tag::from((hash % OF_GROUP) << 16 | (number & 0xffff))
 }
 
-/// Checks that the collectives in which all ranks take part are equal on all of them, and sets the
-/// seed of rank 0 on all.
+/// Checks that the collectives in which all ranks take part are equal on all ranks, and sets the
+/// random seed of rank 0 on all ranks.
 fn agree(
     transport: Arc<dyn Transport>,
     found: &[Collective],
@@ -159,19 +165,24 @@ fn agree(
 /// Collective node of the model, ready to run.
 #[derive(Debug)]
 struct Node {
-    /// Workers that take part, in ascending order.
+    /// Ranks that take part in the collective, in ascending order.
     workers: Vec<usize>,
     action: Action,
     tag: Tag,
 }
 
-/// Operation of a collective, with its attributes.
+/// Operation of a collective operator, with the values of its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
+    /// All-reduce: all ranks receive the combined tensor.
     Reduce(Reduction),
+    /// All-gather: all ranks receive the tensors of all ranks, concatenated along `axis`.
     Gather { axis: i64 },
+    /// Reduce-scatter: each rank receives its share of the rows of the combined tensor.
     ReduceScatter(Reduction),
+    /// All-to-all: each rank sends an equal share of its elements to each rank.
     AllToAll,
+    /// Broadcast: all ranks receive the tensor of rank `root`.
     Broadcast { root: usize },
 }
 
@@ -195,15 +206,15 @@ impl Action {
                     workers.is_empty() || collective.group.is_empty() && workers.contains(root)
                 });
                 let Some(root) = found else {
-                    let why = format!("has no root among its ranks: {root}");
+                    let why = format!("has the root {root}, which is not one of its ranks");
                     return Err(collective_error(collective, ErrorKind::Unsupported, &why));
                 };
                 Action::Broadcast { root }
             }
             CollectiveKind::Other(name) => {
                 let why = format!(
-                    "does '{name}', which is not supported: all_reduce, all_gather, \
-                     reduce_scatter, all_to_all and broadcast are"
+                    "has the operation '{name}', which is not supported; supported are all_reduce, \
+                     all_gather, reduce_scatter, all_to_all and broadcast"
                 );
                 return Err(collective_error(collective, ErrorKind::Unsupported, &why));
             }
@@ -211,7 +222,7 @@ impl Action {
     }
 }
 
-/// Returns the reduction of a name that a collective has as attribute.
+/// Returns the reduction that an attribute of a collective names: sum, prod, min or max.
 fn find_reduction(collective: &Collective, name: &str) -> Result<Reduction, Error> {
     match name {
         "sum" => Ok(Reduction::Sum),
@@ -225,8 +236,8 @@ fn find_reduction(collective: &Collective, name: &str) -> Result<Reduction, Erro
     }
 }
 
-/// Custom operator that runs all collectives of one operator name; an attribute of the node selects
-/// the collective.
+/// Custom operator that runs all collective nodes with one operator name; an attribute of the
+/// replaced node selects the collective.
 struct CollectiveOperator {
     domain: &'static str,
     name: &'static str,
@@ -273,7 +284,7 @@ impl CustomOperator for CollectiveOperator {
     }
 }
 
-/// One execution of a collective: its group, and the transport and link of this rank.
+/// One execution of a collective: the group of ranks, and the transport and link of this rank.
 struct GroupCall<'a> {
     transport: &'a dyn Transport,
     group: Group<'a>,
@@ -281,7 +292,7 @@ struct GroupCall<'a> {
 }
 
 impl GroupCall<'_> {
-    /// Runs the collective on tensor `index` of its inputs and outputs.
+    /// Runs the collective on input `index` of its node, and writes output `index`.
     fn run(
         &self,
         action: Action,
@@ -291,30 +302,33 @@ impl GroupCall<'_> {
         let GroupCall { transport, group, link } = *self;
         let view = call.tensor(index)?.clone();
         let elem = view.data_type();
-        let given = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
+        let given =
+            view.contiguous_bytes().ok_or("the elements of the input are not contiguous")?;
         let dims: Sizes = view.dims().iter().copied().collect();
         let mut into = OutputMemory::new(call, index);
         let done = match action {
             Action::Reduce(reduction) => {
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 bytes.copy_from_slice(given);
                 transport.all_reduce(group, reduction, elem, bytes)
             }
             Action::Broadcast { root } => {
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 bytes.copy_from_slice(given);
                 transport.broadcast(group, root, bytes)
             }
             Action::Gather { axis } => {
                 let from_front = if axis < 0 { axis + dims.len() as i64 } else { axis };
                 let axis = usize::try_from(from_front).ok().filter(|axis| *axis < dims.len());
-                let axis = axis.ok_or_else(|| format!("axis {from_front} is out of range"))?;
+                let axis = axis.ok_or_else(|| {
+                    format!("axis {from_front} to concatenate along is out of range")
+                })?;
                 return self.gather(&view, given, axis, &mut into);
             }
             Action::ReduceScatter(reduction) => {
                 let workers = group.workers.len();
                 let (Some(rows), true) = (dims.first(), workers > 0) else {
-                    return Err("a scalar cannot be scattered".into());
+                    return Err("a scalar has no rows to scatter among ranks".into());
                 };
                 if !rows.is_multiple_of(workers) {
                     return Err(format!("{rows} rows are not divisible by {workers} ranks").into());
@@ -322,7 +336,7 @@ impl GroupCall<'_> {
                 let mut own = dims.clone();
                 own[0] /= workers;
                 let parts = vec![given.len() / workers; workers];
-                let bytes = into.bytes(elem, &own)?;
+                let bytes = into.allocate_bytes(elem, &own)?;
                 transport.reduce_scatter(group, (reduction, elem), given, &parts, bytes)
             }
             Action::AllToAll => {
@@ -333,15 +347,15 @@ impl GroupCall<'_> {
                     return Err(why.into());
                 }
                 let parts = vec![given.len() / workers; workers];
-                let bytes = into.bytes(elem, &dims)?;
+                let bytes = into.allocate_bytes(elem, &dims)?;
                 transport.all_to_all(group, (given, &parts), (bytes, &parts))
             }
         };
         done.map_err(|error| link.to_operator_error(&error))
     }
 
-    /// Concatenates the tensors of all ranks along an axis. `given` holds the elements of `view`,
-    /// the tensor of this rank.
+    /// Concatenates the tensors of all ranks along an axis (all-gather). `given` holds the bytes of
+    /// `view`, the tensor of this rank.
     fn gather(
         &self,
         view: &TensorView<'_>,
@@ -353,8 +367,8 @@ impl GroupCall<'_> {
         let workers = group.workers.len();
         let parts = vec![given.len(); workers];
         let mut whole: Sizes = view.dims().iter().copied().collect();
-        whole[axis] = whole[axis].checked_mul(workers).ok_or("the result is too large")?;
-        let bytes = into.bytes(view.data_type(), &whole)?;
+        whole[axis] = whole[axis].checked_mul(workers).ok_or("the gathered tensor is too large")?;
+        let bytes = into.allocate_bytes(view.data_type(), &whole)?;
         let outer: usize = view.dims()[..axis].iter().product();
         if outer == 1 {
             // The tensors follow each other in the result.
@@ -378,11 +392,11 @@ impl GroupCall<'_> {
 }
 
 impl SessionBuilder<'_> {
-    /// Makes the session one of several ranks: the model's collectives (`AllReduce`, `AllGather`
-    /// and `AllToAll` of ONNX Runtime, `DistCollective` of TensorRT) run over `transport`. All
-    /// ranks build their sessions at the same time, of one model or of a model for each rank, and
-    /// call `run` equally often. If a run fails on one rank, it fails on all, and so do all later
-    /// runs.
+    /// Makes the session one of several ranks: the model's collective nodes (`AllReduce`,
+    /// `AllGather` and `AllToAll` of ONNX Runtime, `DistCollective` of TensorRT) run over
+    /// `transport`. All ranks build their sessions at the same time, of one model or of a model for
+    /// each rank, and call `run` equally often. If a run fails on one rank, it fails on all, and so
+    /// do all later runs.
     ///
     /// Building the session blocks until all ranks have connected, and fails with
     /// [`ErrorKind::Worker`] if their collectives differ.

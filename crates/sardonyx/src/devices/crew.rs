@@ -13,21 +13,21 @@ use super::seat::{FinishedJob, Job, RunInputs, Seat, Sends, Terms};
 use super::team::Team;
 use crate::error::{Error, ErrorKind};
 
-/// Devices of one process. Sessions of a trainer share them.
+/// Device threads of one process, which all sessions of a trainer share.
 #[derive(Clone)]
 pub(super) struct Crew {
     pub(super) options: DeviceOptions,
     pub(super) seats: Arc<Vec<Seat>>,
-    /// Lock of the call whose runs occupy the devices.
+    /// Lock held by the call whose runs occupy the devices; it serializes concurrent calls.
     turn: Arc<Mutex<()>>,
-    /// Connection with the other processes; `None` if all devices are threads of this one.
+    /// Connection with the other processes; `None` if all devices are threads of this process.
     pub(super) team: Option<Team>,
-    /// Number of devices of all processes.
+    /// Total number of devices in all processes.
     pub(super) devices: usize,
 }
 
 impl Crew {
-    /// Starts the devices of this process, each a thread that waits for jobs.
+    /// Starts the device threads of this process, one for each of `links`, which wait for jobs.
     pub(super) fn start(
         links: Vec<(Device, Link)>,
         options: DeviceOptions,
@@ -38,12 +38,12 @@ impl Crew {
         Crew { options, seats: Arc::new(seats.collect()), turn: Arc::default(), team, devices }
     }
 
-    /// Returns the rank of this process among the workers.
+    /// Returns the rank of this process among the worker processes; 0 without other processes.
     pub(super) fn worker(&self) -> usize {
         self.team.as_ref().map_or(0, Team::number)
     }
 
-    /// Whether outputs stay on the devices.
+    /// Whether each device keeps its shards of the outputs ([`Results::Split`]).
     pub(super) fn splits_outputs(&self) -> bool {
         self.options.results == Results::Split
     }
@@ -53,31 +53,35 @@ impl Crew {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the error of a call that only worker 0 may make.
+    /// Makes the error of a call that passes inputs in a worker process other than worker 0.
     #[cold]
-    pub(super) fn only_first(&self) -> Error {
-        let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
-        Error::new(ErrorKind::Input, message).with_help("call 'serve' here")
+    pub(super) fn make_worker_error(&self) -> Error {
+        let message =
+            format!("worker {} cannot start a run: only worker 0 takes inputs", self.worker());
+        Error::new(ErrorKind::Input, message)
+            .with_help("call 'serve' on every worker other than worker 0")
     }
 
-    /// Returns the link of device 0, if this device belongs to this process.
-    pub(super) fn first(&self) -> Option<&Link> {
+    /// Returns the transport link of device 0; `None` if device 0 is in another process.
+    pub(super) fn find_first_link(&self) -> Option<&Link> {
         self.seats.iter().find(|seat| seat.device == 0).map(|seat| &seat.link)
     }
 
-    /// Returns the transport between the workers; in a single process, that between its devices.
+    /// Returns the transport between the worker processes; in a single process, the transport of
+    /// device 0.
     pub(super) fn transport(&self) -> Option<&dyn Transport> {
         let team = self.team.as_ref().map(Team::transport);
-        team.or_else(|| self.first().map(Link::transport))
+        team.or_else(|| self.find_first_link().map(Link::transport))
     }
 
-    /// Returns, for each device of this process, the messages and bytes that it has sent so far.
+    /// Returns the messages and bytes that each device of this process has sent so far.
     pub(super) fn traffic(&self) -> Vec<Traffic> {
         self.seats.iter().map(|seat| seat.link.transport().traffic()).collect()
     }
 
-    /// Queues a run on each device of this process.
-    pub(super) fn hand_out(
+    /// Queues a run of the plan `fitted` with the inputs `taken` on each device of this process.
+    /// Each device sends its result to `done`.
+    pub(super) fn queue_run(
         &self,
         fitted: &SizedPlan,
         taken: &Arc<RunInputs>,
@@ -90,7 +94,7 @@ impl Crew {
             (_, true) => Sends::Done,
         };
         for (part, seat) in self.seats.iter().enumerate() {
-            seat.give(Job {
+            seat.queue_job(Job {
                 fitted: fitted.clone(),
                 part,
                 taken: Arc::clone(taken),
@@ -101,8 +105,8 @@ impl Crew {
         }
     }
 
-    /// Cancels a run on the devices of all workers, for the reason `why`. Does nothing if the run
-    /// is over.
+    /// Cancels a run on the devices of all worker processes, for the reason `why`. Does nothing if
+    /// the run is over.
     pub(super) fn end_run(&self, terms: &Terms, why: &str) {
         terms.ended.stop();
         // Each device of a worker blocks on its own transport, so all of these must be notified.
@@ -115,8 +119,8 @@ impl Crew {
         }
     }
 
-    /// Drops buffered messages of `run`, which is over in this process, and of all earlier runs.
-    pub(super) fn forget(&self, run: RunNumber) {
+    /// Drops buffered messages of `run`, which is over in this process, and of earlier runs.
+    pub(super) fn drop_messages(&self, run: RunNumber) {
         let links = self.seats.iter().map(|seat| seat.link.transport());
         for transport in links.chain(self.transport()) {
             transport.endpoint().forget_runs_before(run.checked_add(1).unwrap_or(1));
@@ -124,7 +128,8 @@ impl Crew {
     }
 }
 
-/// Makes the links of the devices of this process: between threads, or over the options' transport.
+/// Makes the transport links of the devices of this process: between threads, or over the transport
+/// that `options` sets.
 pub(super) fn connect(devices: usize, options: &DeviceOptions) -> Vec<(Device, Link)> {
     match &options.transport {
         None => {

@@ -1,4 +1,4 @@
-//! The operator that moves tensors between devices: it sends, receives and reduces shards.
+//! The custom operator that moves tensors between devices: sends, receives and reduces shards.
 
 use std::fmt;
 use std::num::TryFromIntError;
@@ -28,49 +28,54 @@ pub(super) struct Link {
     state: Arc<Mutex<LinkState>>,
 }
 
+/// Progress of a device in its current run.
 #[derive(Debug, Default)]
 struct LinkState {
     run: RunNumber,
-    /// Step index of the first exchange that has not begun.
+    /// Index among the plan's steps of the first exchange that has not begun.
     next_exchange: usize,
-    /// Last error of the transport in this run.
+    /// Last error of the transport in this run; `None` without an error.
     failure: Option<TransportError>,
     /// Waiting time and traffic of the last exchange, until [`Link::take_exchanged`] takes them.
     exchanged: Option<Exchanged>,
 }
 
 impl Link {
+    /// Links a device with its transport; no run has begun.
     pub(super) fn new(transport: Arc<dyn Transport>) -> Link {
         Link { transport, state: Arc::default() }
     }
 
+    /// Returns the transport of the device.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.transport
     }
 
+    /// Returns a shared reference to the transport of the device.
     pub(super) fn clone_transport(&self) -> Arc<dyn Transport> {
         Arc::clone(&self.transport)
     }
 
-    fn state(&self) -> MutexGuard<'_, LinkState> {
+    /// Locks the progress of the device in its current run.
+    fn lock_state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resets the progress for a new run.
+    /// Resets the device's progress for a new run.
     pub(super) fn begin(&self, run: RunNumber) {
-        *self.state() = LinkState { run, ..LinkState::default() };
+        *self.lock_state() = LinkState { run, ..LinkState::default() };
     }
 
     /// Returns the tag of message `number` of the current run.
-    pub(super) fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
-        Ok(tag_in_run(self.state().run, u32::try_from(number)?))
+    pub(super) fn make_tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        Ok(tag_in_run(self.lock_state().run, u32::try_from(number)?))
     }
 
-    /// Cancels the run on all devices, because this one failed. If another device cancelled it
-    /// first, passes on that device's reason in place of `why`.
+    /// Cancels the current run on all devices, because this device failed for the reason `why`. If
+    /// another device cancelled the run first, passes on the reason of that device instead.
     pub(super) fn end_run(&self, why: &str) {
         let (run, failure) = {
-            let state = self.state();
+            let state = self.lock_state();
             (state.run, state.failure.clone())
         };
         let reason = match failure {
@@ -80,19 +85,19 @@ impl Link {
         self.transport.end_run(run, &reason);
     }
 
-    /// Takes the waiting time and traffic of the last exchange; `None` if they were taken before.
+    /// Takes the waiting time and traffic of the last exchange; `None` if already taken.
     pub(super) fn take_exchanged(&self) -> Option<Exchanged> {
-        self.state().exchanged.take()
+        self.lock_state().exchanged.take()
     }
 
-    /// Returns the last error of the transport in the current run.
+    /// Returns the last error of the transport in the current run; `None` without an error.
     pub(super) fn failure(&self) -> Option<TransportError> {
-        self.state().failure.clone()
+        self.lock_state().failure.clone()
     }
 
     /// Records a transport error as the cause of the run's failure.
     pub(super) fn record_failure(&self, error: &TransportError) {
-        self.state().failure = Some(error.clone());
+        self.lock_state().failure = Some(error.clone());
     }
 
     /// Records a transport error and converts it into the error of a node.
@@ -102,7 +107,7 @@ impl Link {
     }
 }
 
-/// Makes the error that other workers receive when a run fails in this one.
+/// Makes the error that other worker processes receive when a run fails in this process.
 #[cold]
 pub(super) fn run_ended(transport: &dyn Transport, why: &str) -> TransportError {
     let worker = transport.worker();
@@ -122,17 +127,19 @@ pub(super) struct Exchange {
     routes: Arc<Routes>,
 }
 
-/// Routes of one device through the exchanges of a plan, cached for the sizes of the last run.
+/// Messages of one device in each exchange of a sharding plan, cached for the sizes of the last
+/// run.
 pub(super) struct Routes {
     plan: Arc<Plan>,
     device: Device,
     cached: Mutex<CachedRoutes>,
 }
 
-/// Routes with the sizes that they were computed for.
+/// Messages of a device in each exchange of a plan, with the open sizes for which they were
+/// computed.
 struct CachedRoutes {
     numbers: Numbers,
-    /// One entry for each step of the plan; `None` for steps that exchange nothing.
+    /// Route of the device in each step of the plan; `None` for steps that exchange nothing.
     routes: Arc<Vec<Option<SizedRoute>>>,
 }
 
@@ -142,22 +149,24 @@ impl fmt::Debug for Routes {
     }
 }
 
-/// Route of a device in one exchange, with the sizes of its result.
+/// Messages of a device in one exchange, with the sizes of the shard that it has afterwards.
 struct SizedRoute {
     route: Route,
-    /// Sizes of the shard that the device has after the exchange; `None` if it has none, or its
-    /// sizes are not known before the run.
+    /// Sizes of the shard that the device has after the exchange; `None` if the device has no
+    /// shard, or the sizes are not known before the run.
     dims: Option<Sizes>,
 }
 
 impl Routes {
+    /// Computes the messages of `device` in all exchanges for the open sizes `numbers`.
     pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
         let routes = Arc::new(find_routes(&plan, device, numbers));
         let cached = Mutex::new(CachedRoutes { numbers: numbers.clone(), routes });
         Arc::new(Routes { plan, device, cached })
     }
 
-    /// Recomputes the routes if the sizes of the next run differ from those of the last one.
+    /// Recomputes the routes if the open sizes `numbers` of the next run differ from the last
+    /// run's.
     pub(super) fn set_sizes(&self, numbers: &Numbers) {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.numbers != *numbers {
@@ -166,8 +175,8 @@ impl Routes {
         }
     }
 
-    /// Returns the routes of the current sizes, one entry for each step of the plan.
-    fn get(&self) -> Arc<Vec<Option<SizedRoute>>> {
+    /// Returns the cached route for each step of the plan; `None` for steps that exchange nothing.
+    fn load_routes(&self) -> Arc<Vec<Option<SizedRoute>>> {
         Arc::clone(&self.cached.lock().unwrap_or_else(PoisonError::into_inner).routes)
     }
 }
@@ -193,7 +202,8 @@ enum Route {
     Reduce { workers: Vec<usize>, reduction: Reduction },
     /// Point-to-point messages with blocks of shards.
     Parts(PartsRoute),
-    /// One device sends the whole value, whose sizes are not known before the run, to others.
+    /// Device `from` sends a whole tensor, whose sizes are not known before the run, to the devices
+    /// `to`.
     Whole { from: usize, to: Vec<usize> },
 }
 
@@ -207,14 +217,14 @@ struct PartsRoute {
 
 /// Elements of a tensor that go from one device to another, as strided runs.
 pub(super) struct Block {
-    /// Number of the other device, or of the device itself for a local copy.
+    /// Number of the other device of the transfer; the own number for a local copy.
     peer: usize,
     /// Index of the partial result that the elements belong to.
     partial: usize,
     /// Runs of elements along each axis, the outermost axis first. Inner axes that are transferred
-    /// completely are merged into the next outer one, which makes the runs longer.
+    /// completely are merged into the next outer axis, which makes the runs longer.
     runs: Vec<Vec<Run>>,
-    /// Strides of each axis, in elements.
+    /// Strides of each axis in the source and in the target tensor, in elements.
     strides: Vec<AxisStrides>,
     /// Number of elements in the block.
     elements: usize,
@@ -223,9 +233,9 @@ pub(super) struct Block {
 /// Strides of one axis in both tensors of a transfer, in elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct AxisStrides {
-    /// Stride in the tensor that is read.
+    /// Stride in the tensor that is read, in elements.
     source: usize,
-    /// Stride in the tensor that is written.
+    /// Stride in the tensor that is written, in elements.
     target: usize,
 }
 
@@ -235,7 +245,8 @@ impl AxisStrides {
 }
 
 impl Block {
-    /// Makes the block of a transfer between a tensor of sizes `have` and one of sizes `want`.
+    /// Makes the block of a transfer with device `peer`, from a tensor of sizes `have` into a
+    /// tensor of sizes `want`.
     pub(super) fn new(peer: Device, transfer: &Transfer, have: &[usize], want: &[usize]) -> Block {
         let mut runs: Vec<Vec<Run>> = Vec::new();
         let mut strides: Vec<AxisStrides> = Vec::new();
@@ -268,8 +279,9 @@ impl Block {
         Block { peer: peer as usize, partial: transfer.partial, runs, strides, elements }
     }
 
-    /// Returns the range of elements in the source, if they are contiguous and need no packing.
-    fn contiguous_range(&self) -> Option<Range<usize>> {
+    /// Returns the block's range of elements in the source tensor; `None` if the elements are not
+    /// contiguous and must be packed.
+    fn find_contiguous_range(&self) -> Option<Range<usize>> {
         match self.runs.as_slice() {
             [axis] => match axis.as_slice() {
                 [run] => Some(run.from..run.from + run.len),
@@ -282,11 +294,11 @@ impl Block {
     /// Calls `each` for every run of elements that is contiguous in both tensors, with its start in
     /// the source, its start in the target, and its length in elements.
     fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
-        self.walk(0, 0, 0, each);
+        self.walk_axis(0, 0, 0, each);
     }
 
-    /// Copies the block from the source tensor to the target tensor. `size` is the size of an
-    /// element in bytes.
+    /// Copies the block from the bytes of the source tensor to those of the target tensor. An
+    /// element has `size` bytes.
     pub(super) fn copy(&self, size: usize, from: &[u8], to: &mut [u8]) {
         self.for_each(&mut |start, target, len| {
             let part = &from[start * size..(start + len) * size];
@@ -294,7 +306,8 @@ impl Block {
         });
     }
 
-    fn walk(
+    /// Visits the runs of `axis` and of all inner axes, from the offsets `source` and `target`.
+    fn walk_axis(
         &self,
         axis: usize,
         source: usize,
@@ -312,7 +325,7 @@ impl Block {
                 for index in 0..run.len {
                     let (source, target) =
                         (source + index * strides.source, target + index * strides.target);
-                    self.walk(axis + 1, source, target, each);
+                    self.walk_axis(axis + 1, source, target, each);
                 }
             }
         }
@@ -320,25 +333,31 @@ impl Block {
 }
 
 impl Exchange {
+    /// Makes the exchange operator of the device of `routes`.
     pub(super) fn new(routes: Arc<Routes>, link: Link) -> Exchange {
         Exchange { plan: Arc::clone(&routes.plan), device: routes.device, link, routes }
     }
 
-    fn step(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
+    /// Returns the exchange that the node attribute `step` selects, with its index in the plan.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the attribute is missing, or does not select an exchange.
+    fn find_move(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
-        let number = step.ok_or("the exchange has no attribute 'step'")?;
+        let number = step.ok_or("the exchange node has no valid attribute 'step'")?;
         match self.plan.steps.get(number) {
             Some(Step::Move(moved)) => Ok((number, moved)),
-            _ => Err(format!("step {number} of the plan is not an exchange").into()),
+            _ => Err(format!("step {number} of the sharding plan is not an exchange").into()),
         }
     }
 
-    /// Takes part, with zeros, in the remaining library reductions of a run that was cancelled: a
-    /// library's reduction blocks until all workers of its group have called it.
+    /// Takes part, with zeros, in the remaining all-reduces of a cancelled run that an MPI library
+    /// performs: these block until all workers of the group have called the library.
     pub(super) fn join_remaining_reductions(&self) {
         let transport = self.link.transport();
-        let begun = self.link.state().next_exchange;
-        for (number, route) in self.routes.get().iter().enumerate().skip(begun) {
+        let begun = self.link.lock_state().next_exchange;
+        for (number, route) in self.routes.load_routes().iter().enumerate().skip(begun) {
             let (
                 Some(SizedRoute { route: Route::Reduce { workers, reduction }, dims }),
                 Some(Step::Move(moved)),
@@ -348,7 +367,7 @@ impl Exchange {
             };
             let elements: usize = dims.as_ref().map_or(0, |dims| dims.iter().product());
             let bytes = elements * moved.elem.bits().unwrap_or(0) / 8;
-            let Ok(tag) = self.tag(number) else { return };
+            let Ok(tag) = self.make_tag(number) else { return };
             let group = Group { workers, tag };
             let is_left_to_it = !self.plan.is_inner(moved)
                 && transport.waits_for_all(group, (*reduction, moved.elem), bytes);
@@ -366,17 +385,20 @@ impl Exchange {
         }
     }
 
-    /// Returns the tag of the messages of an exchange. Lower tags of the run belong to outputs.
-    fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
-        self.link.tag(self.plan.givers_of_outputs().len() + number)
+    /// Returns the message tag of the exchange at index `number` in the plan. The lower tags of the
+    /// run belong to outputs.
+    fn make_tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        self.link.make_tag(self.plan.givers_of_outputs().len() + number)
     }
 
-    /// Prepares the routes for the sizes of the next run.
+    /// Recomputes the routes if the open sizes `numbers` of the next run differ from the last
+    /// run's.
     pub(super) fn set_sizes(&self, numbers: &Numbers) {
         self.routes.set_sizes(numbers);
     }
 }
 
+/// Converts the reduction of the planner into that of the transport.
 fn to_reduction(combine: Combine) -> Reduction {
     match combine {
         Combine::Sum => Reduction::Sum,
@@ -387,8 +409,8 @@ fn to_reduction(combine: Combine) -> Reduction {
 }
 
 impl Route {
-    /// Finds the route of `device` in a move of a value of sizes `dims`; `None` if the sizes are
-    /// not known before the run.
+    /// Finds the route of `device` in the exchange `moved` of a tensor of sizes `dims`, which are
+    /// `None` if not known before the run.
     fn new(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> Route {
         let (from, to) = (plan.form(moved.from), plan.form(moved.to));
         let Some(dims) = dims else {
@@ -418,7 +440,7 @@ impl Route {
     }
 }
 
-/// Memory that receives a tensor: an output of a node, or a scratch buffer if no node reads the
+/// Memory that receives a tensor: a node output, or a scratch buffer if no other node reads the
 /// output.
 pub(super) struct OutputMemory<'o, 'c, 'a> {
     call: &'o mut OperatorCall<'c, 'a>,
@@ -427,13 +449,13 @@ pub(super) struct OutputMemory<'o, 'c, 'a> {
 }
 
 impl<'o, 'c, 'a> OutputMemory<'o, 'c, 'a> {
-    /// Makes the memory of output `output` of a call; nothing is allocated yet.
+    /// Refers to the output with index `output` of a call, without allocating memory yet.
     pub(super) fn new(call: &'o mut OperatorCall<'c, 'a>, output: usize) -> Self {
         OutputMemory { call, output, scratch: Vec::new() }
     }
 
-    /// Allocates a tensor of this type and these sizes, and returns its bytes.
-    pub(super) fn bytes(
+    /// Allocates a tensor of element type `elem` and sizes `dims`, and returns its bytes.
+    pub(super) fn allocate_bytes(
         &mut self,
         elem: DataType,
         dims: &[usize],
@@ -449,15 +471,16 @@ impl<'o, 'c, 'a> OutputMemory<'o, 'c, 'a> {
 
 impl CustomOperator for Exchange {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
-        let (number, moved) = self.step(call.attributes().int(EXCHANGE_STEP))?;
-        let routes = self.routes.get();
+        let (number, moved) = self.find_move(call.attributes().int(EXCHANGE_STEP))?;
+        let routes = self.routes.load_routes();
         let route = routes.get(number).and_then(Option::as_ref);
-        let route = route.ok_or_else(|| format!("step {number} of the plan is not an exchange"))?;
+        let route = route
+            .ok_or_else(|| format!("step {number} of the sharding plan is not an exchange"))?;
         let message = Message {
             exchange: self,
             moved,
             number,
-            tag: self.tag(number)?,
+            tag: self.make_tag(number)?,
             transport: self.link.transport(),
         };
         // This output is one of the model's, so that the exchange is not dead code. It has one
@@ -468,12 +491,12 @@ impl CustomOperator for Exchange {
         message.run(call, route)?;
         let waited = counters.waited().saturating_sub(waited);
         let sent = counters.sent() - sent;
-        self.link.state().exchanged = Some(Exchanged { step: number, waited, sent });
+        self.link.lock_state().exchanged = Some(Exchanged { step: number, waited, sent });
         Ok(())
     }
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
-        let Ok((_, moved)) = self.step(node.attributes().int(EXCHANGE_STEP)) else {
+        let Ok((_, moved)) = self.find_move(node.attributes().int(EXCHANGE_STEP)) else {
             return RuleAnswer::NoRule;
         };
         let ty = match &moved.dims {
@@ -504,21 +527,22 @@ impl CustomOperator for Exchange {
     }
 }
 
-/// Error for a message with fewer bytes than its block or tensor has.
-const SHORT_MESSAGE: &str = "a message of another device is too short";
+/// Error message for a received message with fewer bytes than its block or tensor.
+const SHORT_MESSAGE: &str = "a message from another device is too short";
 
-/// One execution of an exchange: the move, and the tag and transport of its messages.
+/// One execution of an exchange of tensors, with the tag and transport of its messages.
 struct Message<'e> {
     exchange: &'e Exchange,
     moved: &'e Move,
-    /// Index of the move among the steps of the plan.
+    /// Index of the exchange among the steps of the plan.
     number: usize,
     tag: Tag,
     transport: &'e dyn Transport,
 }
 
 impl Message<'_> {
-    /// Sends and receives the messages of the device, and writes its shard to output 0.
+    /// Sends and receives the device's messages of an exchange, and writes the device's shard to
+    /// output 0.
     fn run(
         &self,
         call: &mut OperatorCall<'_, '_>,
@@ -528,9 +552,9 @@ impl Message<'_> {
         let mut into = OutputMemory::new(call, 0);
         match &sized.route {
             Route::Reduce { workers, reduction } => {
-                let given = given.ok_or("the device has no partial result for this exchange")?;
+                let given = given.ok_or("the device has no partial result to reduce")?;
                 let dims: Sizes = given.dims().iter().copied().collect();
-                let bytes = into.bytes(self.moved.elem, &dims)?;
+                let bytes = into.allocate_bytes(self.moved.elem, &dims)?;
                 given.copy_to(bytes)?;
                 let group = Group { workers, tag: self.tag };
                 let elem = self.moved.elem;
@@ -539,7 +563,7 @@ impl Message<'_> {
                     // inner graph reduces is not known, so the missing calls cannot be made up for.
                     collectives::all_reduce(self.transport, group, *reduction, elem, bytes)
                 } else {
-                    self.exchange.link.state().next_exchange = self.number + 1;
+                    self.exchange.link.lock_state().next_exchange = self.number + 1;
                     self.transport.all_reduce(group, *reduction, elem, bytes)
                 };
                 reduced.map_err(|error| self.exchange.link.to_operator_error(&error))
@@ -551,18 +575,20 @@ impl Message<'_> {
         }
     }
 
+    /// Sends a message to device `to`.
     fn send(&self, to: usize, bytes: &[u8]) -> Result<(), OperatorError> {
         let sent = self.transport.send(to, self.tag, bytes);
         sent.map_err(|error| self.exchange.link.to_operator_error(&error))
     }
 
+    /// Receives a message of device `from`, and calls `take` with its bytes.
     fn receive(&self, from: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OperatorError> {
         let received = self.transport.receive_with(from, self.tag, take);
         received.map_err(|error| self.exchange.link.to_operator_error(&error))
     }
 
-    /// Sends blocks of `given`, then assembles the device's shard, of sizes `dims`, from the blocks
-    /// that it receives and those that it holds itself.
+    /// Sends blocks of the tensor `given`, then assembles the device's new shard, of sizes `dims`,
+    /// from received blocks and from blocks of `given`.
     fn exchange_parts(
         &self,
         given: Option<&TensorView<'_>>,
@@ -573,13 +599,15 @@ impl Message<'_> {
         let elem = self.moved.elem;
         let size = elem.bits().unwrap_or(0) / 8;
         let given = match given {
-            Some(view) => view.contiguous_bytes().ok_or("the elements are not contiguous")?,
+            Some(view) => view
+                .contiguous_bytes()
+                .ok_or("the elements of the tensor to send are not contiguous")?,
             None => &[],
         };
         for block in &route.sends {
-            if let Some(range) = block.contiguous_range() {
+            if let Some(range) = block.find_contiguous_range() {
                 let bytes = given.get(range.start * size..range.end * size);
-                self.send(block.peer, bytes.ok_or("the value is too short")?)?;
+                self.send(block.peer, bytes.ok_or("the tensor to send is too short")?)?;
                 continue;
             }
             let memory = self.transport.scratch().take(block.elements * size);
@@ -598,7 +626,8 @@ impl Message<'_> {
         if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             return Ok(());
         }
-        let into = into.bytes(elem, dims.ok_or("the sizes of the value are not known")?)?;
+        let into = into
+            .allocate_bytes(elem, dims.ok_or("the sizes of the exchanged tensor are not known")?)?;
         for block in &route.receives {
             // The first partial result is copied, the others are combined with it.
             let reduction = route.reduction.filter(|_| block.partial > 0);
@@ -615,8 +644,8 @@ impl Message<'_> {
         Ok(())
     }
 
-    /// Copies a block into the device's shard, or combines it with the shard by `reduction`.
-    /// `bytes` holds the packed elements of a message, or all elements of this device's own value.
+    /// Copies a block into the device's shard, or combines both by `reduction`. `bytes` holds the
+    /// packed elements of a message, or all elements of the device's own tensor.
     fn write_block(
         &self,
         block: &Block,
@@ -647,26 +676,27 @@ impl Message<'_> {
         written
     }
 
-    /// Writes a value that arrived in a message of [`Message::move_whole`].
+    /// Writes a whole tensor that arrived in a message of [`Message::move_whole`].
     fn write_whole(
         &self,
         message: &[u8],
         into: &mut OutputMemory<'_, '_, '_>,
     ) -> Result<(), OperatorError> {
         let (dims, bytes) = split_message(message).ok_or(SHORT_MESSAGE)?;
-        let into = into.bytes(self.moved.elem, &dims)?;
+        let into = into.allocate_bytes(self.moved.elem, &dims)?;
         if into.len() != bytes.len() {
             let (found, expected) = (bytes.len(), into.len());
-            return Err(
-                format!("a message has {found} bytes, but its tensor has {expected}").into()
-            );
+            return Err(format!(
+                "a message has {found} bytes, but its tensor has {expected} bytes"
+            )
+            .into());
         }
         into.copy_from_slice(bytes);
         Ok(())
     }
 
-    /// Moves a whole value from device `from` to the devices `to`. The message begins with the rank
-    /// and the sizes, as receivers do not know them.
+    /// Moves a whole tensor from device `from` to the devices `to`. The message begins with the
+    /// tensor's rank and sizes, which receivers do not know.
     fn move_whole(
         &self,
         given: Option<&TensorView<'_>>,
@@ -676,8 +706,10 @@ impl Message<'_> {
     ) -> Result<(), OperatorError> {
         let own = self.exchange.device as usize;
         if own == from && !to.is_empty() {
-            let view = given.ok_or("the device does not hold the value of this exchange")?;
-            let bytes = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
+            let view = given.ok_or("the device does not hold the tensor to exchange")?;
+            let bytes = view
+                .contiguous_bytes()
+                .ok_or("the elements of the tensor to send are not contiguous")?;
             let sizes = std::iter::once(view.rank()).chain(view.dims().iter().copied());
             let scratch = self.transport.scratch();
             let memory = scratch.take(bytes.len() + 8 * (view.rank() + 1));
@@ -697,14 +729,14 @@ impl Message<'_> {
             self.receive(from, &mut |message| written = self.write_whole(message, into))?;
             written?;
         } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
-            let view = given.ok_or("the device does not hold the value of this exchange")?;
-            view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;
+            let view = given.ok_or("the device does not hold the tensor to exchange")?;
+            view.copy_to(into.allocate_bytes(self.moved.elem, view.dims())?)?;
         }
         Ok(())
     }
 }
 
-/// Splits a message with a whole value into sizes and bytes; `None` if it is too short.
+/// Splits a message with a whole tensor into sizes and bytes; `None` if the message is too short.
 fn split_message(message: &[u8]) -> Option<(Sizes, &[u8])> {
     let (rank, mut rest) = message.split_first_chunk::<8>()?;
     let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;

@@ -9,7 +9,7 @@ use super::DeviceSession;
 use crate::error::{Error, ErrorKind};
 
 impl DeviceSession {
-    /// Runs the model on borrowed inputs and writes outputs into memory of the caller, like
+    /// Runs the model on borrowed inputs and writes its outputs into memory of the caller, like
     /// [`Session::run_into`](crate::Session::run_into). Outputs that `outputs` does not name are
     /// dropped. Each input and output is copied once, as devices are other threads or processes;
     /// the copy of an input reuses the memory of the last run's copy if type and sizes are equal.
@@ -45,8 +45,10 @@ impl DeviceSession {
             if !self.outputs().iter().any(|port| port.name() == *name) {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let message = format!("the model has no output '{name}'");
-                return Err(Error::new(ErrorKind::Input, message)
-                    .with_help(format!("use one of its outputs: '{}'", names.join("', '"))));
+                return Err(Error::new(ErrorKind::Input, message).with_help(format!(
+                    "use one of the model's outputs: '{}'",
+                    names.join("', '")
+                )));
             }
             if outputs[..index].iter().any(|(before, _)| before == name) {
                 let message = format!("the output '{name}' is requested twice");
@@ -64,7 +66,8 @@ impl DeviceSession {
         Ok(())
     }
 
-    /// Copies inputs, into the memory of the last run's copies where type and sizes are equal.
+    /// Copies the inputs of a run. Reuses the memory of the last run's copies of equal type and
+    /// sizes.
     fn copy_inputs(
         &self,
         inputs: &[(&str, TensorView<'_>)],
@@ -85,7 +88,7 @@ impl DeviceSession {
                     let copied = copy.bytes_mut().and_then(|bytes| view.copy_to(bytes));
                     (name, copied.map(|()| copy))
                 }
-                None => (self.known_name(name)?, view.to_tensor()),
+                None => (self.find_name(name)?, view.to_tensor()),
             };
             let copy = copied.map_err(|error| {
                 Error::new(ErrorKind::Run, format!("the input '{name}': {error}"))

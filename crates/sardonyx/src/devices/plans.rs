@@ -18,23 +18,24 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::Session;
 
-/// Maximum number of plans in the cache of a session.
+/// Maximum number of sharding plans in the cache of a session.
 const MOST_PLANS: usize = 4;
 
-/// Prepared graph from which plans are made, and the facts about its inputs, in their order.
+/// Prepared graph from which sharding plans are made, with the names and types of its inputs.
 pub(super) struct ShardSource {
     graph: graph::Model,
-    /// Names of the inputs, including those that have an initializer as default.
+    /// Names of the graph inputs, including inputs with an initializer as default.
     pub(super) names: Vec<Arc<str>>,
-    /// Declared types of the inputs.
+    /// Declared types of the graph inputs; `None` for inputs without a type.
     declared: Vec<Option<Type>>,
-    /// Types of the default values (initializers) of the inputs; `None` for inputs without one.
+    /// Types of the initializers that are defaults of graph inputs; `None` for inputs without one.
     defaults: Vec<Option<Type>>,
-    /// Sizes of symbolic dimensions that the session's options fix.
+    /// Symbolic dimensions whose sizes the session's options fix.
     sizes: Vec<(String, i64)>,
 }
 
 impl ShardSource {
+    /// Prepares the graph of a model to be sharded, with `sizes` for its symbolic dimensions.
     pub(super) fn new(
         model: &Model,
         registry: &Registry,
@@ -46,23 +47,23 @@ impl ShardSource {
         for info in graph.main_graph().into_iter().flat_map(|main| &main.inputs) {
             names.push(Arc::from(&*graph.display(info.name)));
             declared.push(info.ty.as_ref().and_then(|ty| graph.type_of(ty)));
-            defaults.push(info.value.and_then(|input| default_type(&graph, input)));
+            defaults.push(info.value.and_then(|input| find_default_type(&graph, input)));
         }
         Ok(ShardSource { graph, names, declared, defaults, sizes })
     }
 }
 
-/// A plan with the compiled sessions of this process's devices.
+/// A sharding plan with the compiled sessions of this process's devices.
 pub(super) struct CompiledPlan {
-    /// Input types that the plan was made for, with symbols for open sizes; `None` where the
-    /// declared type holds.
+    /// Types of the graph inputs for which the plan was made, with symbols for open sizes; `None`
+    /// for the declared type.
     inputs: Vec<Option<Type>>,
     pub(super) plan: Arc<Plan>,
     /// Compiled sessions, one for each device of this process.
     pub(super) parts: Vec<LocalSession>,
 }
 
-/// A prepared plan with the values of its open sizes in one run.
+/// A compiled sharding plan with the sizes that its symbols have in one run.
 #[derive(Clone)]
 pub(super) struct SizedPlan {
     pub(super) prepared: Arc<CompiledPlan>,
@@ -73,18 +74,18 @@ pub(super) struct SizedPlan {
 pub(super) struct LocalSession {
     pub(super) session: Session,
     pub(super) exchange: Exchange,
-    /// Indices of this session's outputs, one for each output of the model; `None` if another
-    /// device returns it.
+    /// Index of the session's output for each output of the model; `None` if another device returns
+    /// the model's output.
     pub(super) outputs: Vec<Option<usize>>,
-    /// Indices of the session's outputs that hold the device's shards of new resident values, one
-    /// for each resident; `None` if the device has no shard or the run does not assign it.
+    /// Index of the session's output that holds the device's new shard of each state variable;
+    /// `None` if the device has no shard or the run does not assign the variable.
     pub(super) kept: Vec<Option<usize>>,
 }
 
 impl CompiledPlan {
-    /// Matches input types against those of the plan, and returns the values of its open sizes;
-    /// `None` if the plan does not apply to these types.
-    fn numbers(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
+    /// Matches the types `inputs` of a run against the plan's input types, and returns the sizes of
+    /// the plan's symbols; `None` if the plan does not apply to `inputs`.
+    fn match_sizes(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
         let mut numbers: Vec<(String, i64)> = Vec::new();
         for (own, given) in self.inputs.iter().zip(inputs) {
             let (Some(own), Some(given)) = (own, given) else {
@@ -114,36 +115,36 @@ impl CompiledPlan {
 }
 
 impl DeviceSession {
-    /// Makes the plan of a run with inputs of these types. Inputs that `inputs` does not name have
-    /// their declared types.
+    /// Makes the sharding plan of a run whose inputs have the types `inputs`. Inputs that `inputs`
+    /// does not name have their declared types.
     ///
     /// # Errors
     ///
     /// The errors of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        let types = self.types_by_position(|name| {
+        let types = self.list_types(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
         });
         // Plans of training steps hold for fixed sizes only.
         let open = (!self.stays.is_empty()).then_some(&[][..]);
-        catch_panic(|| self.make_plan(&self.stays.with_types(types), open))
+        catch_panic(|| self.make_plan(&self.stays.set_types(types), open))
     }
 
-    /// Returns the plan of the last run.
+    /// Returns the sharding plan of the last run; `None` before the first run.
     #[doc(hidden)]
     pub fn last_plan(&self) -> Option<Arc<Plan>> {
-        self.kept_plans().last().map(|prepared| Arc::clone(&prepared.plan))
+        self.lock_plans().last().map(|prepared| Arc::clone(&prepared.plan))
     }
 
-    /// Calls `ty` with the name of each input of the graph, and returns the types in their order.
-    pub(super) fn types_by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
+    /// Returns the result of `ty` for the name of each graph input, in the order of the inputs.
+    pub(super) fn list_types(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
         self.source.names.iter().map(|name| ty(name)).collect()
     }
 
-    /// Returns the type of each input of the graph: that of the tensor in `inputs`, else that of
-    /// its initializer.
-    pub(super) fn types_of(&self, inputs: &Inputs) -> Vec<Option<Type>> {
+    /// Returns the type of each graph input: the type of its tensor in `inputs`, else of its
+    /// initializer; `None` without a tensor or initializer.
+    pub(super) fn find_types(&self, inputs: &Inputs) -> Vec<Option<Type>> {
         let names = self.source.names.iter();
         let given = names.map(|name| inputs.iter().find(|(given, _)| given == name));
         let types = given.zip(&self.source.defaults).map(|(given, default)| match given {
@@ -156,18 +157,19 @@ impl DeviceSession {
         types.collect()
     }
 
-    fn kept_plans(&self) -> MutexGuard<'_, Vec<Arc<CompiledPlan>>> {
+    /// Locks the cache of compiled plans, the most recently used last.
+    fn lock_plans(&self) -> MutexGuard<'_, Vec<Arc<CompiledPlan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a plan for inputs of these types. The symbols in `open`, with their values in this
-    /// run, may have other values in later runs.
+    /// Makes a sharding plan for graph inputs of the types `inputs`. The symbols in `open`, with
+    /// their sizes in this run, may have other sizes in later runs.
     fn make_plan(
         &self,
         inputs: &[Option<Type>],
         open: Option<&[(String, i64)]>,
     ) -> Result<Plan, Error> {
-        let residents = self.stays.residents();
+        let residents = self.stays.describe_residents();
         let registry = self.choices.options.operators.registry();
         let options = ShardOptions {
             configuration: self.crew.options.configuration.as_deref(),
@@ -191,20 +193,21 @@ impl DeviceSession {
         })
     }
 
-    /// Returns a cached plan that applies to inputs of these types, or makes and caches one.
+    /// Returns a cached sharding plan that applies to graph inputs of the types `inputs`, or makes
+    /// and caches a new plan.
     pub(super) fn fit_plan(&self, inputs: &[Option<Type>]) -> Result<SizedPlan, Error> {
-        let mut plans = self.kept_plans();
+        let mut plans = self.lock_plans();
         let known = plans
             .iter()
             .enumerate()
             .rev()
-            .find_map(|(at, known)| Some((at, known.numbers(inputs)?)));
+            .find_map(|(at, known)| Some((at, known.match_sizes(inputs)?)));
         if let Some((at, numbers)) = known {
             let prepared = plans.remove(at);
             plans.push(Arc::clone(&prepared));
             return Ok(SizedPlan { prepared, numbers: Arc::new(numbers) });
         }
-        let (open_inputs, open) = self.open_sizes(inputs);
+        let (open_inputs, open) = self.replace_open_sizes(inputs);
         let numbers: Numbers = open.iter().cloned().collect();
         // Training uses few batch sizes, and gradient computations depend on them, so its plans
         // hold for fixed sizes.
@@ -216,7 +219,7 @@ impl DeviceSession {
             None => (self.make_plan(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
         };
         let plan = Arc::new(plan);
-        self.stays.settle(&plan);
+        self.stays.settle_forms(&plan);
         let mut parts = Vec::with_capacity(self.crew.seats.len());
         for seat in self.crew.seats.iter() {
             let link = seat.link.clone();
@@ -230,10 +233,13 @@ impl DeviceSession {
         Ok(SizedPlan { prepared, numbers: Arc::new(numbers) })
     }
 
-    /// Replaces sizes that the model leaves open by symbols, so that one plan serves other sizes.
-    /// Returns the types and the value of each symbol. Sizes of 0 and 1 stay fixed, as operators
-    /// treat them specially (empty tensors, broadcasting).
-    fn open_sizes(&self, inputs: &[Option<Type>]) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
+    /// Replaces the sizes in input types that the model leaves open by symbols, so that one plan
+    /// serves other sizes. Returns the types and the size of each symbol. Sizes of 0 and 1 stay
+    /// fixed, as operators treat them specially (empty tensors, broadcasting).
+    fn replace_open_sizes(
+        &self,
+        inputs: &[Option<Type>],
+    ) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
         let mut symbols: Vec<(String, i64)> = Vec::new();
         let all = inputs.iter().zip(&self.source.declared).zip(&self.source.names);
         let types = all.map(|((ty, declared), name)| {
@@ -263,8 +269,8 @@ impl DeviceSession {
         (types, symbols)
     }
 
-    /// Compiles the session of the part of a plan that a device runs. With `looks`, the session is
-    /// never run and only describes the part.
+    /// Compiles the session of the steps of a sharding plan that `device` runs. With `looks`, the
+    /// session is never run and only describes the steps.
     pub(super) fn make_part(
         &self,
         plan: &Arc<Plan>,
@@ -284,9 +290,9 @@ impl DeviceSession {
     }
 }
 
-/// Returns the type of the dense or sparse initializer of an input of the main graph; `None` if the
-/// input has none.
-fn default_type(model: &graph::Model, input: ValueId) -> Option<Type> {
+/// Returns the type of the dense or sparse initializer that is the default of an input of the main
+/// graph; `None` if the input has no initializer.
+fn find_default_type(model: &graph::Model, input: ValueId) -> Option<Type> {
     let main = model.main_graph()?;
     let dense = main.initializers.iter().find(|default| default.value == Some(input));
     let (elem, dims) = match dense {

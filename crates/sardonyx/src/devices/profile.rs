@@ -11,31 +11,31 @@ use super::DeviceSession;
 use super::plans::SizedPlan;
 use crate::error::{Error, catch_panic};
 
-/// Steps of one device in a run; see [`DeviceSession::run_watched`].
+/// Timed steps of one device in a run; see [`DeviceSession::run_watched`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceRun {
     /// Number of the device, from 0.
     pub device: usize,
-    /// Start of the device, as time since the run was handed out. For devices of other processes it
-    /// is a difference of two wall clocks, so it is as accurate as these are synchronized.
+    /// Time from the start of the run to the start of the device. For a device of another process,
+    /// the time is a difference of two wall clocks, as accurate as the clocks are synchronized.
     pub start: Duration,
     /// Time that the device took for its part of the model.
     pub took: Duration,
-    /// Steps of the device in the order in which they ended, at most the first million. Their times
-    /// are relative to the start of the device.
+    /// Steps of the device in the order in which they ended, at most the first million. Times of
+    /// steps are relative to the start of the device.
     pub events: Vec<DeviceEvent>,
-    /// Number of steps that ended after those in `events`.
+    /// Number of steps that ended after `events` was full.
     pub untold: u64,
 }
 
-/// A step that a device has finished, with its exchange of messages if it is one.
+/// A step that a device has finished, with its traffic if the step exchanges tensors.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct DeviceEvent {
     /// Times of the step, and its index in [`DevicePart::steps`].
     pub step: StepEvent,
-    /// Traffic of the step, if it exchanges tensors with other devices.
+    /// Waiting time and traffic of the step; `None` if it exchanges no tensors with other devices.
     pub exchanged: Option<Exchanged>,
 }
 
@@ -43,13 +43,13 @@ pub struct DeviceEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exchanged {
-    /// Index of the move among the steps of the plan.
+    /// Index of the exchange among the steps of the sharding plan.
     pub step: usize,
     /// Time blocked on messages that had not arrived. The rest of the step's time went into
     /// packing, sending, copying and reducing. Zero in a collective of an MPI library, which does
     /// not report its waiting time.
     pub waited: Duration,
-    /// Messages and bytes sent, including those that went through collectives of an MPI library.
+    /// Messages and bytes sent, including the traffic of collectives of an MPI library.
     pub sent: Sent,
 }
 
@@ -59,17 +59,17 @@ pub struct Exchanged {
 pub struct DevicePart {
     /// Number of the device, from 0.
     pub device: usize,
-    /// Steps of the device, in the order of a run. Those whose operator is
+    /// Steps of the device, in the order of a run. Steps with the operator
     /// [`EXCHANGE`](super::EXCHANGE) exchange tensors with other devices.
     pub steps: Vec<StepInfo>,
-    /// Sizes, work and memory of the steps.
+    /// Tensor sizes, arithmetic work and memory of the steps.
     pub details: RunDetails,
 }
 
 impl DeviceSession {
     /// Returns the part of the model that each device runs, in the order of the devices. `inputs`
-    /// overrides the declared types of inputs. Parts of devices in other processes are compiled
-    /// here to be described, and may differ from the compiled ones there.
+    /// overrides the declared types of inputs. The parts of devices in other processes are compiled
+    /// in this process to be described, and may differ from the parts compiled there.
     ///
     /// # Errors
     ///
@@ -79,11 +79,12 @@ impl DeviceSession {
         catch_panic(|| self.make_parts(inputs))
     }
 
+    /// Compiles the parts of [`DeviceSession::parts`], which catches panics.
     fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
-        let types = self.types_by_position(|name| {
+        let types = self.list_types(|name| {
             inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
         });
-        let first = self.crew.first().ok_or_else(|| self.crew.only_first())?;
+        let first = self.crew.find_first_link().ok_or_else(|| self.crew.make_worker_error())?;
         let SizedPlan { prepared, numbers } = self.fit_plan(&types)?;
         let mut parts = Vec::with_capacity(self.crew.devices);
         for device in 0..self.crew.devices as Device {
@@ -114,12 +115,13 @@ impl DeviceSession {
 const MOST_EVENTS: usize = 1_000_000;
 
 impl DeviceRun {
-    /// Starts the record of a device that begins now, in a run that was handed out at `handed_out`.
+    /// Starts the record of a device that begins its part now, in a run that began at `handed_out`.
     pub(super) fn begin(device: usize, handed_out: SystemTime) -> DeviceRun {
         let start = handed_out.elapsed().unwrap_or_default();
         DeviceRun { device, start, took: Duration::ZERO, events: Vec::new(), untold: 0 }
     }
 
+    /// Adds a finished step; only counts it if [`MOST_EVENTS`] steps are recorded.
     pub(super) fn add(&mut self, step: StepEvent, exchanged: Option<Exchanged>) {
         if self.events.len() < MOST_EVENTS {
             self.events.push(DeviceEvent { step, exchanged });
@@ -128,16 +130,17 @@ impl DeviceRun {
         }
     }
 
-    /// Encodes the record as a message to device 0: four numbers, then seven for each step.
+    /// Encodes the record as a message to device 0: four numbers for the device, then seven for
+    /// each step.
     pub(super) fn to_numbers(&self) -> Vec<u64> {
         let mut numbers =
-            vec![self.device as u64, nanos(self.start), nanos(self.took), self.untold];
+            vec![self.device as u64, to_nanos(self.start), to_nanos(self.took), self.untold];
         for DeviceEvent { step, exchanged } in &self.events {
-            numbers.extend([step.step as u64, nanos(step.start), nanos(step.took)]);
+            numbers.extend([step.step as u64, to_nanos(step.start), to_nanos(step.took)]);
             numbers.extend(match exchanged {
                 // One more than the index, as 0 stands for a step without an exchange.
                 Some(Exchanged { step, waited, sent }) => {
-                    [*step as u64 + 1, nanos(*waited), sent.messages, sent.bytes]
+                    [*step as u64 + 1, to_nanos(*waited), sent.messages, sent.bytes]
                 }
                 None => [0; 4],
             });
@@ -173,8 +176,8 @@ impl DeviceRun {
     }
 }
 
-/// Returns a duration in whole nanoseconds, at most `u64::MAX`.
-fn nanos(time: Duration) -> u64 {
+/// Converts a duration into whole nanoseconds, at most `u64::MAX`.
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

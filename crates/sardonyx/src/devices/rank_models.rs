@@ -13,7 +13,7 @@ use crate::external::WatchedFiles;
 use crate::model::Model;
 use sardonyx_passes::JobKind;
 
-/// Options of `Model::rank_models`: configuration, collectives and input sizes.
+/// Options of `Model::rank_models`: device configuration, collective operators and input sizes.
 #[derive(Debug, Clone)]
 pub struct RankOptions {
     configuration: Option<String>,
@@ -23,27 +23,28 @@ pub struct RankOptions {
 }
 
 impl RankOptions {
-    /// Makes options for a model with one configuration and the collectives of an engine.
+    /// Makes options that use the only device configuration of a model, and the collective
+    /// operators of an inference engine.
     pub fn new(collectives: Collectives) -> RankOptions {
         RankOptions { configuration: None, collectives, sizes: Vec::new(), inputs: Vec::new() }
     }
 
-    /// Chooses a configuration of the model by name.
+    /// Chooses a device configuration of the model by name.
     #[must_use]
     pub fn configuration(mut self, name: impl Into<String>) -> Self {
         self.configuration = Some(name.into());
         self
     }
 
-    /// Sets the size of a symbolic dimension. A dimension without a symbol is named by input and
-    /// axis, such as `x[0]`.
+    /// Sets the size of a symbolic dimension of an input. A dimension without a symbol is named by
+    /// input and axis, such as `x[0]`.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
         self
     }
 
-    /// Sets the type of an input, which replaces the declared one.
+    /// Sets the type of a graph input, which replaces the declared type.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, ty: Type) -> Self {
         self.inputs.push((name.into(), ty));
@@ -52,7 +53,7 @@ impl RankOptions {
 }
 
 impl RankOptions {
-    /// Replaces open dimensions in the type of an input by the sizes that are set.
+    /// Replaces open dimensions in the type of an input by the sizes that the options set.
     fn set_sizes(&self, input: &str, mut ty: Type) -> Type {
         let mut axis = 0;
         ty.for_each_dim(&mut |dim| {
@@ -66,14 +67,15 @@ impl RankOptions {
         ty.substitute(&|name: &str| self.find_size(name))
     }
 
-    /// Returns the size that is set for a symbol or for `INPUT[AXIS]`.
+    /// Returns the size that the options set for a symbol or for `INPUT[AXIS]`; `None` if unset.
     fn find_size(&self, name: &str) -> Option<Dim> {
         let known = self.sizes.iter().find(|(known, _)| known == name);
         known.map(|(_, size)| Dim::Known(*size))
     }
 }
 
-/// A model that is divided among the ranks of a configuration; makes the model of each rank.
+/// A model that is divided among the ranks of a device configuration, from which
+/// [`RankModels::model`] makes the model of each rank.
 #[derive(Debug, Clone)]
 pub struct RankModels {
     model: Model,
@@ -154,7 +156,7 @@ impl Model {
     }
 }
 
-/// Checks that the type of input `name` has fixed sizes, as the sizes of shards depend on them.
+/// Checks that the type of graph input `name` has fixed sizes, from which shard sizes are computed.
 fn check_fixed_sizes(name: &str, ty: &Type) -> Result<(), Error> {
     let mut sizes = ty.shape().into_iter().flatten().enumerate();
     let Some((axis, open)) = sizes.find(|(_, size)| size.size().is_none()) else {
@@ -166,13 +168,13 @@ fn check_fixed_sizes(name: &str, ty: &Type) -> Result<(), Error> {
         None => format!("{name}[{axis}]"),
     };
     let help = format!(
-        "the model of a rank is for fixed sizes: give --set '{set}=SIZE' (Python: dims={{'{set}': \
-         SIZE}}; Rust: RankOptions::dim)"
+        "the model of a rank has fixed sizes: set the open size with --set '{set}=SIZE' (Python: \
+         dims={{'{set}': SIZE}}; Rust: RankOptions::dim)"
     );
     Err(Error::new(ErrorKind::Argument, message).with_help(help))
 }
 
-/// Converts an error in the model of a rank.
+/// Converts an error in making the model of a rank into the library's error.
 fn rank_error(error: RankError) -> Error {
     match error {
         RankError::NotExpressible(why) => {
@@ -183,20 +185,20 @@ fn rank_error(error: RankError) -> Error {
 }
 
 impl RankModels {
-    /// Returns the number of ranks.
+    /// Returns the number of ranks among which the model is divided.
     pub fn count(&self) -> usize {
         self.plan.devices
     }
 
-    /// Returns the sharding plan that the models implement.
+    /// Returns the sharding plan that the models of the ranks implement.
     #[doc(hidden)]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Makes the model of a rank. It imports the operator set versions of the whole model if all
-    /// its nodes can be expressed exactly in them, else the newest ones. Reads the constants of
-    /// which the rank holds a shard.
+    /// Makes the model of a rank. The model of the rank imports the operator set versions of the
+    /// whole model if all its nodes can be expressed exactly in these versions, else the newest
+    /// versions. Reads the constants of which the rank holds a shard.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Runs on devices, in the process that passes the inputs.
+//! Runs on devices, in the process that passes the inputs (worker 0).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use super::{DeviceSession, OutputPart, Results};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 
-/// Results of a run, as far as this process has them.
+/// Results of a run that this process has received or computed.
 #[derive(Default)]
 pub(super) struct RunResult {
     pub(super) outputs: Outputs,
     /// Recorded steps of all devices; empty if the run was not watched.
     pub(super) watched: Vec<DeviceRun>,
-    /// Output shards on the devices of this process; empty if outputs are gathered.
+    /// Output shards on the devices of this process; empty if outputs are gathered into whole
+    /// tensors.
     pub(super) parts: Vec<OutputPart>,
-    /// Shards of new resident values, for each device of this process.
+    /// New shards of the state variables, for each device of this process.
     pub(super) kept: Vec<(Device, OutputValues)>,
 }
 
 impl DeviceSession {
-    /// Runs the model on inputs, given by name in any order, and returns its outputs. Concurrent
+    /// Runs the model on inputs, given by name in any order, and returns the outputs. Concurrent
     /// calls on one session are serialized.
     ///
     /// # Errors
     ///
     /// The errors of [`Session::run`](crate::Session::run); [`ErrorKind::Unsupported`] for options
-    /// with a `watch`. If a device fails, the run is cancelled on the others too, and the error is
+    /// with a `watch`. If a device fails, the run is cancelled on all devices, and the error is
     /// that of the device that failed first, or [`ErrorKind::Worker`] if that device is in another
     /// process. The session stays usable, unless a worker is lost: then all further runs of all
     /// workers fail.
@@ -51,9 +52,9 @@ impl DeviceSession {
         Ok(self.run_many([inputs], options)?.pop().unwrap_or_default())
     }
 
-    /// Runs the model on each of several sets of inputs, and returns their outputs in the order of
-    /// the sets. Devices do not synchronize between runs, so the stages of a pipeline work on
-    /// different sets at the same time.
+    /// Runs the model on each of several sets of inputs, and returns the outputs for each set, in
+    /// the order of the sets. Devices do not synchronize between runs, so the stages of a pipeline
+    /// work on different sets at the same time.
     ///
     /// ```
     /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -88,8 +89,8 @@ impl DeviceSession {
         Ok(found.into_iter().map(|found| found.outputs).collect())
     }
 
-    /// Runs the model once, and returns its outputs and the timed steps of each device, in the
-    /// order of the devices, including those of other processes. [`DeviceSession::parts`] describes
+    /// Runs the model once, and returns the outputs, and the timed steps of each device, including
+    /// devices of other processes, in the order of the devices. [`DeviceSession::parts`] describes
     /// the steps.
     ///
     /// ```
@@ -142,16 +143,16 @@ impl DeviceSession {
         V: Into<Value>,
     {
         let limits = Limits::new(options)?;
-        let mut runs = runs.into_iter().map(|inputs| self.own_inputs(inputs));
+        let mut runs = runs.into_iter().map(|inputs| self.collect_inputs(inputs));
         catch_panic(|| self.run_each(&mut runs, &limits, watched))
     }
 
-    /// Converts inputs into owned names and values, which other threads can read.
+    /// Converts the inputs of a run into owned names and values, which other threads can read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that no input has, or that occurs twice.
-    pub(super) fn own_inputs<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
+    /// [`ErrorKind::Input`] for a name that no model input has, or that occurs twice.
+    pub(super) fn collect_inputs<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: AsRef<str>,
@@ -159,7 +160,7 @@ impl DeviceSession {
     {
         let mut named = Inputs::new();
         for (name, value) in inputs {
-            let name = self.known_name(name.as_ref())?;
+            let name = self.find_name(name.as_ref())?;
             if named.iter().any(|(given, _)| *given == name) {
                 let message = format!("the input '{name}' is given twice");
                 return Err(Error::new(ErrorKind::Input, message));
@@ -169,17 +170,18 @@ impl DeviceSession {
         Ok(named)
     }
 
-    /// Returns the session's shared copy of an input's name, which saves an allocation.
+    /// Returns the session's shared copy of a model input's name, which saves an allocation.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if the model has no input of this name.
-    pub(super) fn known_name(&self, name: &str) -> Result<Arc<str>, Error> {
+    pub(super) fn find_name(&self, name: &str) -> Result<Arc<str>, Error> {
         let port = self.input(name)?;
         let own = self.source.names.iter().find(|own| ***own == *name);
         Ok(own.map_or_else(|| Arc::from(port.name()), Arc::clone))
     }
 
+    /// Starts a run for each item of `runs`, and returns all results in the order of the items.
     fn run_each(
         &self,
         runs: &mut dyn Iterator<Item = Result<Inputs, Error>>,
@@ -188,17 +190,17 @@ impl DeviceSession {
     ) -> Result<Vec<RunResult>, Error> {
         let crew = &self.crew;
         if crew.worker() > 0 {
-            return Err(crew.only_first());
+            return Err(crew.make_worker_error());
         }
         let watched = watched.then(SystemTime::now);
-        let transport = crew.transport().ok_or_else(|| crew.only_first())?;
+        let transport = crew.transport().ok_or_else(|| crew.make_worker_error())?;
         let _turn = crew.take_turn();
         let mut running = OpenRuns::new(self);
         let mut outputs = Vec::new();
         for inputs in runs {
             let started = inputs.and_then(|inputs| {
                 self.check_required_inputs(&inputs)?;
-                let types = self.types_of(&inputs);
+                let types = self.find_types(&inputs);
                 let fitted = self.fit_plan(&types)?;
                 let run = transport.endpoint().next_run();
                 if let Some(team) = &crew.team {
@@ -226,12 +228,12 @@ impl DeviceSession {
         Ok(outputs)
     }
 
-    /// Checks that `inputs` has all required inputs. The sessions of devices cannot, as each sees
-    /// only the inputs that it reads.
+    /// Checks that `inputs` has all required inputs of the model. The session of a device cannot
+    /// check this, as it receives only the inputs that the device reads.
     pub(super) fn check_required_inputs(&self, inputs: &Inputs) -> Result<(), Error> {
         for port in self.inputs().iter().filter(|port| port.is_required()) {
             let name = port.name();
-            if !inputs.iter().any(|(given, _)| **given == *name) && !self.stays.have(name) {
+            if !inputs.iter().any(|(given, _)| **given == *name) && !self.stays.has_input(name) {
                 let message = format!("the input '{name}' is missing");
                 return Err(Error::new(ErrorKind::Input, message));
             }
@@ -240,8 +242,8 @@ impl DeviceSession {
     }
 }
 
-/// Queue of the runs of one call that have begun. Dropping it, after a failure or in a panic,
-/// cancels the runs that have not finished.
+/// Queue of the runs that one call has begun. Dropping the queue, after a failure or in a panic,
+/// cancels the unfinished runs.
 pub(super) struct OpenRuns<'s> {
     session: &'s DeviceSession,
     done: Sender<FinishedJob>,
@@ -250,33 +252,37 @@ pub(super) struct OpenRuns<'s> {
     open: VecDeque<OpenRun>,
 }
 
-/// A run that some device of this process has not finished.
+/// A run that at least one device of this process has not finished.
 struct OpenRun {
     terms: Terms,
     fitted: SizedPlan,
-    /// Results of the devices of this process that have finished.
+    /// Results of the devices of this process that have finished the run.
     done: Vec<(Device, DeviceResult)>,
     failed: Vec<DeviceFailure>,
 }
 
 impl<'s> OpenRuns<'s> {
+    /// Makes an empty queue of runs on the devices of `session`.
     pub(super) fn new(session: &'s DeviceSession) -> Self {
         let (done, finished) = channel();
         OpenRuns { session, done, finished, open: VecDeque::new() }
     }
 
+    /// Starts a run of the plan `fitted` on the devices of this process, and adds it to the queue.
     pub(super) fn start(&mut self, fitted: SizedPlan, taken: RunInputs, terms: Terms) {
-        self.session.crew.hand_out(&fitted, &Arc::new(taken), &terms, &self.done);
+        self.session.crew.queue_run(&fitted, &Arc::new(taken), &terms, &self.done);
         self.open.push_back(OpenRun { terms, fitted, done: Vec::new(), failed: Vec::new() });
     }
 
-    /// Waits until all devices of this process have finished the oldest run, and takes it out of
-    /// the queue.
-    fn wait(&mut self) -> Option<OpenRun> {
+    /// Waits until all devices of this process have finished the oldest run, and takes the run out
+    /// of the queue; `None` if the queue is empty.
+    fn wait_for_oldest(&mut self) -> Option<OpenRun> {
         let devices = self.session.crew.seats.len();
         while self.open.front().is_some_and(|run| run.done.len() + run.failed.len() < devices) {
-            let FinishedJob { run, device, result } =
-                self.finished.recv().expect("a seat answers each job, and this holds a sender");
+            let FinishedJob { run, device, result } = self
+                .finished
+                .recv()
+                .expect("each device answers each job, and `self.done` is a sender");
             if let Some(open) = self.open.iter_mut().find(|open| open.terms.run == run) {
                 match result {
                     Ok(done) => open.done.push((device, done)),
@@ -287,13 +293,13 @@ impl<'s> OpenRuns<'s> {
         self.open.pop_front()
     }
 
-    /// Waits until the oldest run has finished, and returns its results. If it failed, cancels all
-    /// others that have begun.
+    /// Waits until the oldest run in the queue has finished, and returns its results; empty results
+    /// without a run. If the run failed, cancels all other runs in the queue.
     pub(super) fn finish_next(&mut self) -> Result<RunResult, Error> {
-        let Some(run) = self.wait() else {
+        let Some(run) = self.wait_for_oldest() else {
             return Ok(RunResult::default());
         };
-        let failed = run.failed.into_iter().min_by_key(DeviceFailure::rank);
+        let failed = run.failed.into_iter().min_by_key(DeviceFailure::rank_cause);
         let found = match failed {
             Some(failed) => Err(failed.into_error()),
             None => self.gather_results(&run.fitted, run.done, &run.terms),
@@ -302,7 +308,7 @@ impl<'s> OpenRuns<'s> {
             self.session.crew.end_run(&run.terms, &error.to_string());
             self.end_all();
         }
-        self.session.crew.forget(run.terms.run);
+        self.session.crew.drop_messages(run.terms.run);
         let found = found?;
         if let Some(team) = &self.session.crew.team {
             match self.session.crew.options.results {
@@ -314,22 +320,23 @@ impl<'s> OpenRuns<'s> {
         Ok(found)
     }
 
-    /// Cancels all runs that have begun, and blocks until the devices of this process have stopped.
+    /// Cancels all runs in the queue, and blocks until the devices of this process have stopped.
     fn end_all(&mut self) {
         self.cancel_all();
-        while let Some(run) = self.wait() {
-            self.session.crew.forget(run.terms.run);
+        while let Some(run) = self.wait_for_oldest() {
+            self.session.crew.drop_messages(run.terms.run);
         }
     }
 
+    /// Cancels all runs in the queue without waiting for the devices to stop.
     fn cancel_all(&self) {
         for run in &self.open {
-            self.session.crew.end_run(&run.terms, "a run that began before this one failed");
+            self.session.crew.end_run(&run.terms, "an earlier run of the same call failed");
         }
     }
 
-    /// Gathers the results of a run: those of this process's devices, and those that the others
-    /// send.
+    /// Gathers the results of a run: `done` from this process's devices, and the results that the
+    /// devices of other processes send.
     fn gather_results(
         &self,
         fitted: &SizedPlan,
@@ -337,7 +344,7 @@ impl<'s> OpenRuns<'s> {
         terms: &Terms,
     ) -> Result<RunResult, Error> {
         let run = terms.run;
-        let first = self.session.crew.first();
+        let first = self.session.crew.find_first_link();
         let plan = &*fitted.prepared.plan;
         done.sort_by_key(|(device, _)| *device);
         let (mut named, mut parts) = (Vec::new(), Vec::new());
@@ -347,7 +354,7 @@ impl<'s> OpenRuns<'s> {
                     team::receive_done(first, run, device, plan)?;
                 }
             }
-            parts = self.session.output_parts(fitted, &mut done);
+            parts = self.session.take_output_parts(fitted, &mut done);
         } else {
             let ports = self.session.outputs().iter().zip(self.session.look.output_names());
             let ports = ports.zip(plan.givers_of_outputs());
@@ -375,7 +382,7 @@ impl<'s> OpenRuns<'s> {
         Ok(RunResult { outputs: Outputs::new(named), parts, watched, kept })
     }
 
-    /// Waits until all runs that have begun have finished, and returns their results.
+    /// Waits until all runs in the queue have finished, and returns their results, oldest first.
     fn finish_all(&mut self) -> Result<Vec<RunResult>, Error> {
         (0..self.open.len()).map(|_| self.finish_next()).collect()
     }

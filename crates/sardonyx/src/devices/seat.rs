@@ -20,8 +20,8 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 use crate::session::Session;
 
-/// Owned options of a run, which device threads can share. The iteration limit applies to each
-/// device separately.
+/// Owned copy of the options of a run, which device threads can share. The iteration limit applies
+/// to each device separately.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     pub(super) stop: Option<StopFlag>,
@@ -31,12 +31,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Copies the options of a run.
+    /// Copies the options of a run on devices.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for options with a callback that watches steps, which cannot be
-    /// called from several threads.
+    /// [`ErrorKind::Unsupported`] for options with a callback that watches steps, as the callback
+    /// cannot be called from several threads.
     pub(super) fn new(options: &RunOptions<'_>) -> Result<Limits, Error> {
         if options.watch.is_some() {
             let message = "the steps of a run on devices cannot be watched";
@@ -51,6 +51,7 @@ impl Limits {
         })
     }
 
+    /// Converts the limits into options for the session of one device.
     fn to_options<'w>(&self) -> RunOptions<'w> {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
@@ -61,18 +62,18 @@ impl Limits {
     }
 }
 
-/// Inputs of a run by name. Names and values are owned, as other threads read them.
+/// Inputs of a run: owned names and values, as other threads read them.
 pub(super) type Inputs = Vec<(Arc<str>, Value)>;
 
-/// Values that a device computes, one entry for each output (or resident) of the model; `None` for
-/// those of other devices.
+/// Values that a device computes, one entry for each output (or state variable) of the model;
+/// `None` where another device computes the value.
 pub(super) type OutputValues = Vec<Option<Value>>;
 
 /// Values that the devices of a process read in a run.
 pub(super) struct RunInputs {
-    /// Inputs of the model by name, at least those that devices of this process read.
+    /// Inputs of the run by name; may lack inputs that no device of this process reads.
     pub(super) inputs: Inputs,
-    /// Shards of resident tensors, by the names of the inputs that read them.
+    /// Shards of state variables, by the name of the model input that reads each.
     pub(super) residents: Vec<(Arc<str>, Arc<Parts>)>,
 }
 
@@ -81,13 +82,14 @@ pub(super) struct RunInputs {
 pub(super) struct Terms {
     pub(super) run: RunNumber,
     pub(super) limits: Limits,
-    /// Cancellation flag: raised when the run fails on any device, so that the others stop.
+    /// Cancellation flag: raised when the run fails on any device, so that all other devices stop.
     pub(super) ended: StopFlag,
-    /// Wall-clock time at which the run was handed out; `None` if steps are not recorded.
+    /// Wall-clock time at which the run began; `None` if steps are not recorded.
     pub(super) watched: Option<SystemTime>,
 }
 
 impl Terms {
+    /// Makes the terms of a run that the caller's stop flag or a failed device cancels.
     pub(super) fn new(run: RunNumber, limits: &Limits, watched: Option<SystemTime>) -> Terms {
         let ended = StopFlag::new();
         let stop = limits.stop.as_ref().map_or_else(|| ended.clone(), |stop| ended.or(stop));
@@ -95,7 +97,7 @@ impl Terms {
     }
 }
 
-/// One run of a device's part of the model.
+/// Order to a device thread to run its part of the model once.
 pub(super) struct Job {
     pub(super) fitted: SizedPlan,
     /// Index of the device's part among the parts of this process.
@@ -104,44 +106,46 @@ pub(super) struct Job {
     pub(super) terms: Terms,
     /// Message that the device sends to device 0 at the end of the run.
     pub(super) sends: Sends,
-    /// Channel that receives the result.
+    /// Channel that receives the result of the job.
     pub(super) done: Sender<FinishedJob>,
 }
 
 /// Message of a device to device 0 at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
-    /// No message: device 0 is in this process, which receives the result by a channel.
+    /// No message: device 0 is in the process of the device, which receives the result by a
+    /// channel.
     Nothing,
-    /// Outputs that this device computes for worker 0.
+    /// Model outputs that the device has computed.
     Outputs,
-    /// Empty message, which reports success; outputs stay on the device.
+    /// Empty message, which reports success; the output shards stay on the device.
     Done,
 }
 
 /// Values that a device has computed in a successful run.
 #[derive(Default)]
 pub(super) struct DeviceResult {
-    /// Outputs; empty if they were sent to device 0.
+    /// Model outputs or their shards; empty if they were sent to device 0.
     pub(super) given: OutputValues,
-    /// Shards of new resident values, one entry for each resident.
+    /// New shards of the state variables, one entry for each variable.
     pub(super) kept: OutputValues,
-    /// Recorded steps; `None` if the run is not watched or they were sent to device 0.
+    /// Recorded steps; `None` if steps are not recorded or were sent to device 0.
     pub(super) watched: Option<DeviceRun>,
 }
 
 /// Failure of a device in a run.
 pub(super) struct DeviceFailure {
     pub(super) error: Error,
-    /// Error of the transport that made the device fail; `None` if it failed by itself.
+    /// Error of the transport that made the device fail; `None` if its computation failed.
     pub(super) because: Option<TransportError>,
     /// Whether the device only stopped because another device had failed before.
     pub(super) too_late: bool,
 }
 
 impl DeviceFailure {
-    /// Ranks failures of one run: the lowest is the cause, higher ones are its consequences.
-    pub(super) fn rank(&self) -> usize {
+    /// Returns the failure's rank among the failures of one run, from 0 to 3: the lowest is the
+    /// cause, higher ones are consequences.
+    pub(super) fn rank_cause(&self) -> usize {
         use TransportErrorKind::{Ended, Failed, Lost, RunEnded};
         match self.because.as_ref().map(TransportError::kind) {
             None if self.too_late => 3,
@@ -151,7 +155,7 @@ impl DeviceFailure {
         }
     }
 
-    /// Converts the failure into the error of the run.
+    /// Converts the failure of a device into the error of the run.
     pub(super) fn into_error(self) -> Error {
         self.because.map_or(self.error, team::worker_error)
     }
@@ -169,28 +173,30 @@ pub(super) struct FinishedJob {
 pub(super) struct Seat {
     pub(super) device: Device,
     pub(super) link: Link,
-    /// Queue of the thread; `None` once the thread is to end.
+    /// Sender of the thread's job queue; `None` once the thread is to end.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Seat {
+    /// Starts the thread of a device.
     pub(super) fn new(device: Device, link: Link) -> Seat {
         let (jobs, taken) = channel();
         let own = link.clone();
         let thread = std::thread::Builder::new()
             .name(format!("device {device}"))
-            .spawn(move || work(device, &own, &taken));
-        // If the system refuses a thread, the receiver is dropped and `give` fails the first job.
+            .spawn(move || run_jobs(device, &own, &taken));
+        // If the system refuses a thread, the receiver is dropped and `queue_job` fails the first
+        // job.
         Seat { device, link, jobs: Some(jobs), thread: thread.ok() }
     }
 
-    /// Queues a job after those that the device already has. Never blocks.
-    pub(super) fn give(&self, job: Job) {
+    /// Queues a job after the jobs that the device thread already has. Never blocks.
+    pub(super) fn queue_job(&self, job: Job) {
         let Some(jobs) = &self.jobs else { return };
         if let Err(refused) = jobs.send(job) {
             let Job { terms, done, .. } = refused.0;
-            let why = "the system refuses a thread for the device";
+            let why = "the operating system refuses a thread for the device";
             self.link.begin(terms.run);
             self.link.end_run(why);
             let error = Error::new(ErrorKind::Run, why);
@@ -210,8 +216,8 @@ impl Drop for Seat {
     }
 }
 
-/// Runs the jobs of a device in FIFO order, until the queue is closed.
-fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
+/// Runs the jobs of a device thread in FIFO order, until the queue is closed.
+fn run_jobs(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
         let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
@@ -219,7 +225,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
         let result = catch_panic(|| -> Result<DeviceResult, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
-            let own_inputs = taken.select(&part.session, device);
+            let own_inputs = taken.select_inputs(&part.session, device);
             let found = run_session(part, link, own_inputs, &terms.limits, watched.as_mut())?;
             let (given, kept) = part.split_outputs(found);
             let given = match sends {
@@ -254,8 +260,9 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
 }
 
 impl RunInputs {
-    /// Selects the inputs that the session of `device` reads: values and resident shards.
-    fn select<'s>(
+    /// Selects the inputs that the session of `device` reads: inputs of the run, and shards of
+    /// state variables.
+    fn select_inputs<'s>(
         &'s self,
         session: &'s Session,
         device: Device,
@@ -264,7 +271,7 @@ impl RunInputs {
             let name = port.name();
             let resident = self.residents.iter().find(|(resident, _)| **resident == *name);
             if let Some((_, parts)) = resident {
-                return Some((name, Value::from(parts.on(device)?.clone())));
+                return Some((name, Value::from(parts.find_shard(device)?.clone())));
             }
             let (_, value) = self.inputs.iter().find(|(given, _)| **given == *name)?;
             Some((name, value.clone()))
@@ -291,8 +298,8 @@ fn run_session<'s>(
 }
 
 impl LocalSession {
-    /// Sorts the session's outputs into outputs of the model and new values of residents. Clones an
-    /// output that stands for several.
+    /// Sorts the outputs of a device's session into outputs of the model and new shards of state
+    /// variables. Clones a session output that is used for several.
     fn split_outputs(&self, found: Outputs) -> (OutputValues, OutputValues) {
         let mut values: OutputValues = found.into_values().map(Some).collect();
         let places: Vec<Option<usize>> = self.outputs.iter().chain(&self.kept).copied().collect();

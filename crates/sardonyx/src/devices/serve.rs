@@ -1,4 +1,4 @@
-//! Workers other than worker 0: their devices run what worker 0 orders.
+//! Serving in worker processes other than worker 0, whose devices take part in worker 0's runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::outputs::Outputs;
 use sardonyx_devices::Transport;
 
 impl DeviceSession {
-    /// Runs the devices of this process whenever worker 0 runs the model. Returns when worker 0
-    /// drops its session. Raising `stop` fails the current run, on all workers, but does not end
-    /// the wait for the next run; [`Transport::fail`] does.
+    /// Runs the devices of this worker process whenever worker 0 runs the model. Returns when
+    /// worker 0 drops its session. Raising `stop` fails the current run, on all workers, but does
+    /// not end the wait for the next run; [`Transport::fail`] ends the wait.
     ///
     /// With [`Results::All`], calls `take` with the outputs of each successful run, in the order of
     /// the runs. Later runs wait until it returns.
@@ -39,8 +39,8 @@ impl DeviceSession {
         })
     }
 
-    /// Serves runs until worker 0 drops its session. Calls `take` for each run that succeeded, with
-    /// its outputs or output shards.
+    /// Serves runs of worker 0 until it drops its session. Calls `take` with the outputs or output
+    /// shards of each successful run.
     pub(super) fn serve_all(
         &self,
         stop: &StopFlag,
@@ -48,8 +48,11 @@ impl DeviceSession {
     ) -> Result<(), Error> {
         let team = self.crew.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
-            return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
-                .with_help("call 'run' here, and 'serve' on all other workers"));
+            return Err(Error::new(
+                ErrorKind::Input,
+                "worker 0 does not serve runs: it starts them",
+            )
+            .with_help("call 'run' on worker 0, and 'serve' on all other workers"));
         };
         let (done, finished) = channel();
         let mut serving = ServedRuns::new(self, finished);
@@ -61,7 +64,7 @@ impl DeviceSession {
                     continue;
                 }
                 Ok(Some(LeaderMessage::Kept(run))) => {
-                    take(ServedResult::Parts(serving.keep(run)));
+                    take(ServedResult::Parts(serving.take_parts(run)));
                     continue;
                 }
                 Ok(Some(LeaderMessage::Cancelled(run))) => {
@@ -77,7 +80,7 @@ impl DeviceSession {
             match catch_panic(|| self.fit_plan(&order.types)) {
                 Ok(fitted) => {
                     let taken = Arc::new(RunInputs { inputs: order.inputs, residents: Vec::new() });
-                    self.crew.hand_out(&fitted, &taken, &terms, &done);
+                    self.crew.queue_run(&fitted, &taken, &terms, &done);
                     serving.begin(fitted, terms);
                 }
                 Err(error) => self.crew.end_run(&terms, &error.to_string()),
@@ -89,15 +92,15 @@ impl DeviceSession {
     }
 }
 
-/// Result of a run on a worker that serves.
+/// Result of a run in a worker process other than worker 0.
 pub(super) enum ServedResult {
-    /// All outputs, gathered by worker 0.
+    /// All outputs of the model, gathered by worker 0.
     Outputs(Outputs),
     /// Output shards on the devices of this process.
     Parts(Vec<OutputPart>),
 }
 
-/// Runs that worker 0 has ordered and that are not over.
+/// Queue of the unfinished runs that worker 0 has ordered.
 pub(super) struct ServedRuns<'s> {
     session: &'s DeviceSession,
     finished: Receiver<FinishedJob>,
@@ -105,35 +108,36 @@ pub(super) struct ServedRuns<'s> {
     active: VecDeque<ServedRun>,
 }
 
-/// A run on a worker that serves, until it is over.
+/// An unfinished run that worker 0 has ordered.
 struct ServedRun {
     fitted: SizedPlan,
     terms: Terms,
-    /// Number of devices of this process that have not finished.
+    /// Number of devices of this process that have not finished the run.
     left: usize,
-    /// Results of the devices that have finished.
+    /// Results of the devices of this process that have finished successfully.
     done: Vec<(Device, DeviceResult)>,
 }
 
 impl<'s> ServedRuns<'s> {
+    /// Makes an empty queue. `finished` receives the results of this process's devices.
     pub(super) fn new(session: &'s DeviceSession, finished: Receiver<FinishedJob>) -> Self {
         ServedRuns { session, finished, active: VecDeque::new() }
     }
 
-    /// Adds a run that was queued on the devices of this process.
+    /// Adds a run that has been queued on the devices of this process.
     pub(super) fn begin(&mut self, fitted: SizedPlan, terms: Terms) {
         let left = self.session.crew.seats.len();
         self.active.push_back(ServedRun { fitted, terms, left, done: Vec::new() });
     }
 
-    /// Records the results of devices that have finished so far, without blocking.
+    /// Records the results of devices that have finished a run so far, without blocking.
     pub(super) fn note_finished(&mut self) {
         while let Ok(finished) = self.finished.try_recv() {
             self.record_result(finished);
         }
     }
 
-    /// Records the result of one device. Errors are dropped, as worker 0 returns them.
+    /// Records the result of one device in a run. Drops an error, as worker 0 returns it.
     fn record_result(&mut self, FinishedJob { run, device, result }: FinishedJob) {
         if let Some(active) = self.active.iter_mut().find(|active| active.terms.run == run) {
             active.left -= 1;
@@ -144,41 +148,42 @@ impl<'s> ServedRuns<'s> {
         self.forget_finished(|run| run.left == 0 && (!waits || run.terms.ended.is_raised()));
     }
 
-    /// Removes the oldest runs, as long as they are over, and drops their buffered messages.
+    /// Removes the oldest runs, as long as `is_over` selects them, and drops their buffered
+    /// messages.
     fn forget_finished(&mut self, is_over: impl Fn(&ServedRun) -> bool) {
         while let Some(over) = self.active.pop_front_if(|run| is_over(run)) {
-            self.session.crew.forget(over.terms.run);
+            self.session.crew.drop_messages(over.terms.run);
         }
     }
 
-    /// Returns the index of a run in the queue.
-    fn position(&self, run: RunNumber) -> Option<usize> {
+    /// Returns the index of a run in the queue; `None` if it is not there.
+    fn find_run(&self, run: RunNumber) -> Option<usize> {
         self.active.iter().position(|active| active.terms.run == run)
     }
 
-    /// Takes the output shards on the devices of this process, of a run that has succeeded on all
-    /// devices.
-    pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
-        while self.position(run).is_some_and(|at| self.active[at].left > 0)
+    /// Waits until the devices of this process have finished a successful run, and takes their
+    /// output shards; empty if the run is not in the queue.
+    pub(super) fn take_parts(&mut self, run: RunNumber) -> Vec<OutputPart> {
+        while self.find_run(run).is_some_and(|at| self.active[at].left > 0)
             && let Ok(finished) = self.finished.recv()
         {
             self.record_result(finished);
         }
-        let over = self.position(run).and_then(|at| self.active.remove(at));
+        let over = self.find_run(run).and_then(|at| self.active.remove(at));
         let Some(ServedRun { fitted, mut done, .. }) = over else { return Vec::new() };
-        self.session.crew.forget(run);
+        self.session.crew.drop_messages(run);
         done.sort_by_key(|(device, _)| *device);
-        self.session.output_parts(&fitted, &mut done)
+        self.session.take_output_parts(&fitted, &mut done)
     }
 
-    /// Cancels the runs that `has_ended` selects on the devices of this process.
+    /// Cancels the runs that `has_ended` selects, on the devices of this process.
     pub(super) fn cancel(&mut self, has_ended: impl Fn(&Terms) -> bool) {
         let cancelled = self.active.iter().filter(|active| has_ended(&active.terms));
         cancelled.for_each(|active| active.terms.ended.stop());
         self.forget_finished(|run| run.left == 0 && run.terms.ended.is_raised());
     }
 
-    /// Cancels all runs, and blocks until the devices of this process have stopped.
+    /// Cancels all runs in the queue, and blocks until the devices of this process have stopped.
     pub(super) fn end(&mut self) {
         self.cancel(|_| true);
         while let Ok(finished) = self.finished.recv() {

@@ -24,29 +24,29 @@ pub struct ShardOptions {
 }
 
 impl ShardOptions {
-    /// Makes options that divide a model among this many devices.
+    /// Makes options that divide a model among `devices` devices.
     pub fn new(division: Division, devices: usize) -> ShardOptions {
         ShardOptions { division, devices, configuration: None, sizes: Vec::new() }
     }
 
-    /// Sets the name of the new configuration. The default consists of the division and the number
-    /// of devices, such as `tensor-4`.
+    /// Sets the name of the device configuration that [`Model::shard`] adds. The default consists
+    /// of the division and the number of devices, such as `tensor-4`.
     #[must_use]
     pub fn configuration(mut self, name: impl Into<String>) -> Self {
         self.configuration = Some(name.into());
         self
     }
 
-    /// Sets the size of a symbolic dimension, which affects how work is balanced. A dimension
-    /// without a symbol is named by input and axis, such as `x[0]`. Sizes that are not set are
-    /// assumed to be 64, or another size that the model accepts.
+    /// Sets the size that is assumed for a symbolic dimension when work is balanced among devices.
+    /// A dimension without a symbol is named by input and axis, such as `x[0]`. Sizes that are not
+    /// set are assumed to be 64, or another size that the model accepts.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
         self
     }
 
-    /// Returns the name of the new configuration.
+    /// Returns the name of the device configuration that [`Model::shard`] adds.
     pub fn name(&self) -> String {
         let division = match self.division {
             Division::Tensor => "tensor",
@@ -58,8 +58,8 @@ impl ShardOptions {
 }
 
 impl Model {
-    /// Returns the name and the number of devices of a configuration. Without a name, the model
-    /// must have exactly one configuration.
+    /// Returns the name and the number of devices of a device configuration. If `configuration` is
+    /// `None`, the model must have exactly one configuration.
     ///
     /// # Errors
     ///
@@ -71,8 +71,8 @@ impl Model {
     }
 
     /// Returns a copy of the model with an additional device configuration, whose annotations
-    /// divide the nodes among the devices, and a report. Function calls are inlined as far as
-    /// possible.
+    /// divide the nodes among the devices, and a report on the division. Function calls are inlined
+    /// as far as possible.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl Model {
             .map_err(|error| shard_error(error, self))
     }
 
-    /// Explains why [`Model::shard`] found no work to divide among the devices, for which it
-    /// returned `report`; `None` if the devices share the work.
+    /// Explains why [`Model::shard`], which returned `report`, found no work to divide among the
+    /// devices; `None` if the devices share the work.
     pub(crate) fn explain_undivided(
         &self,
         report: &ShardReport,
@@ -110,7 +110,9 @@ impl Model {
                     .to_string(),
             ),
             Division::Pipeline => match stages.iter().filter(|work| **work > 0).count() {
-                0 => Some("no node has multiply-adds, which stages are made of".to_string()),
+                0 => Some(
+                    "no node has multiply-adds, by which nodes are divided into stages".to_string(),
+                ),
                 1 => Some("all multiply-adds are in one stage".to_string()),
                 _ => None,
             },
@@ -133,8 +135,8 @@ impl Model {
     }
 }
 
-/// Checks that each name of `sizes` is a symbol of the model, or `INPUT[AXIS]` for a dimension
-/// without a symbol.
+/// Checks that each name in `sizes` is a symbolic dimension of the model, or `INPUT[AXIS]` for a
+/// dimension without a symbol.
 pub(super) fn check_sizes(model: &Model, sizes: &[(String, i64)]) -> Result<(), Error> {
     let inputs = model.inputs();
     let mut symbols = Vec::with_capacity(sizes.len());
@@ -148,13 +150,13 @@ pub(super) fn check_sizes(model: &Model, sizes: &[(String, i64)]) -> Result<(), 
     checked.map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))
 }
 
-/// Converts an error of the planner.
+/// Converts an error of the sharding planner into the library's error.
 pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
     match error {
         ShardError::Configuration(why) => {
             let error = Error::new(ErrorKind::Argument, why);
             if sardonyx_passes::configurations(&model.graph).is_empty() {
-                return error.with_help("`sardonyx shard` adds one");
+                return error.with_help("`sardonyx shard` adds a device configuration");
             }
             error
         }

@@ -18,22 +18,24 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OutputPart {
-    /// Name of the output.
+    /// Name of the model output.
     pub output: String,
-    /// Number of the device that holds the shard. A replicated shard is listed once for each device
-    /// that holds it.
+    /// Number of the device that holds the shard. A replicated shard is listed once for each of its
+    /// devices.
     pub device: usize,
-    /// Sizes of the whole output; empty if it is not a tensor.
+    /// Tensor dimensions of the whole output; empty if the output is not a tensor.
     pub dims: Vec<usize>,
     /// Ranges of indices in the whole output that the shard covers along each axis, in ascending
     /// order.
     pub ranges: Vec<Vec<Range<usize>>>,
-    /// Elements of the shard. The size of a tensor along an axis is the total length of the axis's
-    /// `ranges`.
+    /// Shard of the output. If it is a tensor, its size along an axis is the total length of the
+    /// axis's `ranges`.
     pub value: Value,
 }
 
 impl OutputPart {
+    /// Describes the shard `value` of an output with the sharding `form`. `dims` are the sizes of
+    /// the whole output; `None` if not known before the run.
     fn new(
         output: &str,
         device: Device,
@@ -57,7 +59,7 @@ impl OutputPart {
         OutputPart { output: output.into(), device: device as usize, dims, ranges, value }
     }
 
-    /// Whether the shard covers the whole output.
+    /// Whether the shard covers the whole model output.
     pub fn is_whole(&self) -> bool {
         let mut axes = self.ranges.iter().zip(&self.dims);
         axes.all(|(ranges, size)| *size == 0 || matches!(&ranges[..], [all] if *all == (0..*size)))
@@ -105,16 +107,16 @@ impl DeviceSession {
         V: Into<Value>,
     {
         if !self.crew.splits_outputs() {
-            let message = "the session gathers the outputs of runs";
+            let message = "outputs cannot be returned as shards: the session gathers them";
             return Err(Error::new(ErrorKind::Input, message)
-                .with_help("make it with Results::Split, or call 'run_many'"));
+                .with_help("build the session with Results::Split, or call 'run_many'"));
         }
         let found = self.run_all(runs, options, false)?;
         Ok(found.into_iter().map(|found| found.parts).collect())
     }
 
-    /// Serves runs like [`DeviceSession::serve`], and after each run calls `take` with the output
-    /// shards that the devices of this process hold ([`Results::Split`]).
+    /// Serves runs of worker 0 like [`DeviceSession::serve`], and after each run calls `take` with
+    /// the output shards that the devices of this process hold ([`Results::Split`]).
     ///
     /// # Errors
     ///
@@ -131,22 +133,22 @@ impl DeviceSession {
         })
     }
 
-    /// Checks that the session gathers outputs.
+    /// Checks that the session gathers the shards of outputs into whole tensors.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if outputs stay on the devices ([`Results::Split`]).
     pub(crate) fn check_gathers(&self) -> Result<(), Error> {
         if self.crew.splits_outputs() {
-            let message = "the session leaves the outputs of runs on the devices";
+            let message = "outputs cannot be gathered: the session leaves them on the devices";
             return Err(Error::new(ErrorKind::Input, message)
-                .with_help("call 'run_split', or make it with Results::First"));
+                .with_help("call 'run_split', or build the session with Results::First"));
         }
         Ok(())
     }
 
-    /// Takes the output shards of a run out of the results of this process's devices.
-    pub(super) fn output_parts(
+    /// Takes the output shards of a run out of `done`, the results of this process's devices.
+    pub(super) fn take_output_parts(
         &self,
         fitted: &SizedPlan,
         done: &mut [(Device, DeviceResult)],

@@ -5,17 +5,17 @@ use sardonyx_runtime::PixelFormat;
 use super::Image;
 use super::bmp::Bmp;
 use super::orientation::Orientation;
-use super::pixels::put;
+use super::pixels::convert_pixels;
 use super::png::Png;
 use super::pnm::Pnm;
 use super::tiff::Tiff;
 use super::webp::WebP;
 
-/// Memory limit, in bytes, for data whose size does not depend on that of the image: tables,
+/// Memory limit, in bytes, for data of a file whose size does not depend on the image size: tables,
 /// palettes, metadata.
 pub(super) const SMALL: usize = 16 << 20;
 
-/// Size of an image, and number and width of its samples.
+/// Size of an image in pixels, number of channels, and width of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BitmapLayout {
     pub(super) width: usize,
@@ -27,33 +27,35 @@ pub(super) struct BitmapLayout {
 }
 
 impl BitmapLayout {
-    /// Returns the number of samples, saturating.
-    pub(super) fn samples(&self) -> usize {
+    /// Returns the number of samples in the image; `usize::MAX` if it overflows.
+    pub(super) fn count_samples(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.channels)
     }
 
-    /// Returns the size of all samples in bytes, saturating.
-    pub(super) fn bytes(&self) -> usize {
-        self.samples().saturating_mul(if self.is_wide { 2 } else { 1 })
+    /// Returns the size of all samples in bytes; `usize::MAX` if it overflows.
+    pub(super) fn count_bytes(&self) -> usize {
+        self.count_samples().saturating_mul(if self.is_wide { 2 } else { 1 })
     }
 }
 
-/// An encoded image of one of these formats, whose header has been read.
+/// An encoded BMP, PNG, PNM, TIFF or WebP image whose header has been read.
 pub(super) trait Samples {
+    /// Returns the size of the image, and the number of channels and the sample width that
+    /// [`Samples::read`] decodes.
     fn layout(&self) -> BitmapLayout;
 
-    /// Returns the maximum memory of the decoder in bytes, without the samples.
+    /// Returns the maximum memory of the decoder in bytes, without the decoded samples.
     fn working_bytes(&self) -> usize {
-        self.layout().bytes()
+        self.layout().count_bytes()
     }
 
-    /// Returns the orientation in the file's metadata; upright by default.
+    /// Returns the orientation in the metadata of the image; upright without metadata.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }
 
-    /// Decodes all samples: rows from the top, pixels from the left, alpha last. Samples of 16 bits
-    /// are big-endian.
+    /// Decodes all samples of the image: rows from the top, pixels from the left, alpha last.
+    /// Samples of 16 bits are big-endian.
     fn read(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 
@@ -62,13 +64,14 @@ pub(super) struct Bitmap<'a> {
     samples: Box<dyn Samples + 'a>,
 }
 
+/// Boxes an image of any bitmap format.
 fn box_samples<'a>(samples: impl Samples + 'a) -> Box<dyn Samples + 'a> {
     Box::new(samples)
 }
 
 impl<'a> Bitmap<'a> {
-    /// Reads the header of a file, and returns it with the name of its format; `None` for a format
-    /// that is not one of these.
+    /// Reads the header of a BMP, PNG, PNM, TIFF or WebP file. Returns the name of the format and
+    /// the image; `None` for any other format.
     pub(super) fn open(encoded: &'a [u8]) -> Option<(&'static str, Result<Bitmap<'a>, String>)> {
         let (name, samples) = match encoded {
             [b'B', b'M', ..] => ("BMP", Bmp::open(encoded).map(box_samples)),
@@ -92,9 +95,9 @@ impl Image for Bitmap<'_> {
         [width, height]
     }
 
-    /// Returns the decoder's memory in bytes, plus that of the decoded samples before conversion.
+    /// Returns the memory of the decoder and of the decoded samples before conversion, in bytes.
     fn working_bytes(&self) -> usize {
-        self.samples.layout().bytes().saturating_add(self.samples.working_bytes())
+        self.samples.layout().count_bytes().saturating_add(self.samples.working_bytes())
     }
 
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
@@ -106,7 +109,7 @@ impl Image for Bitmap<'_> {
             1 | 2 => [pixel[0]; 3],
             _ => [pixel[0], pixel[size], pixel[2 * size]],
         });
-        put(format, pixels, out);
+        convert_pixels(format, pixels, out);
         Ok(())
     }
 

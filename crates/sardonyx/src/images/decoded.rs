@@ -3,20 +3,20 @@
 use super::orientation::Orientation;
 use super::pixels::Rgb;
 use super::resize::{Size, resize};
-use super::{Encoded, Image, zeros};
+use super::{Encoded, Image, allocate_zeros};
 use crate::error::{Error, ErrorKind};
 
-/// Limits of [`DecodedImage::decode`].
+/// Limits on the size of an image that [`DecodedImage::decode`] accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Maximum width and height, in pixels. The default is 32,768.
+    /// Maximum width and height of the image, in pixels. The default is 32,768.
     pub max_side: usize,
     /// Maximum memory of the image and the decoder together, in bytes. The default is 1 GiB.
     pub max_bytes: usize,
 }
 
 impl Default for DecodeLimits {
-    /// Allows 32,768 pixels a side and 1 GiB.
+    /// Allows a width and height of 32,768 pixels, and 1 GiB of memory.
     fn default() -> DecodeLimits {
         DecodeLimits { max_side: 32_768, max_bytes: 1 << 30 }
     }
@@ -39,8 +39,8 @@ pub struct DecodedImage {
 /// and the white point D65.
 const LUMINANCE: [f32; 3] = [0.212_647_84, 0.715_179_2, 0.072_173_04];
 
-/// Computes the luminance of a color, rounded.
-fn luminance(color: Rgb) -> u8 {
+/// Computes the luminance of a color, rounded to an integer from 0 to 255.
+fn compute_luminance(color: Rgb) -> u8 {
     let mut sum = 0.0;
     for (sample, weight) in color.iter().zip(LUMINANCE) {
         sum += f32::from(*sample) * (1.0 / 255.0) * weight;
@@ -48,6 +48,7 @@ fn luminance(color: Rgb) -> u8 {
     (sum * 255.0 + 0.5) as u8
 }
 
+/// Makes the error for an image that cannot be decoded, for the reason `what`.
 fn decode_error(what: String) -> Error {
     Error::new(ErrorKind::Format, format!("the image cannot be decoded: {what}"))
 }
@@ -65,30 +66,32 @@ impl DecodedImage {
         DecodedImage::read(image, limits).map_err(|what| decode_error(format!("{name}: {what}")))
     }
 
+    /// Decodes an image whose header has been read, if it is within the limits.
     fn read(mut image: Box<dyn Image + '_>, limits: &DecodeLimits) -> Result<DecodedImage, String> {
         let ([width, height], channels) = (image.size(), image.channels());
         let DecodeLimits { max_side, max_bytes } = *limits;
         if width == 0 || height == 0 {
-            return Err(format!("the size is {width} x {height}"));
+            return Err(format!("the image has no pixels: its size is {width} x {height}"));
         }
         if width > max_side || height > max_side {
             return Err(format!(
-                "the size is {width} x {height}, above the limit of {max_side} pixels a side"
+                "the image size is {width} x {height}, above the limit of {max_side} pixels a side"
             ));
         }
         let pixels = width.saturating_mul(height).saturating_mul(channels);
         let bytes = pixels.saturating_add(image.working_bytes());
         if bytes > max_bytes {
             return Err(format!(
-                "{width} x {height} pixels take {bytes} bytes, above the limit of {max_bytes}"
+                "{width} x {height} pixels take {bytes} bytes, above the limit of {max_bytes} bytes"
             ));
         }
         let orientation = image.orientation();
         let samples = image.decode_channels()?;
-        DecodedImage { width, height, channels, samples }.turn(orientation)
+        DecodedImage { width, height, channels, samples }.turn_upright(orientation)
     }
 
-    fn turn(self, orientation: Orientation) -> Result<DecodedImage, String> {
+    /// Turns the image upright.
+    fn turn_upright(self, orientation: Orientation) -> Result<DecodedImage, String> {
         if orientation.is_upright() {
             return Ok(self);
         }
@@ -99,27 +102,29 @@ impl DecodedImage {
         Ok(DecodedImage { width, height, channels, samples })
     }
 
-    /// Returns the width in pixels.
+    /// Returns the width of the image, in pixels.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the height in pixels.
+    /// Returns the height of the image, in pixels.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Returns the number of channels of a pixel, from 1 to 4.
+    /// Returns the number of channels of a pixel, from 1 to 4, such as 3 for red, green and blue.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Returns the samples: rows from the top, pixels from the left, channels of a pixel adjacent.
+    /// Returns the samples of the image, 8 bits each: rows from the top, pixels from the left,
+    /// channels of a pixel adjacent.
     pub fn samples(&self) -> &[u8] {
         &self.samples
     }
 
-    /// Converts the image into its samples, without a copy.
+    /// Converts the image into its samples, in the order of [`DecodedImage::samples`], without a
+    /// copy.
     pub fn into_samples(self) -> Vec<u8> {
         self.samples
     }
@@ -136,11 +141,11 @@ impl DecodedImage {
             return Ok(self);
         }
         if !(1..=4).contains(&channels) {
-            let message = format!("an image has 1 to 4 channels, not {channels}");
+            let message = format!("an image must have 1 to 4 channels, not {channels}");
             return Err(Error::new(ErrorKind::Argument, message));
         }
         let DecodedImage { width, height, channels: before, samples } = self;
-        let mut out = zeros(samples.len() / before * channels)
+        let mut out = allocate_zeros(samples.len() / before * channels)
             .map_err(|what| Error::new(ErrorKind::Run, what))?;
         for (out, pixel) in out.chunks_exact_mut(channels).zip(samples.chunks_exact(before)) {
             let (color, alpha) = match *pixel {
@@ -152,7 +157,7 @@ impl DecodedImage {
             };
             match out {
                 [out, rest @ ..] if channels <= 2 => {
-                    *out = if before <= 2 { color[0] } else { luminance(color) };
+                    *out = if before <= 2 { color[0] } else { compute_luminance(color) };
                     rest.fill(alpha);
                 }
                 _ => {

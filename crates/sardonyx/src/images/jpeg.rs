@@ -17,30 +17,31 @@ use sardonyx_runtime::PixelFormat;
 
 use super::Image;
 use super::orientation::Orientation;
-use super::pixels::{cmyk_to_rgb, put};
+use super::pixels::{cmyk_to_rgb, convert_pixels};
 
-/// Result whose error message gives the byte offset and the problem.
+/// Result of decoding a JPEG file. An error message gives the byte offset and the problem.
 type Result<T> = std::result::Result<T, String>;
 
-/// Maximum number of scans of an image. Encoders write some dozens at most, and even an empty scan
-/// costs a pass over the whole image.
+/// Maximum number of scans of a JPEG image. Encoders write some dozens at most, and even an empty
+/// scan costs a pass over the whole image.
 const MOST_SCANS: usize = 256;
 
-/// Zigzag order: position in the block, row by row, of each coefficient of the file (ITU-T T.81,
-/// figure A.6).
+/// Zigzag order: index in the block, row by row, of each coefficient in the order of the file
+/// (ITU-T T.81, figure A.6).
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// A color component of an image: its sampling factors and sizes.
+/// A color component of a JPEG image: its sampling factors and sizes.
 #[derive(Debug, Clone)]
 struct Component {
+    /// Identifier by which scan headers refer to the component.
     id: u8,
     /// Horizontal sampling factor: number of blocks across in a unit (MCU) of an interleaved scan.
     across: usize,
-    /// Vertical sampling factor.
+    /// Vertical sampling factor: number of blocks down in a unit (MCU) of an interleaved scan.
     down: usize,
     /// Number of the component's quantization table.
     table: usize,
@@ -48,17 +49,17 @@ struct Component {
     width: usize,
     /// Height in samples, without the padding of blocks.
     height: usize,
-    /// Blocks across and down that the file stores, including the padding of units.
+    /// Number of blocks across and down that the file stores, including the padding of units.
     stored: [usize; 2],
 }
 
-/// Contents of the frame header: size and components of the image.
+/// Contents of a JPEG frame header: size and components of the image.
 struct Frame {
     width: usize,
     height: usize,
     components: Vec<Component>,
     is_progressive: bool,
-    /// Units (MCUs) of an interleaved scan, across and down.
+    /// Number of units (MCUs) of an interleaved scan, across and down.
     units: [usize; 2],
 }
 
@@ -71,22 +72,22 @@ pub(super) struct Jpeg<'a> {
     tables: Tables,
 }
 
-/// Tables and metadata from the segments read so far, which apply to the next scan.
+/// Tables and metadata from the JPEG segments read so far, which apply to the next scan.
 #[derive(Default)]
 struct Tables {
     quantization: [Option<QuantizationTable>; 4],
-    /// Huffman tables of DC coefficients, then those of AC coefficients.
+    /// Huffman tables of DC coefficients, then of AC coefficients; `None` for an undefined table.
     huffman: [[Option<Huffman>; 4]; 2],
     /// Number of units between restart markers; 0 without markers.
     restart: usize,
     is_jfif: bool,
-    /// Color transform in the segment of Adobe.
+    /// Color transform in the Adobe segment; `None` without this segment.
     adobe: Option<u8>,
-    /// Orientation in the Exif data.
+    /// Orientation in the Exif data; upright by default.
     orientation: Orientation,
 }
 
-/// Color space of the components.
+/// Color space of the components of a JPEG image.
 #[derive(Clone, Copy, PartialEq)]
 enum Colours {
     Grey,
@@ -98,7 +99,7 @@ enum Colours {
     Ycck,
 }
 
-/// A marker with its byte offset and the bytes of its segment.
+/// A JPEG marker with its byte offset and the bytes of its segment.
 struct Segment<'a> {
     marker: u8,
     at: usize,
@@ -106,12 +107,14 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
+    /// Returns an error about the segment: its byte offset and the problem `what`.
     fn fail<T>(&self, what: &str) -> Result<T> {
         Err(format!("at byte {}: {what}", self.at))
     }
 }
 
-/// Returns the byte offset of the next marker at or after `at`. Skips any bytes before it.
+/// Returns the byte offset of the next JPEG marker at or after byte offset `at`; fails if there is
+/// none.
 fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     let pairs = bytes.get(at..).unwrap_or_default().windows(2);
     let mut markers = pairs.zip(at..).filter(|(pair, _)| pair[0] == 0xff);
@@ -121,7 +124,8 @@ fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// Reads the next marker and its segment. Returns the byte offset after the segment, too.
+/// Reads the next marker at or after byte offset `from`, and its segment. Returns the segment and
+/// the byte offset after it.
 fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
     let at = next_marker(bytes, from)?;
     let marker = bytes[at + 1];
@@ -138,7 +142,7 @@ fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
 }
 
 impl<'a> Jpeg<'a> {
-    /// Reads the segments up to the frame header.
+    /// Reads the segments of a JPEG file up to the frame header.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Jpeg<'a>> {
         let mut tables = Tables::default();
         let mut at = 2;
@@ -163,7 +167,7 @@ impl Image for Jpeg<'_> {
         [self.frame.width, self.frame.height]
     }
 
-    /// Returns the size in bytes of all coefficients and samples.
+    /// Returns the size of all coefficients and samples of the image, in bytes.
     fn working_bytes(&self) -> usize {
         let blocks = self.frame.components.iter().map(|c| c.stored[0] * c.stored[1]);
         blocks.sum::<usize>() * 64 * 3
@@ -188,7 +192,8 @@ impl Image for Jpeg<'_> {
                 0xda => {
                     scans += 1;
                     if scans > MOST_SCANS {
-                        return segment.fail(&format!("there are more than {MOST_SCANS} scans"));
+                        return segment
+                            .fail(&format!("the image has more than {MOST_SCANS} scans"));
                     }
                     // The segments before the first scan determine the color space.
                     let found =
@@ -197,7 +202,7 @@ impl Image for Jpeg<'_> {
                     let scan = Scan::read(&segment, &frame, &tables, &mut coefficients)?;
                     at = scan.decode(bytes, at, &mut coefficients)?;
                 }
-                0xc0..=0xc2 => return segment.fail("there is a second frame header"),
+                0xc0..=0xc2 => return segment.fail("the image has a second frame header"),
                 _ => tables.read(&segment)?,
             }
         }
@@ -223,7 +228,8 @@ impl Image for Jpeg<'_> {
     }
 }
 
-/// Upsamples the components and writes the pixels in a pixel format, row by row.
+/// Upsamples the components of an image and writes the pixels in the pixel format `format`, row by
+/// row.
 fn write_pixels(
     planes: &[Plane],
     colours: Colours,
@@ -237,30 +243,31 @@ fn write_pixels(
             plane.write_row(y, row);
         }
         if colours == Colours::Grey {
-            put(format, rows[0][..width].iter().map(|grey| [*grey; 3]), out);
+            convert_pixels(format, rows[0][..width].iter().map(|grey| [*grey; 3]), out);
             continue;
         }
         let pixels = (0..width).map(|x| [rows[0][x], rows[1][x], rows[2][x]]);
         match colours {
-            Colours::Grey | Colours::Rgb => put(format, pixels, out),
-            Colours::Ycc => put(format, pixels.map(ycc_to_rgb), out),
+            Colours::Grey | Colours::Rgb => convert_pixels(format, pixels, out),
+            Colours::Ycc => convert_pixels(format, pixels.map(ycc_to_rgb), out),
             // All encoders store the inks of CMYK images inverted.
             Colours::Cmyk => {
                 let pixels = pixels
                     .zip(&rows[3])
                     .map(|(inks, black)| cmyk_to_rgb(inks.map(|ink| 255 - ink), 255 - black));
-                put(format, pixels, out);
+                convert_pixels(format, pixels, out);
             }
             Colours::Ycck => {
                 let pixels = pixels.zip(&rows[3]);
                 let pixels = pixels.map(|(ycc, black)| cmyk_to_rgb(ycc_to_rgb(ycc), 255 - black));
-                put(format, pixels, out);
+                convert_pixels(format, pixels, out);
             }
         }
     }
 }
 
 impl Frame {
+    /// Reads a frame header, and computes the sizes of the components.
     fn read(segment: &Segment<'_>) -> Result<Frame> {
         let [bits, h1, h0, w1, w0, count, components @ ..] = segment.body else {
             return segment.fail("the frame header is truncated");
@@ -271,7 +278,8 @@ impl Frame {
             return segment.fail(&format!("samples of {bits} bits are not supported, only 8 bits"));
         }
         if width == 0 || height == 0 {
-            return segment.fail(&format!("the size is {width} x {height}"));
+            return segment
+                .fail(&format!("the image has no pixels: its size is {width} x {height}"));
         }
         if !matches!(count, 1 | 3 | 4) {
             return segment.fail(&format!("an image has 1, 3 or 4 components, not {count}"));
@@ -286,7 +294,9 @@ impl Frame {
             let sampling = if *count == 1 { 0x11 } else { component[1] };
             let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
             if !(1..=4).contains(&across) || !(1..=4).contains(&down) || table > 3 {
-                return segment.fail(&format!("component {id} has a bad sampling factor or table"));
+                return segment.fail(&format!(
+                    "component {id} has a bad sampling factor or quantization table"
+                ));
             }
             most = [most[0].max(across), most[1].max(down)];
             let (width, height, stored) = (0, 0, [0, 0]);
@@ -309,13 +319,15 @@ impl Frame {
         Ok(Frame { width, height, components: found, is_progressive, units })
     }
 
-    /// Transforms the coefficients of a component into samples.
+    /// Transforms the coefficients of a component into samples (IDCT).
     fn make_plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
         let Component { width, height, stored: [across, _], .. } = *component;
         let Coefficients { blocks, table, .. } = coefficients;
-        let Some(table) = table else { return Err("a component has no table".to_string()) };
+        let Some(table) = table else {
+            return Err("a component has no quantization table".to_string());
+        };
         let stride = across * 8;
-        let mut samples = super::zeros(blocks.len())?;
+        let mut samples = super::allocate_zeros(blocks.len())?;
         let rows = blocks.chunks_exact(across * 64).zip(samples.chunks_exact_mut(stride * 8));
         for (blocks, samples) in rows {
             for (x, block) in blocks.chunks_exact(64).enumerate() {
@@ -331,7 +343,7 @@ impl Frame {
 }
 
 impl Tables {
-    /// Reads a segment with tables or metadata; ignores unknown ones.
+    /// Reads a segment with tables or metadata; ignores segments of unknown kinds.
     fn read(&mut self, segment: &Segment<'_>) -> Result<()> {
         match (segment.marker, segment.body) {
             (0xc4, body) => self.read_huffman(segment, body),
@@ -360,6 +372,7 @@ impl Tables {
         }
     }
 
+    /// Reads the Huffman tables of a segment (DHT).
     fn read_huffman(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
         while let [kind, rest @ ..] = body {
             let Some((counts, rest)) = rest.split_at_checked(16) else {
@@ -373,28 +386,30 @@ impl Tables {
             let (class, number) = (usize::from(kind >> 4), usize::from(kind & 15));
             let place = self.huffman.get_mut(class).and_then(|tables| tables.get_mut(number));
             let Some(place) = place else {
-                return segment.fail(&format!("a Huffman table has the number {kind:02X}"));
+                return segment.fail(&format!("a Huffman table has the invalid number {kind:02X}"));
             };
             let table = Huffman::new(counts, symbols);
             // With samples of 8 bits, DC differences have at most 15 bits.
             *place = table.filter(|table| class == 1 || table.is_bounded_by(15));
             if place.is_none() {
-                return segment.fail("a Huffman table has impossible codes");
+                return segment.fail("a Huffman table has invalid codes");
             }
         }
         Ok(())
     }
 
+    /// Reads the quantization tables of a segment (DQT).
     fn read_quantization(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
         while let [kind, rest @ ..] = body {
             let wide = usize::from(kind >> 4) + 1;
             let Some((values, rest)) = rest.split_at_checked(64 * wide).filter(|_| wide <= 2)
             else {
-                return segment.fail("a quantization table is cut off or of unknown width");
+                return segment.fail("a quantization table is truncated or has an unknown width");
             };
             body = rest;
             let Some(place) = self.quantization.get_mut(usize::from(kind & 15)) else {
-                return segment.fail(&format!("a quantization table has the number {kind:02X}"));
+                return segment
+                    .fail(&format!("a quantization table has the invalid number {kind:02X}"));
             };
             let table = place.insert([0; 64]);
             for (to, value) in ZIGZAG.iter().zip(values.chunks_exact(wide)) {
@@ -405,8 +420,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Determines the color space like libjpeg: from the JFIF and Adobe markers, else from the
-    /// identifiers of the components.
+    /// Determines the color space of an image like libjpeg: from the JFIF and Adobe markers, else
+    /// from the identifiers of the components.
     fn find_colours(&self, components: &[Component]) -> Result<Colours> {
         let names: Vec<u8> = components.iter().map(|component| component.id).collect();
         Ok(match (components.len(), self.adobe) {
@@ -418,7 +433,9 @@ impl Tables {
             (3, None) => Colours::Ycc,
             (4, None | Some(0)) => Colours::Cmyk,
             (4, Some(_)) => Colours::Ycck,
-            (count, _) => return Err(format!("an image has 1, 3 or 4 components, not {count}")),
+            (count, _) => {
+                return Err(format!("a JPEG image has 1, 3 or 4 components, not {count}"));
+            }
         })
     }
 }

@@ -3,22 +3,24 @@
 use hayro_jpeg2000::{ColorSpace, DecodeSettings, DecoderContext, Image};
 use sardonyx_runtime::PixelFormat;
 
-use super::pixels::put;
+use super::pixels::convert_pixels;
 
-/// Memory of the decoder for each sample, in bytes: coefficients and samples as floats, and at most
-/// one code-block for 16 samples.
+/// Memory of the JPEG 2000 decoder for each sample, in bytes: coefficients and samples as floats,
+/// and at most one code-block for 16 samples.
 const BYTES_PER_SAMPLE: usize = 40;
 
-/// Memory of the decoder for each sample, in bytes, if precincts have only few samples.
+/// Memory of the JPEG 2000 decoder for each sample, in bytes, if precincts have fewer than eight
+/// samples along a side.
 const BYTES_PER_SAMPLE_OF_SMALL_PRECINCTS: usize = 300;
 
-/// Bytes of the shortest tile-part: its header, and the start-of-data marker.
+/// Length of the shortest JPEG 2000 tile-part, in bytes: header and start-of-data marker.
 const SHORTEST_TILE: usize = 14;
 
-/// First bytes of a codestream: the markers SOC (start) and SIZ (size).
+/// First bytes of a JPEG 2000 codestream: the markers SOC (start) and SIZ (size).
 const CODESTREAM: &[u8] = &[0xff, 0x4f, 0xff, 0x51];
 
-/// Maximum number of codestreams in a file: a file has one, and other bytes rarely look like one.
+/// Maximum number of codestreams in a JPEG 2000 file. A file has one, and other bytes rarely look
+/// like a codestream.
 const MOST_CODESTREAMS: usize = 8;
 
 /// Whether a file begins with the signature of JP2 or of a bare codestream.
@@ -33,6 +35,7 @@ pub(super) struct Jpeg2000<'a> {
 }
 
 impl<'a> Jpeg2000<'a> {
+    /// Reads the headers of a JPEG 2000 file, and checks the memory that decoding takes.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Jpeg2000<'a>, String> {
         // Without `strict`, a truncated file decodes to a blurred image.
         let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
@@ -46,8 +49,8 @@ impl<'a> Jpeg2000<'a> {
         Ok(Jpeg2000 { image, bytes_per_sample })
     }
 
-    /// Returns the number of channels in the file, including alpha.
-    fn components(&self) -> usize {
+    /// Returns the number of channels in the JPEG 2000 file, including alpha.
+    fn count_components(&self) -> usize {
         usize::from(self.image.color_space().num_channels()) + usize::from(self.image.has_alpha())
     }
 }
@@ -59,7 +62,7 @@ impl super::Image for Jpeg2000<'_> {
 
     fn working_bytes(&self) -> usize {
         let [width, height] = self.size();
-        let samples = width.saturating_mul(height).saturating_mul(self.components());
+        let samples = width.saturating_mul(height).saturating_mul(self.count_components());
         samples.saturating_mul(self.bytes_per_sample)
     }
 
@@ -96,7 +99,7 @@ impl super::Image for Jpeg2000<'_> {
                 value as u8
             })
         });
-        put(format, pixels, out);
+        convert_pixels(format, pixels, out);
         Ok(())
     }
 
@@ -106,12 +109,14 @@ impl super::Image for Jpeg2000<'_> {
     }
 }
 
-fn big_endian(bytes: &[u8]) -> usize {
+/// Reads all bytes as one big-endian integer.
+fn read_big_endian(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
-/// Checks the memory that the decoder allocates before it reads data: rejects more tiles than the
-/// file has bytes for, and returns whether precincts have fewer than eight samples along a side.
+/// Checks the headers of JPEG 2000 codestreams, by which the decoder allocates memory: rejects more
+/// tiles than the file has bytes for, and returns whether precincts have fewer than eight samples
+/// along a side.
 ///
 /// Checks every position where a codestream may begin: in a malformed file, the decoder may read
 /// any of them.
@@ -120,19 +125,20 @@ fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
     let starts = encoded.windows(4).enumerate().filter(|(_, bytes)| *bytes == CODESTREAM);
     for (index, (at, _)) in starts.enumerate() {
         if index == MOST_CODESTREAMS {
-            return Err(format!("it has more than {MOST_CODESTREAMS} codestreams"));
+            return Err(format!("the file has more than {MOST_CODESTREAMS} codestreams"));
         }
         has_small_precincts |= check_codestream(&encoded[at..])?;
     }
     Ok(has_small_precincts)
 }
 
-/// Checks one codestream, which may be followed by other bytes. Assumes small precincts if its
-/// marker segments are malformed.
+/// Checks one JPEG 2000 codestream like [`check_codestreams`]. Other bytes may follow it. Assumes
+/// small precincts if marker segments are malformed.
 fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
     // Width and height of: image, its origin, tiles, their origin.
     if let Some(fields) = codestream.get(8..40) {
-        let fields: [usize; 8] = std::array::from_fn(|index| big_endian(&fields[4 * index..][..4]));
+        let fields: [usize; 8] =
+            std::array::from_fn(|index| read_big_endian(&fields[4 * index..][..4]));
         let [across, down] = [0, 1].map(|axis| {
             fields[axis].saturating_sub(fields[axis + 6]).div_ceil(fields[axis + 4].max(1))
         });
@@ -157,11 +163,13 @@ fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
             Some([0xff, _]) => {}
             _ => return Ok(true),
         }
-        let Some(length) = codestream.get(at + 2..at + 4).map(big_endian) else { return Ok(true) };
+        let Some(length) = codestream.get(at + 2..at + 4).map(read_big_endian) else {
+            return Ok(true);
+        };
         let Some(body) = codestream.get(at + 4..at + 2 + length) else { return Ok(true) };
         match codestream[at + 1] {
             // SOT: length of the tile-part.
-            0x90 if body.len() == 8 => match big_endian(&body[2..6]) {
+            0x90 if body.len() == 8 => match read_big_endian(&body[2..6]) {
                 0 => end_of_part = 0,
                 length => end_of_part = at + length,
             },
@@ -221,6 +229,6 @@ mod tests {
             assert_eq!(check_codestreams(&boxed), want);
         }
         let error = check_codestreams(&CODESTREAM.repeat(9)).unwrap_err();
-        assert_eq!(error, "it has more than 8 codestreams");
+        assert_eq!(error, "the file has more than 8 codestreams");
     }
 }

@@ -1,13 +1,13 @@
 //! Exif orientation of images (Exif 2.32, tag 274): reads it, and turns images upright.
 
+use super::allocate_zeros;
 use super::resize::Size;
-use super::zeros;
 
 /// Value of the Exif orientation tag of an image, from 1 (upright) to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Orientation(u8);
 
-/// Number of the orientation tag in an image file directory (IFD).
+/// Number of the orientation tag in an Exif image file directory (IFD).
 const TAG: u16 = 274;
 
 /// Number of the type SHORT (16-bit integer) in an image file directory.
@@ -20,7 +20,7 @@ impl Default for Orientation {
 }
 
 impl Orientation {
-    /// Makes an orientation from the value of the tag; `None` if it is not from 1 to 8.
+    /// Makes an orientation from the value of the Exif tag; `None` if it is not from 1 to 8.
     pub(super) fn new(number: u16) -> Option<Orientation> {
         (1..=8).contains(&number).then_some(Orientation(number as u8))
     }
@@ -31,16 +31,18 @@ impl Orientation {
         read_tag(tiff).and_then(Orientation::new).unwrap_or_default()
     }
 
+    /// Whether an image with this orientation is displayed as stored, without turning.
     pub(super) fn is_upright(self) -> bool {
         self.0 == 1
     }
 
-    /// Whether turning the image upright swaps its width and height.
+    /// Whether turning an image with this orientation upright swaps its width and height.
     pub(super) fn is_transposed(self) -> bool {
         self.0 >= 5
     }
 
-    /// Turns an image upright. `size` is its size before, a pixel has `channels` bytes.
+    /// Turns an image of this orientation upright. `size` is the size before turning; a pixel has
+    /// `channels` bytes.
     pub(super) fn apply(
         self,
         pixels: &[u8],
@@ -50,7 +52,7 @@ impl Orientation {
         let Size { width, height } = size;
         let is_mirrored = matches!(self.0, 2 | 3 | 7 | 8);
         let is_upside_down = matches!(self.0, 3 | 4 | 6 | 7);
-        let mut out = zeros(pixels.len())?;
+        let mut out = allocate_zeros(pixels.len())?;
         let across = if self.is_transposed() { height } else { width };
         let rows = out.chunks_exact_mut((across * channels).max(1));
         for (y, row) in rows.enumerate() {
@@ -65,7 +67,8 @@ impl Orientation {
     }
 }
 
-/// Reads the value of the orientation tag in the first directory of TIFF data.
+/// Reads the value of the orientation tag in the first image file directory of TIFF data; `None` if
+/// there is none or the data are malformed.
 fn read_tag(tiff: &[u8]) -> Option<u16> {
     let order = match tiff.first_chunk()? {
         b"II*\0" => ByteOrder::Little,
@@ -90,7 +93,8 @@ enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// Reads an integer of up to four bytes; `None` if the data end before it.
+    /// Reads an integer of `len` bytes, at most 4, at byte offset `at`; `None` if the bytes end
+    /// before.
     fn read(self, bytes: &[u8], at: usize, len: usize) -> Option<u32> {
         let field = bytes.get(at..)?.get(..len)?;
         let mut number = 0;

@@ -5,8 +5,12 @@ use sardonyx_runtime::PixelFormat;
 /// Red, green and blue of a pixel, 8 bits each.
 pub(super) type Rgb = [u8; 3];
 
-/// Writes RGB pixels in a pixel format.
-pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = Rgb>, out: &mut [u8]) {
+/// Writes RGB pixels to `out` in the pixel format `format`.
+pub(super) fn convert_pixels(
+    format: PixelFormat,
+    pixels: impl Iterator<Item = Rgb>,
+    out: &mut [u8],
+) {
     match format {
         PixelFormat::Rgb => {
             for (out, pixel) in out.chunks_exact_mut(3).zip(pixels) {
@@ -20,7 +24,7 @@ pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = Rgb>, out: &
         }
         PixelFormat::Grayscale => {
             for (out, pixel) in out.iter_mut().zip(pixels) {
-                *out = luma(pixel);
+                *out = compute_luma(pixel);
             }
         }
     }
@@ -28,7 +32,7 @@ pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = Rgb>, out: &
 
 /// Computes the luma of a pixel with the weights of ITU-R BT.601, in 16-bit fixed point, rounded
 /// like Pillow. The luma of a grey is the grey itself.
-fn luma([red, green, blue]: Rgb) -> u8 {
+fn compute_luma([red, green, blue]: Rgb) -> u8 {
     let sum = 19595 * u32::from(red) + 38470 * u32::from(green) + 7471 * u32::from(blue);
     ((sum + (1 << 15)) >> 16) as u8
 }
@@ -36,7 +40,7 @@ fn luma([red, green, blue]: Rgb) -> u8 {
 /// Cyan, magenta and yellow of a pixel, 8 bits each.
 pub(super) type Cmy = [u8; 3];
 
-/// Converts CMYK into RGB: each ink and black absorb light of one color.
+/// Converts a pixel from CMYK into RGB. `inks` and `black` are from 0 (no ink) to 255.
 pub(super) fn cmyk_to_rgb(inks: Cmy, black: u8) -> Rgb {
     let light = 255 - black;
     inks.map(|ink| {
@@ -54,17 +58,17 @@ mod tests {
     fn channels_come_in_the_order_of_the_format() {
         let pixels = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [7, 7, 7]];
         let mut out = [0; 12];
-        put(PixelFormat::Rgb, pixels.into_iter(), &mut out);
+        convert_pixels(PixelFormat::Rgb, pixels.into_iter(), &mut out);
         assert_eq!(out, [255, 0, 0, 0, 255, 0, 0, 0, 255, 7, 7, 7]);
-        put(PixelFormat::Bgr, pixels.into_iter(), &mut out);
+        convert_pixels(PixelFormat::Bgr, pixels.into_iter(), &mut out);
         assert_eq!(out, [0, 0, 255, 0, 255, 0, 255, 0, 0, 7, 7, 7]);
-        put(PixelFormat::Grayscale, pixels.into_iter(), &mut out);
+        convert_pixels(PixelFormat::Grayscale, pixels.into_iter(), &mut out);
         assert_eq!(out[..4], [76, 150, 29, 7]);
     }
 
     #[test]
     fn every_grey_is_its_brightness() {
-        assert!((0..=255).all(|grey| luma([grey; 3]) == grey));
+        assert!((0..=255).all(|grey| compute_luma([grey; 3]) == grey));
     }
 
     #[test]

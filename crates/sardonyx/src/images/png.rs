@@ -4,9 +4,9 @@ use std::io::Cursor;
 
 use ::png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
-use super::zeros;
 
 /// A PNG image whose header has been read.
 pub(super) struct Png<'a> {
@@ -15,7 +15,7 @@ pub(super) struct Png<'a> {
 }
 
 impl<'a> Png<'a> {
-    /// Reads all chunks before the pixels.
+    /// Reads all chunks of a PNG file before the pixels.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Png<'a>, String> {
         // The limit includes buffered rows; the size of the image is limited elsewhere.
         let bytes = encoded.len().saturating_mul(4).saturating_add(SMALL);
@@ -56,7 +56,7 @@ impl Samples for Png<'_> {
     }
 
     fn read(mut self: Box<Self>) -> Result<Vec<u8>, String> {
-        let mut out = zeros(self.layout.bytes())?;
+        let mut out = allocate_zeros(self.layout.count_bytes())?;
         self.reader.next_frame(&mut out).map_err(|error| error.to_string())?;
         Ok(out)
     }

@@ -1,9 +1,9 @@
 //! Netpbm images: PBM, PGM and PPM as text or binary (`P1` to `P6`), and PAM (`P7`).
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, Samples};
-use super::zeros;
 
-/// A Netpbm image whose header has been read.
+/// A Netpbm image (PBM, PGM, PPM or PAM) whose header has been read.
 #[derive(Debug)]
 pub(super) struct Pnm<'a> {
     /// Encoded samples: the bytes after the header.
@@ -16,14 +16,14 @@ pub(super) struct Pnm<'a> {
     coding: Coding,
 }
 
-/// Coding of the samples in the file.
+/// Coding of the samples in a Netpbm file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coding {
-    /// Digits 0 and 1; 1 is black.
+    /// Digits 0 and 1 as text; 1 is black.
     BitDigits,
     /// One bit a sample, rows padded to bytes; 1 is black.
     Bits,
-    /// Decimal numbers, separated by whitespace.
+    /// Decimal numbers as text, separated by whitespace.
     Numbers,
     /// One byte a sample, or two in big-endian order if `max` is above 255.
     Bytes,
@@ -31,12 +31,13 @@ enum Coding {
     Flags,
 }
 
+/// Whether a byte is whitespace in a Netpbm file.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
 }
 
-/// Reads the next number of a header, and one whitespace byte after it. A comment extends from `#`
-/// to the end of the line, even within a number.
+/// Reads the next number of a PNM header, and one whitespace byte after it. A comment extends from
+/// `#` to the end of the line, even within a number.
 fn read_number(rest: &mut &[u8]) -> Result<usize, String> {
     let (mut number, mut is_comment) = (None, false);
     while let Some((byte, after)) = rest.split_first() {
@@ -63,7 +64,7 @@ fn read_number(rest: &mut &[u8]) -> Result<usize, String> {
     number.map(|number| number as usize).ok_or_else(|| "the header is truncated".to_string())
 }
 
-/// Reads the next line of a header, without its line break.
+/// Reads the next line of a PAM header, without its line break; empty for a comment.
 fn read_line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or("the header is truncated")?;
     let line = &rest[..end];
@@ -76,6 +77,7 @@ fn read_line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
     }
 }
 
+/// Checks the sample value of full intensity (`maxval`), which must be from 1 to 65,535.
 fn check_max(number: usize) -> Result<u16, String> {
     match u16::try_from(number) {
         Ok(max) if max > 0 => Ok(max),
@@ -104,7 +106,7 @@ impl<'a> Pnm<'a> {
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
-    /// Reads the header of a PAM file, after its magic number.
+    /// Reads the header of a PAM file, after the magic number `P7`.
     fn open_pam(mut rest: &'a [u8]) -> Result<Pnm<'a>, String> {
         if !read_line(&mut rest)?.is_empty() {
             return Err("the PAM header has no line break after the magic number P7".to_string());
@@ -121,10 +123,13 @@ impl<'a> Pnm<'a> {
                 ("TUPLTYPE", _) if tuple.is_none() => tuple = Some(value),
                 (_, Some(index)) if numbers[index].is_none() => {
                     let number = value.parse::<u32>().ok();
-                    let number = number.ok_or_else(|| format!("{key} is not a number"))?;
+                    let number =
+                        number.ok_or_else(|| format!("the header line {key} is not a number"))?;
                     numbers[index] = Some(number as usize);
                 }
-                ("TUPLTYPE", _) | (_, Some(_)) => return Err(format!("duplicate line {key}")),
+                ("TUPLTYPE", _) | (_, Some(_)) => {
+                    return Err(format!("duplicate line {key} in the header"));
+                }
                 _ => return Err(format!("unknown line {key} in the header")),
             }
         }
@@ -151,20 +156,24 @@ impl<'a> Pnm<'a> {
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
-    /// Returns the encoded samples, after a check that they have at least `needed` bytes. `None`
-    /// stands for a number that overflows.
+    /// Returns the encoded samples, after a check that they have at least `needed` bytes. A `None`
+    /// stands for a number of bytes that overflows, and fails.
     fn check_length(&self, needed: Option<usize>) -> Result<&'a [u8], String> {
         let stored = needed.filter(|needed| *needed <= self.data.len());
         stored.map(|_| self.data).ok_or_else(|| {
             let Pnm { width, height, .. } = self;
-            format!("{} bytes are too few for {width} x {height} pixels", self.data.len())
+            format!(
+                "{} bytes of samples are too few for {width} x {height} pixels",
+                self.data.len()
+            )
         })
     }
 
+    /// Decodes samples of one bit (binary PBM).
     fn read_bits(&self) -> Result<Vec<u8>, String> {
         let stride = self.width.div_ceil(8);
         let stored = self.check_length(stride.checked_mul(self.height))?;
-        let mut out = zeros(self.layout().bytes())?;
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         if self.width > 0 {
             for (row, stored) in out.chunks_exact_mut(self.width).zip(stored.chunks_exact(stride)) {
                 for (x, sample) in row.iter_mut().enumerate() {
@@ -175,9 +184,10 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples that are digits 0 and 1 (plain PBM).
     fn read_bit_digits(&self) -> Result<Vec<u8>, String> {
-        let mut stored = self.check_length(Some(self.layout().bytes()))?.iter();
-        let mut out = zeros(self.layout().bytes())?;
+        let mut stored = self.check_length(Some(self.layout().count_bytes()))?.iter();
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         for sample in &mut out {
             *sample = match stored.find(|byte| !is_space(**byte)) {
                 Some(b'0') => 255,
@@ -191,12 +201,13 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples that are decimal numbers (plain PGM and PPM), without scaling.
     fn read_numbers(&self) -> Result<Vec<u8>, String> {
         let layout = self.layout();
-        let samples = layout.samples();
+        let samples = layout.count_samples();
         // A sample has at least one digit, and whitespace separates samples.
         let stored = self.check_length(samples.checked_mul(2).map(|len| len.saturating_sub(1)))?;
-        let mut out = zeros(layout.bytes())?;
+        let mut out = allocate_zeros(layout.count_bytes())?;
         let mut words = stored.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
         let size = if layout.is_wide { 2 } else { 1 };
         for sample in out.chunks_exact_mut(size) {
@@ -213,16 +224,17 @@ impl<'a> Pnm<'a> {
         Ok(out)
     }
 
+    /// Decodes samples of one or two bytes (binary PGM, PPM and PAM), without scaling.
     fn read_bytes(&self) -> Result<Vec<u8>, String> {
-        let len = self.layout().bytes();
+        let len = self.layout().count_bytes();
         let stored = &self.check_length(Some(len))?[..len];
-        let mut out = zeros(len)?;
+        let mut out = allocate_zeros(len)?;
         out.copy_from_slice(stored);
         Ok(out)
     }
 
-    /// Scales samples from the range 0 to `max` to the full range of one or two bytes. Larger
-    /// samples saturate.
+    /// Scales samples in `out` from the range 0 to `max` to the full range of one or two bytes.
+    /// Samples above `max` saturate.
     fn scale(&self, out: &mut [u8]) {
         if matches!(self.max, 255 | u16::MAX) {
             return;
@@ -274,8 +286,8 @@ mod tests {
         Ok((pnm.layout(), Box::new(pnm).read()?))
     }
 
-    /// Files of all variants, each with width, height, channels and bytes of a sample, and with its
-    /// samples.
+    /// Netpbm files of all variants, each with the expected width, height, channels, bytes of a
+    /// sample, and samples.
     #[rustfmt::skip]
     const FILES: [(&[u8], [usize; 4], &[u8]); 22] = [
         (b"P1 3 2\n0 1 0\n110", [3, 2, 1, 1], &[255, 0, 255, 0, 0, 255]),
@@ -329,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Makes the header of a PAM file with these lines.
-    fn pam(lines: &str) -> Vec<u8> {
+    /// Makes the header of a PAM file with the given lines.
+    fn make_pam(lines: &str) -> Vec<u8> {
         format!("P7\n{lines}\nENDHDR\n").into_bytes()
     }
 
@@ -345,7 +357,7 @@ mod tests {
                 b"P5 1 1 65536\n\x00".to_vec(),
                 "the largest sample must be from 1 to 65535, not 65536",
             ),
-            (b"P5 2 1 255\n\x00".to_vec(), "1 bytes are too few for 2 x 1 pixels"),
+            (b"P5 2 1 255\n\x00".to_vec(), "1 bytes of samples are too few for 2 x 1 pixels"),
             (b"P1 2 1\n02".to_vec(), "the samples have the byte 32, not 0 or 1"),
             (b"P1 2 1\n0  ".to_vec(), "the samples end early"),
             (b"P2 1 1 255\n256".to_vec(), "the sample \"256\" is not a number up to 255"),
@@ -356,21 +368,21 @@ mod tests {
                 "the PAM header has no line break after the magic number P7",
             ),
             (b"P7\nWIDTH 1\n".to_vec(), "the header is truncated"),
-            (pam("WIDTH 1\nDEPTH 1\nMAXVAL 1"), "the header has no line HEIGHT"),
-            (pam("WIDTH 1\nWIDTH 1"), "duplicate line WIDTH"),
-            (pam("SIZE 1"), "unknown line SIZE in the header"),
-            (pam("WIDTH x"), "WIDTH is not a number"),
-            (pam("WIDTH 1\nHEIGHT 1\nDEPTH 5\nMAXVAL 1"), "5 channels without TUPLTYPE"),
+            (make_pam("WIDTH 1\nDEPTH 1\nMAXVAL 1"), "the header has no line HEIGHT"),
+            (make_pam("WIDTH 1\nWIDTH 1"), "duplicate line WIDTH"),
+            (make_pam("SIZE 1"), "unknown line SIZE in the header"),
+            (make_pam("WIDTH x"), "WIDTH is not a number"),
+            (make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 5\nMAXVAL 1"), "5 channels without TUPLTYPE"),
             (
-                pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE CMYK"),
+                make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE CMYK"),
                 "the TUPLTYPE CMYK is not supported",
             ),
             (
-                pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 2\nTUPLTYPE BLACKANDWHITE"),
+                make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 2\nTUPLTYPE BLACKANDWHITE"),
                 "BLACKANDWHITE cannot have DEPTH 1 and MAXVAL 2",
             ),
             (
-                [pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE BLACKANDWHITE"), vec![2]]
+                [make_pam("WIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 1\nTUPLTYPE BLACKANDWHITE"), vec![2]]
                     .concat(),
                 "the sample 2 is not 0 or 1",
             ),

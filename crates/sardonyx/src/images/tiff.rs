@@ -6,18 +6,18 @@ use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::{SampleFormat, Tag};
 use ::tiff::{ColorType, TiffError};
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
-use super::zeros;
 
-/// A TIFF image whose directory has been read.
+/// A TIFF image whose image file directory (IFD) has been read.
 pub(super) struct Tiff<'a> {
     decoder: Decoder<Cursor<&'a [u8]>>,
     layout: BitmapLayout,
     coding: Coding,
 }
 
-/// Coding of the samples in the file.
+/// Coding of the samples in a TIFF file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coding {
     /// Samples of 8 or 16 bits, grey or RGB.
@@ -29,7 +29,7 @@ enum Coding {
 }
 
 impl<'a> Tiff<'a> {
-    /// Reads the directory of the first image.
+    /// Reads the image file directory (IFD) of the first image in a TIFF file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Tiff<'a>, String> {
         let mut decoder = Decoder::new(Cursor::new(encoded)).map_err(to_message)?;
         let (width, height) = decoder.dimensions().map_err(to_message)?;
@@ -55,7 +55,7 @@ impl<'a> Tiff<'a> {
         let is_wide = bits == 16;
         let layout =
             BitmapLayout { width: width as usize, height: height as usize, channels, is_wide };
-        let bytes = layout.bytes().saturating_add(SMALL);
+        let bytes = layout.count_bytes().saturating_add(SMALL);
         // The samples themselves are not the decoder's memory.
         let mut limits = Limits::default();
         limits.intermediate_buffer_size = bytes;
@@ -64,6 +64,7 @@ impl<'a> Tiff<'a> {
     }
 }
 
+/// Converts an error of the crate `tiff` into an error message.
 fn to_message(error: TiffError) -> String {
     error.to_string()
 }
@@ -73,11 +74,11 @@ impl Samples for Tiff<'_> {
         self.layout
     }
 
-    /// Returns the size in bytes of the samples before conversion; CMYK has four for each pixel.
+    /// Returns the size of the samples before conversion, in bytes; CMYK has four samples a pixel.
     fn working_bytes(&self) -> usize {
         match self.coding {
-            Coding::Cmyk => (self.layout.bytes() / 3).saturating_mul(4),
-            Coding::Plain | Coding::Bits => self.layout.bytes(),
+            Coding::Cmyk => (self.layout.count_bytes() / 3).saturating_mul(4),
+            Coding::Plain | Coding::Bits => self.layout.count_bytes(),
         }
     }
 
@@ -91,9 +92,9 @@ impl Samples for Tiff<'_> {
         let stored = self.decoder.image_buffer_layout().map_err(to_message)?;
         let size = if is_wide { 2 } else { 1 };
         let expected = match self.coding {
-            Coding::Plain => self.layout.bytes(),
+            Coding::Plain => self.layout.count_bytes(),
             Coding::Bits => width.div_ceil(8) * height,
-            Coding::Cmyk => self.layout.bytes() / 3 * 4,
+            Coding::Cmyk => self.layout.count_bytes() / 3 * 4,
         };
         if stored.complete_len != expected {
             return Err(format!(
@@ -102,15 +103,15 @@ impl Samples for Tiff<'_> {
             ));
         }
         if stored.planes > 1 && self.coding == Coding::Cmyk {
-            return Err("CMYK in planes is not supported".to_string());
+            return Err("CMYK in separate planes is not supported".to_string());
         }
         // `tiff` 0.11 panics here: it treats tiles of the second plane as rows below the image.
         let is_tiled = self.decoder.get_chunk_type() == ChunkType::Tile;
         let tile_rows = self.decoder.chunk_dimensions().1 as usize;
         if stored.planes > 1 && is_tiled && height % tile_rows != 0 {
-            return Err("tiles in planes, and rows that do not fill them, are not supported".into());
+            return Err("separate planes with partly filled tiles are not supported".into());
         }
-        let mut bytes = zeros::<u8>(expected)?;
+        let mut bytes = allocate_zeros::<u8>(expected)?;
         self.decoder.read_image_bytes(&mut bytes).map_err(to_message)?;
         if is_wide && cfg!(target_endian = "little") {
             bytes.as_chunks_mut::<2>().0.iter_mut().for_each(|sample| sample.reverse());
@@ -118,7 +119,7 @@ impl Samples for Tiff<'_> {
         if stored.planes == 1 && self.coding == Coding::Plain {
             return Ok(bytes);
         }
-        let mut out = zeros(self.layout.bytes())?;
+        let mut out = allocate_zeros(self.layout.count_bytes())?;
         match self.coding {
             Coding::Plain => {
                 let planes = bytes.chunks_exact(width * height * size);
@@ -156,10 +157,10 @@ impl Samples for Tiff<'_> {
     }
 }
 
-/// Cyan, magenta, yellow and black of a pixel.
+/// Cyan, magenta, yellow and black of a pixel, from 0 to the largest sample.
 type Cmyk = [f32; 4];
 
-/// Converts CMYK into RGB. `max` is the largest sample: full ink, or white.
+/// Converts a pixel from CMYK into RGB. `max` is the largest sample: full ink, or full light.
 fn cmyk_to_rgb([cyan, magenta, yellow, black]: Cmyk, max: f32) -> [f32; 3] {
     let light = 1.0 - black / max;
     [cyan, magenta, yellow].map(|ink| (max - ink) * light)

@@ -4,9 +4,9 @@ use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
+use super::allocate_zeros;
 use super::bitmaps::{BitmapLayout, Samples};
 use super::orientation::Orientation;
-use super::zeros;
 
 /// A WebP image whose chunk headers have been read.
 pub(super) struct WebP<'a> {
@@ -14,7 +14,7 @@ pub(super) struct WebP<'a> {
 }
 
 impl<'a> WebP<'a> {
-    /// Reads the headers of all chunks.
+    /// Reads the headers of all chunks of a WebP file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<WebP<'a>, String> {
         let decoder = WebPDecoder::new(Cursor::new(encoded));
         let mut decoder = decoder.map_err(|error| error.to_string())?;
@@ -37,7 +37,7 @@ impl Samples for WebP<'_> {
     }
 
     fn read(mut self: Box<Self>) -> Result<Vec<u8>, String> {
-        let mut out = zeros(self.layout().bytes())?;
+        let mut out = allocate_zeros(self.layout().count_bytes())?;
         self.decoder.read_image(&mut out).map_err(|error| error.to_string())?;
         Ok(out)
     }

@@ -1,5 +1,5 @@
 //! Checks of function calls: recursion, and inlining that multiplies nodes exponentially ("billion
-//! laughs"). Nodes are counted along the call graph, nothing is inlined.
+//! laughs"). Nodes are counted along the call graph, without inlining.
 
 use std::collections::HashMap;
 
@@ -7,25 +7,25 @@ use sardonyx_model::{GraphId, Id, Model};
 
 use super::ScanOptions;
 use super::codes;
-use super::nodes::{format_large, text};
+use super::nodes::{format_large, read_name};
 use super::places::function_path;
 use super::report::Findings;
 
-/// Domain, name and overload of a function.
+/// Domain, name and overload that identify a function of a model.
 type Name<'m> = (&'m [u8], &'m [u8], &'m [u8]);
 
-/// Call graph of a model. A caller is a function, by its index, or `functions` for all other graphs
-/// together.
+/// Call graph of the functions of a model. A caller is the index of a function, or `functions` for
+/// all graphs outside of functions together.
 struct Calls {
-    /// Number of functions.
+    /// Number of functions of the model.
     functions: usize,
     /// Number of nodes of each caller that call no function.
     own: Vec<f64>,
-    /// Called functions of each caller, with the number of calls.
+    /// Functions that each caller calls, with the number of calls.
     calls: Vec<HashMap<usize, f64>>,
 }
 
-/// Reports recursive functions, and models that inlining makes too large.
+/// Reports recursive functions, and models with too many nodes after inlining.
 pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) {
     if model.functions.is_empty() {
         return;
@@ -35,9 +35,9 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     for function in &recursive {
         found.add(&codes::RECURSION, || {
             let message = if calls.calls[*function].contains_key(function) {
-                "it calls itself"
+                "the function calls itself"
             } else {
-                "it calls itself indirectly"
+                "the function calls itself indirectly"
             };
             (function_path(model, *function), message.to_string())
         });
@@ -49,20 +49,20 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
             found.add(&codes::BILLION_LAUGHS, || {
                 let (functions, nodes) = (calls.functions, format_large(nodes));
                 let message =
-                    format!("with its {functions} functions inlined the model has {nodes} nodes");
+                    format!("with {functions} functions inlined, the model has {nodes} nodes");
                 (String::new(), message)
             });
         }
     }
 }
 
-/// Maps names to indices of functions. Of functions with one name, the first counts.
+/// Maps the names of functions to their indices. A duplicate name maps to the first function.
 fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
     let mut by_name = HashMap::new();
     for (index, function) in model.functions.iter().enumerate() {
         let overload = model.maybe_text(function.overload).unwrap_or_default();
         let name = (
-            text(model, function.domain),
+            read_name(model, function.domain),
             model.maybe_text(function.name).unwrap_or_default(),
             overload,
         );
@@ -72,6 +72,7 @@ fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
 }
 
 impl Calls {
+    /// Builds the call graph of a model, whose functions `by_name` maps from names to indices.
     fn new(model: &Model, by_name: &HashMap<Name<'_>, usize>) -> Calls {
         let functions = model.functions.len();
         let bodies: HashMap<GraphId, usize> = model
@@ -94,7 +95,7 @@ impl Calls {
             for node in &graph.nodes {
                 let node = model.node(*node);
                 let name = (
-                    text(model, node.domain),
+                    read_name(model, node.domain),
                     model.maybe_text(node.op_type).unwrap_or_default(),
                     model.maybe_text(node.overload).unwrap_or_default(),
                 );
@@ -107,7 +108,7 @@ impl Calls {
         calls
     }
 
-    /// Returns the functions on a cycle of calls, or on a path between two cycles.
+    /// Returns the indices of functions on a cycle of calls, or on a path between two cycles.
     fn find_recursive(&self) -> Vec<usize> {
         let mut callers: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
         let mut callees: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
@@ -118,12 +119,13 @@ impl Calls {
             }
         }
         let mut left = vec![true; self.functions];
-        trim(&callers, &callees, &mut left);
-        trim(&callees, &callers, &mut left);
+        trim_acyclic(&callers, &callees, &mut left);
+        trim_acyclic(&callees, &callers, &mut left);
         (0..self.functions).filter(|index| left[*index]).collect()
     }
 
-    /// Counts the nodes outside of functions after inlining all calls. There must be no recursion.
+    /// Counts the nodes that the model would have with all function calls inlined. Functions must
+    /// not be recursive.
     fn count_inlined_nodes(&self) -> f64 {
         // Topological order: the size of a function is final once those of all its callees are.
         let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.functions];
@@ -149,10 +151,11 @@ impl Calls {
     }
 }
 
-/// Removes vertices without incoming edges from `left`, until each vertex that is left has one. A
-/// second call with the directions swapped leaves the vertices on cycles and between them. `back`
-/// holds the sources of incoming edges, `forth` the targets of outgoing ones.
-pub(super) fn trim(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
+/// Removes vertices without incoming edges from `left`, until each remaining vertex has an incoming
+/// edge. A second call with swapped directions leaves the vertices on cycles and between cycles.
+/// `back` holds the sources of each vertex's incoming edges, `forth` the targets of its outgoing
+/// edges.
+pub(super) fn trim_acyclic(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
     let mut degree: Vec<usize> =
         back.iter().map(|from| from.iter().filter(|index| left[**index]).count()).collect();
     let mut free: Vec<usize> =

@@ -1,11 +1,11 @@
 //! Check for cycles of nodes, in which a reader that follows the edges never ends. Unlike the model
-//! checker, it also finds cycles through inner graphs, and among any number of nodes.
+//! checker, the scan also finds cycles through inner graphs, and among any number of nodes.
 
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{GraphId, Id, Model, NodeId};
 
-use super::calls::trim;
+use super::calls::trim_acyclic;
 use super::codes;
 use super::places::node_path;
 use super::report::Findings;
@@ -38,8 +38,8 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
         }
     }
     let mut left = vec![true; count];
-    trim(&back, &forth, &mut left);
-    trim(&forth, &back, &mut left);
+    trim_acyclic(&back, &forth, &mut left);
+    trim_acyclic(&forth, &back, &mut left);
     let mut reported: HashSet<GraphId> = HashSet::new();
     for node in nodes.iter().filter(|node| left[node.index()]) {
         let graph = model.node(*node).graph;
@@ -48,7 +48,7 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
                 let cyclic = nodes.iter().filter(|other| left[other.index()]);
                 let message =
                     match cyclic.filter(|other| model.node(**other).graph == graph).count() {
-                        1 => "it depends on its own result".to_string(),
+                        1 => "the node depends on its own result".to_string(),
                         n => format!("{n} nodes depend on each other's results"),
                     };
                 (node_path(model, *node), message)
@@ -57,7 +57,8 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
     }
 }
 
-/// Returns the node of `graph` that holds `inner`, directly or in a nested graph.
+/// Returns the node of `graph` that holds the graph `inner`, directly or in a nested graph; `None`
+/// if there is none.
 fn find_holder(model: &Model, inner: GraphId, graph: GraphId) -> Option<NodeId> {
     let mut node = model.graph(inner).owner?;
     while model.node(node).graph != graph {

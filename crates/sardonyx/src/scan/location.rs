@@ -5,9 +5,9 @@ use super::codes::{self, Code};
 /// Marker of ONNX Runtime for tensors whose offset is an address in the memory of the process.
 const ADDRESS_MARK: &str = "_ORT_MEM_ADDR_";
 
-/// Finds the problems of a location, each as a predicate such as "is empty". Every location that
-/// [`check_location`](crate::external::check_location) rejects has an error here.
-pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
+/// Finds the problems of a data file's location, each with a predicate such as "is empty". Every
+/// location that [`check_location`](crate::external::check_location) rejects has an error.
+pub(super) fn find_problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
     let Ok(text) = std::str::from_utf8(location) else {
         return vec![(&codes::LOCATION_NOT_UTF8, "is not UTF-8")];
     };
@@ -43,6 +43,7 @@ pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
     found
 }
 
+/// Whether a location is an absolute path on Unix or Windows, or names a drive.
 fn is_absolute(location: &[u8]) -> bool {
     let drive =
         location.first().is_some_and(u8::is_ascii_alphabetic) && location.get(1) == Some(&b':');
@@ -65,7 +66,8 @@ fn is_reserved(part: &str) -> bool {
     device || ends || part.contains([':', '*', '?', '"', '<', '>', '|'])
 }
 
-/// Normalizes a location, so that spellings of one path are equal: `./a//b` becomes `a/b`.
+/// Normalizes a data file's location, so that spellings of one path are equal: `./a//b` becomes
+/// `a/b`.
 pub(super) fn normalize(location: &str) -> String {
     let parts = location.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.collect::<Vec<_>>().join("/")
@@ -107,7 +109,7 @@ mod tests {
             (b"https://host/w", &["location-url", "location-reserved"]),
         ];
         for (location, expected) in rows {
-            let found = problems(location);
+            let found = find_problems(location);
             let names: Vec<&str> = found.iter().map(|(code, _)| code.name).collect();
             let shown = String::from_utf8_lossy(location);
             assert_eq!(names, expected, "{shown:?}");

@@ -16,12 +16,12 @@ use super::codes;
 use super::places::node_path;
 use super::report::{Findings, ScanFacts, ScannedDomain};
 
-/// Domains of the standard.
+/// Operator domains of the ONNX standard.
 const STANDARD: [&str; 5] =
     ["", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"];
 
-/// Operators that run code, or open files and connections, that the model chooses: domain,
-/// operator, effect. An empty domain matches all domains, an empty operator all operators.
+/// Operators that run code chosen by the model, or open files and connections chosen by the model:
+/// domain, operator, effect. An empty domain matches all domains, an empty operator all operators.
 const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "PyOp", "calls Python"),
     ("", "PyCustomOp", "calls Python"),
@@ -35,16 +35,16 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("com.microsoft.extensions", "", "may call network services"),
 ];
 
-/// Maximum number of elements of a constant operand that is evaluated.
+/// Maximum number of elements of a constant node input that is evaluated.
 const OPERAND_ELEMENTS: u64 = 1024;
-/// Maximum bytes of a constant operand that is evaluated.
+/// Maximum size of a constant node input that is evaluated, in bytes.
 const OPERAND_BYTES: u64 = 64 << 10;
-/// Maximum number of operator names in a message.
+/// Maximum number of operator names in the message of a finding.
 const SHOWN_OPERATORS: usize = 6;
-/// Maximum number of domains in the report.
+/// Maximum number of operator domains in the report of a scan.
 const LISTED: usize = 1000;
 
-/// Checks all nodes of all graphs.
+/// Checks all nodes of all graphs for security problems.
 pub(super) fn check(
     model: &Model,
     options: &ScanOptions,
@@ -59,18 +59,18 @@ pub(super) fn check(
             if !model.domain_of(*node).is_empty() {
                 continue;
             }
-            let Some(elements) = constants.output_elements(*node) else {
+            let Some(elements) = constants.count_output_elements(*node) else {
                 continue;
             };
             let limit = options.elements as f64;
             match model.maybe_text(model.node(*node).op_type) {
                 Some(b"Loop") if elements > limit => found.add(&codes::LONG_LOOP, || {
-                    let message = format!("it loops {} times", format_large(elements));
+                    let message = format!("the loop runs {} iterations", format_large(elements));
                     (node_path(model, *node), message)
                 }),
                 _ if elements > limit => found.add(&codes::EXPANSION, || {
                     let message = format!(
-                        "it creates {} elements that are not stored in the file",
+                        "the node creates {} elements that are not stored in the file",
                         format_large(elements)
                     );
                     (node_path(model, *node), message)
@@ -81,7 +81,8 @@ pub(super) fn check(
     }
 }
 
-/// Formats a count that may exceed all integers: in full below 1e15, above with an exponent.
+/// Formats a count that may exceed all integers: in full below 1e15, with an exponent from 1e15 on,
+/// `countless` if infinite.
 pub(super) fn format_large(number: f64) -> String {
     match number {
         f64::INFINITY => "countless".to_string(),
@@ -90,7 +91,7 @@ pub(super) fn format_large(number: f64) -> String {
     }
 }
 
-/// Reports string attributes that begin and end like a Python pickle of protocol 4 or 5.
+/// Reports string attributes of a node that begin and end like a Python pickle of protocol 4 or 5.
 fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
     for id in model.attributes(node) {
         for value in &model.attribute(*id).values {
@@ -113,7 +114,7 @@ fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
 /// Domain and name of an operator.
 type OperatorKey = (Option<Symbol>, Option<Symbol>);
 
-/// Lists the domains of nodes in the report, and reports those outside of the standard and
+/// Lists the operator domains of all nodes in `facts`. Reports domains outside of the standard, and
 /// operators that run foreign code.
 fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     let mut counts: HashMap<OperatorKey, (u64, NodeId)> = HashMap::new();
@@ -127,12 +128,12 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     let functions: HashSet<(&[u8], &[u8])> = model
         .functions
         .iter()
-        .map(|function| (text(model, function.domain), text(model, function.name)))
+        .map(|function| (read_name(model, function.domain), read_name(model, function.name)))
         .collect();
     let mut domains: BTreeMap<&[u8], Vec<(&[u8], u64, NodeId)>> = BTreeMap::new();
     for ((domain, name), (count, first)) in counts {
         let name = model.maybe_text(name).unwrap_or_default();
-        let operators = domains.entry(text(model, domain)).or_default();
+        let operators = domains.entry(read_name(model, domain)).or_default();
         operators.push((name, count, first));
     }
     for (domain, mut operators) in domains {
@@ -153,7 +154,8 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
             });
             if let Some((_, _, effect)) = row {
                 found.add(&codes::FOREIGN_CODE, || {
-                    let (name, nodes) = (qualified_name(domain, name), count_nodes(*count));
+                    let (name, nodes) =
+                        (format_operator_name(domain, name), format_node_count(*count));
                     (node_path(model, *first), format!("{name} {effect}; {nodes}"))
                 });
             }
@@ -171,44 +173,49 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
                     names.push(format!("{} more", operators.len() - SHOWN_OPERATORS));
                 }
                 let (domain, names) = (shown(domain), names.join(", "));
-                let message = format!("{} of the domain '{domain}': {names}", count_nodes(count));
+                let message =
+                    format!("{} of the domain '{domain}': {names}", format_node_count(count));
                 (String::new(), message)
             });
         }
     }
 }
 
-fn count_nodes(count: u64) -> String {
+/// Formats a number of nodes: `1 node`, `2 nodes`.
+fn format_node_count(count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} node{s}")
 }
 
-fn qualified_name(domain: &[u8], name: &[u8]) -> String {
+/// Formats the name of an operator with its domain: `com.example.Op`; `Op` for the default domain.
+fn format_operator_name(domain: &[u8], name: &[u8]) -> String {
     match domain {
         b"" => shown(name),
         _ => format!("{}.{}", shown(domain), shown(name)),
     }
 }
 
-/// Returns the bytes of a domain or name; empty for `ai.onnx`, the default domain.
-pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
+/// Returns the text of a domain or operator name; empty if absent, and for `ai.onnx`, the default
+/// domain.
+pub(super) fn read_name(model: &Model, symbol: Option<Symbol>) -> &[u8] {
     match model.maybe_text(symbol).unwrap_or_default() {
         b"ai.onnx" => b"",
         text => text,
     }
 }
 
-/// Evaluates operands that are constants of the file.
+/// Evaluator of node inputs that are constants of the model file, with a cache.
 struct Constants<'m> {
     model: &'m Model,
-    /// Graph and index of each initializer, including the defaults of inputs, as these are used
-    /// if a caller omits the inputs.
+    /// Graph and index of each initializer, including defaults of graph inputs, which are used if a
+    /// caller omits the inputs.
     initializers: HashMap<ValueId, (GraphId, u32)>,
-    /// Cache of evaluated operands, as all nodes of a model may read one.
+    /// Cache of evaluated node inputs, as all nodes of a model may read the same value.
     known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,
 }
 
 impl<'m> Constants<'m> {
+    /// Indexes the initializers of a model; evaluates nothing yet.
     fn new(model: &'m Model) -> Constants<'m> {
         let mut initializers = HashMap::new();
         for (id, graph) in model.graphs() {
@@ -219,40 +226,39 @@ impl<'m> Constants<'m> {
         Constants { model, initializers, known: RefCell::default() }
     }
 
-    /// Returns a lower bound for the number of elements that a node of the standard outputs,
-    /// whatever its variable inputs are; for `Loop`, the number of iterations. `None` if the
-    /// operator has no rule or its operands are not constant.
-    fn output_elements(&self, node: NodeId) -> Option<f64> {
+    /// Returns a lower bound for the number of elements that a node with a standard operator
+    /// outputs; for `Loop`, the number of iterations. `None` if the operator has no rule or the
+    /// inputs that determine the number are not constant.
+    fn count_output_elements(&self, node: NodeId) -> Option<f64> {
         match self.model.maybe_text(self.model.node(node).op_type)? {
             b"ConstantOfShape" | b"HannWindow" | b"HammingWindow" | b"BlackmanWindow" | b"Loop" => {
-                self.operand_product(node, 0)
+                self.multiply_input(node, 0)
             }
             b"Expand" | b"CenterCropPad" | b"AffineGrid" | b"Col2Im" | b"DFT" => {
-                self.operand_product(node, 1)
+                self.multiply_input(node, 1)
             }
-            b"MaxUnpool" => self.operand_product(node, 2),
-            b"RandomNormal" | b"RandomUniform" => self.attribute_product(node, "shape"),
-            b"Multinomial" => self.attribute_product(node, "sample_size"),
-            b"ConvTranspose" => self.attribute_product(node, "output_shape"),
+            b"MaxUnpool" => self.multiply_input(node, 2),
+            b"RandomNormal" | b"RandomUniform" => self.multiply_attribute(node, "shape"),
+            b"Multinomial" => self.multiply_attribute(node, "sample_size"),
+            b"ConvTranspose" => self.multiply_attribute(node, "output_shape"),
             b"Tile" | b"OneHot" => {
-                let product = self.operand_product(node, 1)?;
-                Some(product * self.input_elements(node, 0).unwrap_or(1.0))
+                let product = self.multiply_input(node, 1)?;
+                Some(product * self.count_input_elements(node, 0).unwrap_or(1.0))
             }
-            b"EyeLike" => self.input_elements(node, 0),
+            b"EyeLike" => self.count_input_elements(node, 0),
             b"MelWeightMatrix" => {
-                let (bins, length) =
-                    (self.operand_product(node, 0)?, self.operand_product(node, 1)?);
+                let (bins, length) = (self.multiply_input(node, 0)?, self.multiply_input(node, 1)?);
                 Some(bins * (length / 2.0 + 1.0))
             }
             b"Range" => {
-                let start = self.operand(node, 0)?;
-                let (limit, delta) = (self.operand(node, 1)?, self.operand(node, 2)?);
+                let start = self.evaluate_input(node, 0)?;
+                let (limit, delta) = (self.evaluate_input(node, 1)?, self.evaluate_input(node, 2)?);
                 Some((limit.first()? - start.first()?) / delta.first()?)
             }
             b"Pad" => {
-                let mut pads = self.operand(node, 1);
+                let mut pads = self.evaluate_input(node, 1);
                 for name in ["pads", "paddings"] {
-                    pads = pads.or_else(|| self.attribute_numbers(node, name).map(Rc::from));
+                    pads = pads.or_else(|| self.read_attribute(node, name).map(Rc::from));
                 }
                 let pads = pads?;
                 let (begins, ends) = pads.split_at(pads.len() / 2);
@@ -260,46 +266,49 @@ impl<'m> Constants<'m> {
                 Some(sides.map(|(a, b)| 1.0 + a.max(0.0) + b.max(0.0)).product())
             }
             b"Upsample" => {
-                let height = self.attribute_numbers(node, "height_scale");
-                let width = self.attribute_numbers(node, "width_scale");
-                let sides = height.zip(width).map(|(a, b)| product_of(&[a, b].concat()));
-                let scales = self.operand_product(node, 1);
-                scales.or_else(|| self.attribute_product(node, "scales")).or(sides)
+                let height = self.read_attribute(node, "height_scale");
+                let width = self.read_attribute(node, "width_scale");
+                let sides = height.zip(width).map(|(a, b)| multiply(&[a, b].concat()));
+                let scales = self.multiply_input(node, 1);
+                scales.or_else(|| self.multiply_attribute(node, "scales")).or(sides)
             }
             b"Resize" => match self.model.inputs(node).len() {
                 // In version 10 of the operator, the second input is the scales.
-                0..=2 => self.operand_product(node, 1),
-                _ => self.operand_product(node, 3).or_else(|| self.operand_product(node, 2)),
+                0..=2 => self.multiply_input(node, 1),
+                _ => self.multiply_input(node, 3).or_else(|| self.multiply_input(node, 2)),
             },
             _ => None,
         }
     }
 
-    /// Returns the product of an input's elements, which is the element count if they are sizes.
-    fn operand_product(&self, node: NodeId, index: usize) -> Option<f64> {
-        self.operand(node, index).map(|numbers| product_of(&numbers))
+    /// Returns the product of a node input's elements, which is an element count if they are sizes;
+    /// `None` if the input is not a small constant.
+    fn multiply_input(&self, node: NodeId, index: usize) -> Option<f64> {
+        self.evaluate_input(node, index).map(|numbers| multiply(&numbers))
     }
 
-    /// Returns the product of an attribute's numbers, which is the element count if they are sizes.
-    fn attribute_product(&self, node: NodeId, name: &str) -> Option<f64> {
-        self.attribute_numbers(node, name).map(|numbers| product_of(&numbers))
+    /// Returns the product of an attribute's numbers, which is an element count if they are sizes;
+    /// `None` if the attribute is absent or not numeric.
+    fn multiply_attribute(&self, node: NodeId, name: &str) -> Option<f64> {
+        self.read_attribute(node, name).map(|numbers| multiply(&numbers))
     }
 
-    /// Returns the elements of an input, if it is a small constant.
-    fn operand(&self, node: NodeId, index: usize) -> Option<Rc<[f64]>> {
+    /// Returns the elements of a node input, if the input is a small constant.
+    fn evaluate_input(&self, node: NodeId, index: usize) -> Option<Rc<[f64]>> {
         let value = self.model.inputs(node).nth(index)??;
         if let Some(known) = self.known.borrow().get(&value) {
             return known.clone();
         }
-        let found = self.constant_numbers(value).map(Rc::from);
+        let found = self.evaluate_constant(value).map(Rc::from);
         self.known.borrow_mut().insert(value, found.clone());
         found
     }
 
-    /// Returns the elements of an initializer or of the output of a `Constant` node.
-    fn constant_numbers(&self, value: ValueId) -> Option<Vec<f64>> {
-        if let Some(tensor) = self.initializer(value) {
-            return self.tensor_numbers(tensor);
+    /// Returns the elements of a value that is an initializer or the output of a `Constant` node;
+    /// `None` for other or large values.
+    fn evaluate_constant(&self, value: ValueId) -> Option<Vec<f64>> {
+        if let Some(tensor) = self.find_initializer(value) {
+            return self.read_tensor(tensor);
         }
         let Producer::Node(node, _) = self.model.value(value).producer else {
             return None;
@@ -308,13 +317,13 @@ impl<'m> Constants<'m> {
             return None;
         }
         let names = ["value", "value_ints", "value_int", "value_floats", "value_float"];
-        names.iter().find_map(|name| self.attribute_numbers(node, name))
+        names.iter().find_map(|name| self.read_attribute(node, name))
     }
 
-    /// Returns the number of elements of an input, if it is an initializer.
-    fn input_elements(&self, node: NodeId, index: usize) -> Option<f64> {
+    /// Returns the number of elements of a node input, if the input is an initializer.
+    fn count_input_elements(&self, node: NodeId, index: usize) -> Option<f64> {
         let value = self.model.inputs(node).nth(index)??;
-        let dims = &self.initializer(value)?.dims;
+        let dims = &self.find_initializer(value)?.dims;
         // Not cached: all nodes of a hostile file may share a tensor with a million dimensions.
         if dims.len() as u64 > OPERAND_ELEMENTS {
             return None;
@@ -322,14 +331,16 @@ impl<'m> Constants<'m> {
         Some(dims.iter().map(|dim| (*dim).max(0) as f64).product())
     }
 
-    fn initializer(&self, value: ValueId) -> Option<&'m TensorProto> {
+    /// Returns the initializer of a value; `None` if the value has none.
+    fn find_initializer(&self, value: ValueId) -> Option<&'m TensorProto> {
         let (graph, index) = self.initializers.get(&value)?;
         let initializers = &self.model.graph(*graph).initializers;
         Some(&initializers.get(*index as usize)?.tensor)
     }
 
-    /// Returns the numbers of an attribute, if there are at most [`OPERAND_ELEMENTS`].
-    fn attribute_numbers(&self, node: NodeId, name: &str) -> Option<Vec<f64>> {
+    /// Returns the numbers of a node attribute; `None` if the attribute is absent, not numeric, or
+    /// has more than [`OPERAND_ELEMENTS`] numbers.
+    fn read_attribute(&self, node: NodeId, name: &str) -> Option<Vec<f64>> {
         match self.model.attribute_of(node, name)?.value()? {
             AttributeValue::Int(number) => Some(vec![*number as f64]),
             AttributeValue::Float(number) => Some(vec![f64::from(*number)]),
@@ -339,13 +350,14 @@ impl<'m> Constants<'m> {
             AttributeValue::Floats(numbers) => {
                 Some(numbers.iter().map(|n| f64::from(*n)).collect())
             }
-            AttributeValue::Tensor(tensor) => self.tensor_numbers(tensor),
+            AttributeValue::Tensor(tensor) => self.read_tensor(tensor),
             _ => None,
         }
     }
 
-    /// Returns the elements of a tensor, if it is small and stored in the model file.
-    fn tensor_numbers(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
+    /// Returns the elements of a numeric tensor, if the tensor is small and stored in the model
+    /// file.
+    fn read_tensor(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
         let bytes = tensor.raw_data.map_or(0, |raw| raw.len);
         let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
         let elements =
@@ -360,6 +372,7 @@ impl<'m> Constants<'m> {
     }
 }
 
-fn product_of(numbers: &[f64]) -> f64 {
+/// Multiplies numbers, of which negative ones count as 0.
+fn multiply(numbers: &[f64]) -> f64 {
     numbers.iter().map(|number| number.max(0.0)).product()
 }

@@ -7,25 +7,27 @@ use sardonyx_model::{
 use sardonyx_passes::{Place, SpotPart};
 use sardonyx_proto::{path, shown};
 
-/// Returns interned text, truncated and with escapes for unprintable characters; empty if absent.
-pub(super) fn shown_symbol(model: &Model, symbol: Option<Symbol>) -> String {
+/// Returns the text of a symbol, truncated and with escapes for unprintable characters; empty if
+/// absent.
+pub(super) fn show_symbol(model: &Model, symbol: Option<Symbol>) -> String {
     shown(model.maybe_text(symbol).unwrap_or_default())
 }
 
-/// Returns the path of a graph, such as `graph.node[3] 'then_branch'`.
+/// Returns the path of a graph in the model, such as `graph.node[3] 'then_branch'`.
 pub(super) fn graph_path(model: &Model, graph: GraphId) -> String {
-    path(&graph_steps(model, graph))
+    path(&list_graph_steps(model, graph))
 }
 
-fn graph_steps(model: &Model, graph: GraphId) -> Vec<String> {
+/// Returns the parts of a graph's path, the outermost first.
+fn list_graph_steps(model: &Model, graph: GraphId) -> Vec<String> {
     let mut steps = Vec::new();
     let mut next = graph;
     while let Some(node) = model.graph(next).owner {
         let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
         let holder = attributes.find(|attribute| attribute.graphs().any(|held| held == next));
         let name = holder.and_then(|attribute| attribute.name);
-        let index = position(model, node);
-        steps.push(format!("node[{index}] '{}'", shown_symbol(model, name)));
+        let index = find_node_index(model, node);
+        steps.push(format!("node[{index}] '{}'", show_symbol(model, name)));
         next = model.node(node).graph;
     }
     steps.push(root_path(model, next));
@@ -52,30 +54,31 @@ fn root_path(model: &Model, graph: GraphId) -> String {
     "a graph among the defaults of a function".to_string()
 }
 
-/// Returns the path of a function, such as `functions[2] 'Gelu'`.
+/// Returns the path of a function in the model, such as `functions[2] 'Gelu'`.
 pub(super) fn function_path(model: &Model, index: usize) -> String {
     let name = model.functions.get(index).and_then(|function| function.name);
-    format!("functions[{index}] '{}'", shown_symbol(model, name))
+    format!("functions[{index}] '{}'", show_symbol(model, name))
 }
 
-/// Returns the path of a node, such as `graph.node[3] 'conv1' (Conv)`.
+/// Returns the path of a node in the model, such as `graph.node[3] 'conv1' (Conv)`.
 pub(super) fn node_path(model: &Model, id: NodeId) -> String {
     let node = model.node(id);
     let graph = graph_path(model, node.graph);
-    let index = position(model, id);
-    let op = shown_symbol(model, node.op_type);
+    let index = find_node_index(model, id);
+    let op = show_symbol(model, node.op_type);
     match model.maybe_text(node.name) {
         None | Some(b"") => format!("{graph}.node[{index}] ({op})"),
         Some(name) => format!("{graph}.node[{index}] '{}' ({op})", shown(name)),
     }
 }
 
-fn position(model: &Model, node: NodeId) -> usize {
+/// Returns the index of a node in its graph.
+fn find_node_index(model: &Model, node: NodeId) -> usize {
     let nodes = &model.graph(model.node(node).graph).nodes;
     nodes.iter().position(|id| *id == node).unwrap_or(0)
 }
 
-/// Converts a place of the model checker into a path of bounded length.
+/// Converts the place of a model checker's finding into a path of bounded length.
 pub(super) fn spot_path(model: &Model, place: &Place) -> String {
     let spot = place.spot;
     let holder = match (spot.part, spot.field, spot.index) {
@@ -83,7 +86,7 @@ pub(super) fn spot_path(model: &Model, place: &Place) -> String {
             let found = model.graph(graph).initializers.get(index as usize);
             let name = found.and_then(|found| model.maybe_text(found.tensor.name));
             let name = name.map_or(String::new(), |name| format!(" '{}'", shown(name)));
-            return Holder::Initializer(graph, index).place(model) + &name;
+            return Holder::Initializer(graph, index).describe_place(model) + &name;
         }
         (SpotPart::Graph(graph), "sparse_initializer", Some(index)) => Holder::Sparse(graph, index),
         (SpotPart::Graph(graph), ..) => return graph_path(model, graph),
@@ -102,47 +105,47 @@ pub(super) fn spot_path(model: &Model, place: &Place) -> String {
             return place.path.clone();
         }
     };
-    holder.place(model)
+    holder.describe_place(model)
 }
 
-/// A dense tensor of the file, with its place.
+/// A dense tensor stored in the model file, with the message that holds it.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'m> {
     pub(super) tensor: &'m TensorProto,
     holder: Holder,
-    /// Role in the sparse tensor that the tensor belongs to, if it does.
+    /// Role in a sparse tensor: values or indices; `None` for any other dense tensor.
     part: Option<SparsePart>,
 }
 
-/// A sparse tensor of the file, with its place.
+/// A sparse tensor stored in the model file, with the message that holds it.
 #[derive(Clone, Copy)]
 pub(super) struct StoredSparse<'m> {
     pub(super) tensor: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,
 }
 
-/// Message that holds a stored tensor.
+/// Protobuf message that holds a stored tensor.
 #[derive(Clone, Copy)]
 enum Holder {
     /// Graph and index of a dense initializer.
     Initializer(GraphId, u32),
     /// Graph and index of a sparse initializer.
     Sparse(GraphId, u32),
-    /// Attribute of a node.
+    /// Node, and its attribute that holds the tensor.
     Attribute(NodeId, AttributeId),
-    /// Index of a function, and index of an attribute default in it.
+    /// Index of a function, and index among its attribute defaults.
     Default(u32, u32),
 }
 
 impl Stored<'_> {
-    /// Returns the path of the tensor, with its name.
-    pub(super) fn place(&self, model: &Model) -> String {
+    /// Returns the path of the dense tensor in the model, with its name.
+    pub(super) fn describe_place(&self, model: &Model) -> String {
         let part = match self.part {
             Some(SparsePart::Values) => ".values",
             Some(SparsePart::Indices) => ".indices",
             None => "",
         };
-        let place = self.holder.place(model);
+        let place = self.holder.describe_place(model);
         match model.maybe_text(self.tensor.name) {
             None | Some(b"") => format!("{place}{part}"),
             Some(name) => format!("{place}{part} '{}'", shown(name)),
@@ -151,14 +154,15 @@ impl Stored<'_> {
 }
 
 impl StoredSparse<'_> {
-    /// Returns the path of the sparse tensor.
-    pub(super) fn place(&self, model: &Model) -> String {
-        self.holder.place(model)
+    /// Returns the path of the sparse tensor in the model.
+    pub(super) fn describe_place(&self, model: &Model) -> String {
+        self.holder.describe_place(model)
     }
 }
 
 impl Holder {
-    fn place(self, model: &Model) -> String {
+    /// Returns the path of the message in the model.
+    fn describe_place(self, model: &Model) -> String {
         match self {
             Holder::Initializer(graph, index) => {
                 format!("{}.initializer[{index}]", graph_path(model, graph))
@@ -167,7 +171,7 @@ impl Holder {
                 format!("{}.sparse_initializer[{index}]", graph_path(model, graph))
             }
             Holder::Attribute(node, attribute) => {
-                let name = shown_symbol(model, model.attribute(attribute).name);
+                let name = show_symbol(model, model.attribute(attribute).name);
                 format!("{} '{name}'", node_path(model, node))
             }
             Holder::Default(function, attribute) => {
@@ -178,15 +182,15 @@ impl Holder {
     }
 }
 
-/// A dense or sparse tensor of the file, as [`each_tensor`] visits it.
+/// A dense or sparse tensor stored in the model file, as [`visit_tensors`] visits it.
 pub(super) enum StoredTensor<'m> {
     Dense(Stored<'m>),
     Sparse(StoredSparse<'m>),
 }
 
-/// Calls `found` for every stored tensor, also in unreachable graphs. Visits a sparse tensor first,
-/// then its values and its indices as dense tensors.
-pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTensor<'m>)) {
+/// Calls `found` for every tensor stored in the model file, also in unreachable graphs. Visits a
+/// sparse tensor first, then its values and its indices as dense tensors.
+pub(super) fn visit_tensors<'m>(model: &'m Model, mut found: impl FnMut(StoredTensor<'m>)) {
     for (id, graph) in model.graphs() {
         for (index, initializer) in graph.initializers.iter().enumerate() {
             found(StoredTensor::Dense(Stored {
@@ -196,7 +200,7 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTens
             }));
         }
         for (index, sparse) in graph.sparse_initializers.iter().enumerate() {
-            each_part(&sparse.tensor, Holder::Sparse(id, index as u32), &mut found);
+            visit_sparse(&sparse.tensor, Holder::Sparse(id, index as u32), &mut found);
         }
         for node in &graph.nodes {
             for attribute in model.attributes(*node) {
@@ -213,6 +217,7 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTens
     }
 }
 
+/// Calls `found` for every tensor of an attribute.
 fn visit_attribute<'m>(
     attribute: &'m Attribute,
     holder: Holder,
@@ -228,10 +233,10 @@ fn visit_attribute<'m>(
                     found(StoredTensor::Dense(Stored { tensor, holder, part: None }));
                 }
             }
-            AttributeValue::SparseTensor(sparse) => each_part(sparse, holder, found),
+            AttributeValue::SparseTensor(sparse) => visit_sparse(sparse, holder, found),
             AttributeValue::SparseTensors(list) => {
                 for sparse in list {
-                    each_part(sparse, holder, found);
+                    visit_sparse(sparse, holder, found);
                 }
             }
             _ => {}
@@ -239,7 +244,8 @@ fn visit_attribute<'m>(
     }
 }
 
-fn each_part<'m>(
+/// Calls `found` for a sparse tensor, then for its values and its indices as dense tensors.
+fn visit_sparse<'m>(
     sparse: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,
     found: &mut impl FnMut(StoredTensor<'m>),

@@ -16,34 +16,35 @@ use crate::inspect::OperatorSet;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanReport {
-    /// Contents of the file, as far as it could be read.
+    /// Contents of the model file, as far as they could be read.
     pub facts: ScanFacts,
     /// Findings, the most severe first, grouped by code. At most
     /// [`findings_per_code`](super::ScanOptions::findings_per_code) findings of a code are listed;
-    /// one more finding gives the number of the others.
+    /// one more finding gives the number of unlisted findings.
     pub findings: Vec<ScanFinding>,
-    /// Number of errors, including those that are not listed.
+    /// Number of errors, including unlisted findings.
     pub errors: u64,
-    /// Number of warnings, including those that are not listed.
+    /// Number of warnings, including unlisted findings.
     pub warnings: u64,
-    /// Number of notes, including those that are not listed.
+    /// Number of notes, including unlisted findings.
     pub notes: u64,
 }
 
-/// Contents of a scanned file: versions, and numbers of messages, graphs, nodes and bytes. They
-/// describe the file and do not imply that the model is valid.
+/// Contents of a scanned model file: versions, and numbers of messages, graphs, nodes and bytes.
+/// They do not imply that the model is valid.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanFacts {
     /// Size of the model file in bytes.
     pub size: u64,
-    /// Version of the file format.
+    /// IR version of the model; `None` if the file has none.
     pub ir_version: Option<i64>,
-    /// Imported operator sets.
+    /// Operator sets that the model imports, at most 1000.
     pub opsets: Vec<OperatorSet>,
     /// Name of the tool that made the model, from the file's `producer_name`; truncated if long.
     pub producer_name: String,
-    /// Version of that tool, from the file's `producer_version`; truncated if long.
+    /// Version of the tool that made the model, from the file's `producer_version`; truncated if
+    /// long.
     pub producer_version: String,
     /// Number of graphs: the main graph, subgraphs of nodes, training graphs and function bodies.
     pub graphs: u64,
@@ -55,38 +56,38 @@ pub struct ScanFacts {
     pub tensors: u64,
     /// Number of protobuf messages in the file, plus the elements of its string lists.
     pub messages: u64,
-    /// Number of levels of nested messages.
+    /// Number of levels of nested protobuf messages in the file.
     pub depth: u32,
-    /// Bytes of tensor data in the model file.
+    /// Size of the tensor data in the model file, in bytes.
     pub inside_bytes: u64,
-    /// Bytes of tensor data in data files, as declared by the tensors; a range that two tensors
-    /// share counts twice.
+    /// Size of the tensor data in data files that the tensors declare, in bytes; a range that two
+    /// tensors share counts twice.
     pub outside_claimed: u64,
-    /// Total size in bytes of the data files that exist.
+    /// Total size of the existing data files, in bytes.
     pub outside_present: u64,
-    /// Data files that tensors refer to.
+    /// Data files that tensors refer to, at most 1000.
     pub data_files: Vec<ScannedFile>,
-    /// Operator domains of the nodes.
+    /// Operator domains that nodes use, at most 1000.
     pub domains: Vec<ScannedDomain>,
 }
 
-/// A data file that tensors refer to.
+/// A data file that tensors of a scanned model refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedFile {
-    /// Location of the file, as written in the model; truncated if long.
+    /// Location of the data file as written in the model; truncated if long.
     pub location: String,
-    /// Size of the file in bytes; `None` if it does not exist or was not checked.
+    /// Size of the data file in bytes; `None` if it does not exist or was not checked.
     pub size: Option<u64>,
-    /// Number of tensors that refer to the file.
+    /// Number of tensors that refer to the data file.
     pub tensors: u64,
 }
 
-/// An operator domain that nodes use.
+/// An operator domain that nodes of a scanned model use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedDomain {
-    /// Name of the domain, empty for `ai.onnx`; truncated if long.
+    /// Name of the operator domain, empty for `ai.onnx`; truncated if long.
     pub domain: String,
     /// Number of different operators of the domain that nodes use.
     pub operators: u64,
@@ -94,7 +95,7 @@ pub struct ScannedDomain {
     pub nodes: u64,
 }
 
-/// A problem that a scan found in a file.
+/// A problem that a security scan found in a model file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScanFinding {
@@ -102,14 +103,14 @@ pub struct ScanFinding {
     pub code: &'static str,
     /// Severity of the finding.
     pub severity: Severity,
-    /// Place of the problem: a byte offset and field, a node, a tensor, or a data file. Empty if it
-    /// concerns the whole file.
+    /// Place of the problem: a byte offset and field, a node, a tensor, or a data file. Empty if
+    /// the problem concerns the whole model file.
     pub place: String,
     /// Description of the problem.
     pub message: String,
-    /// Consequence of the problem, or advice how to handle it.
+    /// Consequence of the problem, or advice on how to handle the file.
     pub help: &'static str,
-    /// Identifier of the violated requirement of the standard; `None` if none is violated.
+    /// Identifier of the violated requirement of the ONNX standard; `None` if none is violated.
     pub requirement: Option<&'static str>,
 }
 
@@ -127,13 +128,13 @@ impl ScanReport {
     }
 }
 
-/// Collector of findings. It keeps up to `per_code` findings of each code and counts the others, so
+/// Collector of findings that keeps up to `per_code` findings of each code and only counts more, so
 /// that a hostile file cannot make the report large.
 #[derive(Debug)]
 pub(super) struct Findings {
     per_code: usize,
     kept: Vec<ScanFinding>,
-    /// Counts of all findings, by the names of their codes.
+    /// Counts of all findings, by the name of the code.
     totals: HashMap<&'static str, Total>,
 }
 
@@ -142,33 +143,34 @@ pub(super) struct Findings {
 struct Total {
     code: &'static Code,
     count: u64,
-    /// Position of the code in the order of first occurrence.
+    /// Index of the code in the order of first occurrence.
     rank: usize,
 }
 
 impl Findings {
+    /// Makes an empty collector that keeps `per_code` findings of each code, at least one.
     pub(super) fn new(per_code: usize) -> Findings {
         Findings { per_code: per_code.max(1), kept: Vec::new(), totals: HashMap::new() }
     }
 
-    /// Adds a finding. Calls `words` for its place and message only if the finding is kept.
+    /// Adds a finding. Calls `words` for place and message of the finding only if it is kept.
     pub(super) fn add(&mut self, code: &'static Code, words: impl FnOnce() -> (String, String)) {
-        if self.counts(code) {
+        if self.count_finding(code) {
             let (place, message) = words();
             self.kept.push(make_finding(code, place, message));
         }
     }
 
-    /// Counts a finding and returns whether it is kept.
+    /// Counts a finding, and returns whether the collector keeps it.
     #[inline(never)]
-    fn counts(&mut self, code: &'static Code) -> bool {
+    fn count_finding(&mut self, code: &'static Code) -> bool {
         let rank = self.totals.len();
         let total = self.totals.entry(code.name).or_insert(Total { code, count: 0, rank });
         total.count += 1;
         total.count <= self.per_code as u64
     }
 
-    /// Adds the model checker's findings that have a code of the scan.
+    /// Adds the model checker's findings whose code corresponds to a code of the scan.
     pub(super) fn add_checked(&mut self, model: &Model, report: &CheckReport) {
         for finding in &report.findings {
             if let Some(code) = codes::from_checker(finding.code) {
@@ -183,7 +185,7 @@ impl Findings {
         }
     }
 
-    /// Sorts the findings into a report, and adds the counts of those that are not listed.
+    /// Sorts the findings into a report, and adds the number of unlisted findings of each code.
     pub(super) fn into_report(mut self, facts: ScanFacts) -> ScanReport {
         let mut report = ScanReport { facts, ..ScanReport::default() };
         for total in self.totals.values() {
@@ -194,7 +196,7 @@ impl Findings {
             } += total.count;
             let more = total.count.saturating_sub(self.per_code as u64);
             if more > 0 {
-                let message = format!("and {more} more of this kind");
+                let message = format!("and {more} more findings of this kind");
                 self.kept.push(make_finding(total.code, String::new(), message));
             }
         }
@@ -209,6 +211,7 @@ impl Findings {
     }
 }
 
+/// Makes a finding with the severity, help and requirement of its code.
 fn make_finding(code: &'static Code, place: String, message: String) -> ScanFinding {
     ScanFinding {
         code: code.name,
@@ -236,7 +239,7 @@ mod tests {
         let report = findings.into_report(ScanFacts::default());
         assert_eq!((report.errors, report.warnings, report.notes), (5, 0, 5));
         let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-        assert_eq!(lines[2], "error[cycle]: and 3 more of this kind");
+        assert_eq!(lines[2], "error[cycle]: and 3 more findings of this kind");
         assert_eq!(lines[3], "note[unaligned]: message (in place 0)");
         assert_eq!(lines.len(), 6);
         assert_eq!(report.worst(), Some(Severity::Error));

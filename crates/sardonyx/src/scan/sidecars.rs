@@ -16,31 +16,33 @@ use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};
 use crate::external::{DataFiles, OpenFailure, compute_sha1};
 
-/// Maximum number of data files that are checked.
+/// Maximum number of data files of a model that are checked.
 const LOOKED_AT: usize = 100_000;
-/// Maximum number of data files in the report.
+/// Maximum number of data files in the report of a scan.
 const LISTED: usize = 1000;
-/// Alignment of offsets, in bytes, that lets a reader map each tensor individually.
+/// Alignment in bytes of data file offsets at which a reader can memory-map each tensor
+/// individually.
 const PAGE: u64 = 4096;
-/// Maximum padding between tensors, in bytes: writers align to 64 KiB so that each tensor can be
-/// mapped on every system.
+/// Gap between tensors of a data file, in bytes, that is not taken for padding: writers align to 64
+/// KiB so that each tensor can be memory-mapped on every system.
 const PADDING: u64 = 64 << 10;
-/// Bytes by which the tensors' claims may exceed the sizes of the files before that is reported.
+/// Number of bytes by which the data of external tensors may exceed the data files without a
+/// finding.
 const SLACK: u64 = 1 << 30;
 
-/// Data files of a model, collected while all its tensors are visited.
+/// Data files of a model, collected while all stored tensors are visited.
 pub(super) struct Sidecars<'m> {
     model: &'m Model,
-    /// Index into `files` of each location.
+    /// Index in `files` of each location.
     by_location: HashMap<Vec<u8>, usize>,
     files: Vec<Sidecar<'m>>,
-    /// Number of tensors whose offset is not a multiple of [`PAGE`].
+    /// Number of tensors whose data file offset is not a multiple of [`PAGE`].
     unaligned: u64,
-    /// Total bytes that tensors claim.
+    /// Total size in bytes of the data that external tensors refer to.
     claimed: u64,
 }
 
-/// A location of a data file, and the references of tensors to it.
+/// Location of a data file, with the tensors that refer to it.
 struct Sidecar<'m> {
     location: Vec<u8>,
     /// Number of tensors that refer to the file.
@@ -48,20 +50,20 @@ struct Sidecar<'m> {
     /// First tensor that refers to the file.
     first: Stored<'m>,
     ranges: Vec<Range<'m>>,
-    /// SHA-1 of the file, as the first tensor with a `checksum` declares it.
+    /// SHA-1 that the first tensor with a `checksum` declares; `None` without a `checksum`.
     checksum: Option<String>,
 }
 
-/// Bytes of a data file that a tensor refers to.
+/// Range of bytes in a data file that a tensor refers to.
 #[derive(Clone, Copy)]
 struct Range<'m> {
     start: u64,
-    /// Length in bytes; `None` if the range extends to the end of the file.
+    /// Length of the range in bytes; `None` if it extends to the end of the file.
     len: Option<u64>,
     tensor: Stored<'m>,
 }
 
-/// Values of the known keys in a tensor's `external_data`, the last of each.
+/// Values of the standard keys in a tensor's `external_data`; the last value of a duplicate key.
 #[derive(Default)]
 struct Entries<'m> {
     location: Option<&'m [u8]>,
@@ -71,18 +73,19 @@ struct Entries<'m> {
 }
 
 impl<'m> Sidecars<'m> {
+    /// Makes an empty collection of the data files of `model`.
     pub(super) fn new(model: &'m Model) -> Sidecars<'m> {
         Sidecars { model, by_location: HashMap::new(), files: Vec::new(), unaligned: 0, claimed: 0 }
     }
 
-    /// Adds a tensor whose values are in a data file.
+    /// Adds a tensor whose data is in a data file, and checks its `external_data`.
     pub(super) fn add(&mut self, stored: &Stored<'m>, claim: Claim, found: &mut Findings) {
         let model = self.model;
         let entries = self.read_entries(stored, found);
         let Some(location) = entries.location else {
             found.add(&codes::LOCATION_MISSING, || {
-                let message = "its values are external, but no location is set";
-                (stored.place(model), message.to_string())
+                let message = "the tensor's values are external, but no location is set";
+                (stored.describe_place(model), message.to_string())
             });
             return;
         };
@@ -92,8 +95,8 @@ impl<'m> Sidecars<'m> {
             Some(None) => {
                 found.add(&codes::BAD_OFFSET, || {
                     let text = shown(entries.offset.unwrap_or_default());
-                    let message = format!("its offset '{text}' is not a number of bytes");
-                    (stored.place(model), message)
+                    let message = format!("the tensor's offset '{text}' is not a number of bytes");
+                    (stored.describe_place(model), message)
                 });
                 None
             }
@@ -104,8 +107,8 @@ impl<'m> Sidecars<'m> {
             Some(None) => {
                 found.add(&codes::BAD_LENGTH, || {
                     let text = shown(entries.length.unwrap_or_default());
-                    let message = format!("its length '{text}' is not a number of bytes");
-                    (stored.place(model), message)
+                    let message = format!("the tensor's length '{text}' is not a number of bytes");
+                    (stored.describe_place(model), message)
                 });
                 None
             }
@@ -115,7 +118,7 @@ impl<'m> Sidecars<'m> {
             len: length.or(claim.bytes),
             tensor: *stored,
         });
-        let checksum = entries.checksum.map(shown_checksum);
+        let checksum = entries.checksum.map(show_checksum);
         self.add_reference(location, stored, range, checksum, found);
     }
 
@@ -137,7 +140,7 @@ impl<'m> Sidecars<'m> {
                 found.add(&codes::DUPLICATE_KEY, || {
                     let message =
                         format!("external_data has the key '{}' more than once", shown(key));
-                    (stored.place(model), message)
+                    (stored.describe_place(model), message)
                 });
             }
         }
@@ -180,8 +183,8 @@ impl<'m> Sidecars<'m> {
             None => {
                 if checksum.len() != 40 || !checksum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                     found.add(&codes::CHECKSUM_MALFORMED, || {
-                        let message = format!("'{checksum}' is not a SHA-1");
-                        (file.first.place(self.model), message)
+                        let message = format!("the checksum '{checksum}' is not a SHA-1");
+                        (file.first.describe_place(self.model), message)
                     });
                 }
                 file.checksum = Some(checksum);
@@ -189,15 +192,15 @@ impl<'m> Sidecars<'m> {
             Some(known) if !known.eq_ignore_ascii_case(&checksum) => {
                 found.add(&codes::CHECKSUM_CONFLICT, || {
                     let location = shown(location);
-                    let message = format!("'{location}' has the SHA-1 {known} for one tensor and {checksum} for this one");
-                    (stored.place(self.model), message)
+                    let message = format!("the data file '{location}' has the SHA-1 {known} for one tensor and {checksum} for another");
+                    (stored.describe_place(self.model), message)
                 });
             }
             Some(_) => {}
         }
     }
 
-    /// Checks all data files, and compares their sizes and checksums with the tensors.
+    /// Checks all collected data files, and compares their sizes and checksums with the tensors.
     pub(super) fn finish(
         mut self,
         data: &DataFiles,
@@ -207,19 +210,24 @@ impl<'m> Sidecars<'m> {
     ) {
         if self.unaligned > 0 {
             found.add(&codes::UNALIGNED, || {
-                let message =
-                    format!("{} tensors do not start at a multiple of {PAGE}", self.unaligned);
+                let message = format!(
+                    "{} tensors do not start at a multiple of {PAGE} bytes in a data file",
+                    self.unaligned
+                );
                 (String::new(), message)
             });
         }
         if data.directory().is_none() && !self.files.is_empty() {
             found.add(&codes::NOT_LOOKED_AT, || {
-                (String::new(), "there is no directory to look for data files in".to_string())
+                (
+                    String::new(),
+                    "data files are not checked, as their directory is not known".to_string(),
+                )
             });
         }
         if self.files.len() > LOOKED_AT {
             found.add(&codes::TOO_MANY_DATA_FILES, || {
-                (String::new(), format!("there are more than {LOOKED_AT} data files"))
+                (String::new(), format!("the model has more than {LOOKED_AT} data files"))
             });
         }
         let mut groups = Groups::default();
@@ -236,7 +244,7 @@ impl<'m> Sidecars<'m> {
             found.add(&codes::CLAIMS, || {
                 let present = facts.outside_present;
                 let message = format!(
-                    "external tensors have {} bytes in total, but the files have {present}",
+                    "external tensors claim {} bytes in total, but the data files have {present}",
                     self.claimed
                 );
                 (String::new(), message)
@@ -247,7 +255,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Checks the location and kind of a data file, and that each range is within its size.
+    /// Checks the location and file type of the data file at `index`, and that each tensor's range
+    /// is within its size.
     fn check_file(
         &mut self,
         index: usize,
@@ -259,11 +268,13 @@ impl<'m> Sidecars<'m> {
     ) {
         let model = self.model;
         let file = &mut self.files[index];
-        let problems = location::problems(&file.location);
+        let problems = location::find_problems(&file.location);
         let is_rejected = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
-            found.add(code, || (file.first.place(model), format!("its location '{name}' {what}")));
+            found.add(code, || {
+                (file.first.describe_place(model), format!("the location '{name}' {what}"))
+            });
         }
         let opened = if !is_rejected && index < LOOKED_AT && data.directory().is_some() {
             open_file(file, &name, data, options, model, found)
@@ -288,13 +299,13 @@ impl<'m> Sidecars<'m> {
         if let Some(other) = groups.add(key, index) {
             found.add(&codes::SAME_FILE, || {
                 let other = shown(&self.files[other].location);
-                (name, format!("it is the same file as '{other}'"))
+                (name, format!("the data file is the same file as '{other}'"))
             });
         }
     }
 
-    /// Reports overlapping and shared ranges of one file, which may have several locations, and
-    /// bytes that no range covers.
+    /// Reports overlapping and shared ranges of tensors in one data file, which may have several
+    /// locations, and bytes that no tensor refers to.
     fn check_ranges(&self, group: &Group, found: &mut Findings) {
         let members = group.members.iter();
         let mut ranges: Vec<(u64, u64, &Range<'m>)> = members
@@ -310,12 +321,12 @@ impl<'m> Sidecars<'m> {
             match last {
                 Some((s, e, _)) if (s, e) == (start, end) => shared += 1,
                 Some((s, e, other)) if start < e => found.add(&codes::OVERLAP, || {
-                    let other = other.tensor.place(self.model);
+                    let other = other.tensor.describe_place(self.model);
                     let message = format!(
-                        "its bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
+                        "the tensor's bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
                         shown(location)
                     );
-                    (tensor.tensor.place(self.model), message)
+                    (tensor.tensor.describe_place(self.model), message)
                 }),
                 _ => {}
             }
@@ -325,21 +336,21 @@ impl<'m> Sidecars<'m> {
         }
         if shared > 0 {
             found.add(&codes::SHARED_RANGE, || {
-                (shown(location), format!("{shared} tensors share values with another tensor"))
+                (shown(location), format!("{shared} tensors share the bytes of another tensor"))
             });
         }
         let ends = ranges.iter().map(|(start, end, _)| (*start, *end));
         let unused = group.size.map_or(0, |size| count_unused(ends, size));
         if unused > 0 {
             found.add(&codes::UNREFERENCED, || {
-                (shown(location), format!("{unused} bytes belong to no tensor"))
+                (shown(location), format!("{unused} bytes of the data file belong to no tensor"))
             });
         }
     }
 }
 
-/// Counts the bytes of a file outside of all ranges, whose starts ascend. Gaps below [`PADDING`] do
-/// not count.
+/// Counts the bytes of a data file of `size` bytes outside of all ranges, whose starts ascend. Gaps
+/// below [`PADDING`] do not count.
 fn count_unused(ranges: impl Iterator<Item = (u64, u64)>, size: u64) -> u64 {
     let (mut unused, mut reached) = (0, 0);
     for (start, end) in ranges.chain([(size, size)]) {
@@ -361,26 +372,28 @@ enum Key {
     Path(String, Option<u64>),
 }
 
-/// Locations of one file.
+/// Locations that refer to one data file.
 struct Group {
-    /// Indices into [`Sidecars::files`].
+    /// Indices of the locations in [`Sidecars::files`].
     members: Vec<usize>,
+    /// Size of the file in bytes; `None` if not known.
     size: Option<u64>,
 }
 
-/// All data files, with their locations grouped by file.
+/// All data files of a model, with their locations grouped by file.
 #[derive(Default)]
 struct Groups {
     by_key: HashMap<Key, usize>,
     members: Vec<Group>,
-    /// Sizes of the distinct files, in bytes.
+    /// Sizes of the distinct data files, in bytes.
     sizes: Vec<u64>,
-    /// Number of files whose size is not known.
+    /// Number of distinct data files whose size is not known.
     unknown: usize,
 }
 
 impl Groups {
-    /// Adds a location. Returns an earlier location of the same file, if there is one.
+    /// Adds the location with index `index` to the group of its data file `key`. Returns the index
+    /// of the file's first location; `None` if the file is new.
     fn add(&mut self, key: Key, index: usize) -> Option<usize> {
         let size = match &key {
             Key::File(_, size) => Some(*size),
@@ -405,8 +418,8 @@ impl Groups {
     }
 }
 
-/// Opens a data file and returns its size and identity; `None`, with a finding, if it must not be
-/// read or cannot be. Compares its checksum if the options enable it.
+/// Opens a data file and returns its size in bytes and its identity; `None`, with a finding, if the
+/// file must not or cannot be read. Compares the checksum if the options enable it.
 fn open_file(
     file: &Sidecar<'_>,
     name: &str,
@@ -420,7 +433,9 @@ fn open_file(
         Ok(seen) => seen,
         Err(missed) => {
             let (code, what) = match missed {
-                OpenFailure::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
+                OpenFailure::Location(_) => {
+                    (&codes::LOCATION_ESCAPES, "has a location that is not allowed")
+                }
                 OpenFailure::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
                 OpenFailure::DanglingLink => {
                     (&codes::DATA_FILE_MISSING, "is a link to a file that does not exist")
@@ -431,7 +446,10 @@ fn open_file(
                 OpenFailure::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 OpenFailure::Refused(Refusal::Kind(kind)) => {
                     found.add(&codes::NOT_A_FILE, || {
-                        (file.first.place(model), format!("'{name}' is {kind}"))
+                        (
+                            file.first.describe_place(model),
+                            format!("the data file '{name}' is {kind}"),
+                        )
                     });
                     return None;
                 }
@@ -440,36 +458,44 @@ fn open_file(
                 }
                 OpenFailure::Refused(Refusal::Io(error)) => {
                     found.add(&codes::DATA_FILE_UNREADABLE, || {
-                        (file.first.place(model), format!("'{name}' cannot be opened: {error}"))
+                        (
+                            file.first.describe_place(model),
+                            format!("the data file '{name}' cannot be opened: {error}"),
+                        )
                     });
                     return None;
                 }
             };
-            found.add(code, || (file.first.place(model), format!("'{name}' {what}")));
+            found.add(code, || {
+                (file.first.describe_place(model), format!("the data file '{name}' {what}"))
+            });
             return None;
         }
     };
     if seen.through_link {
         found.add(&codes::LINK_INSIDE, || {
-            (name.to_string(), "it is a link to a readable file".to_string())
+            (name.to_string(), "the data file is a link to a readable file".to_string())
         });
     }
     if let Some(checksum) = file.checksum.as_ref().filter(|_| options.checksums) {
         match compute_sha1(&seen.file) {
             Ok(digest) if digest.eq_ignore_ascii_case(checksum) => {}
             Ok(digest) => found.add(&codes::CHECKSUM_MISMATCH, || {
-                let message = format!("its SHA-1 is {digest}, but the model has {checksum}");
+                let message = format!(
+                    "the data file has the SHA-1 {digest}, but the model declares {checksum}"
+                );
                 (name.to_string(), message)
             }),
             Err(error) => found.add(&codes::DATA_FILE_UNREADABLE, || {
-                (name.to_string(), format!("it cannot be read: {error}"))
+                (name.to_string(), format!("the data file cannot be read: {error}"))
             }),
         }
     }
     Some((seen.len, seen.identity))
 }
 
-/// Checks that a range is within its file, and sets the length of a range that extends to the end.
+/// Checks that a tensor's range is within its data file of `size` bytes, and sets the length of a
+/// range that extends to the end of the file.
 fn check_range(
     range: &mut Range<'_>,
     size: Option<u64>,
@@ -481,30 +507,32 @@ fn check_range(
     let Some(end) = start.checked_add(range.len.unwrap_or(0)) else {
         found.add(&codes::RANGE_OVERFLOW, || {
             let len = range.len.unwrap_or(0);
-            let message = format!("its offset {start} plus length {len} overflows");
-            (range.tensor.place(model), message)
+            let message = format!("the tensor's offset {start} plus length {len} overflows");
+            (range.tensor.describe_place(model), message)
         });
         return;
     };
     let Some(size) = size else { return };
     if end > size {
         found.add(&codes::RANGE_BEYOND_END, || {
-            let message =
-                format!("it claims the bytes {start}..{end} of '{name}', which has {size} bytes");
-            (range.tensor.place(model), message)
+            let message = format!(
+                "the tensor claims the bytes {start}..{end} of '{name}', which has {size} bytes"
+            );
+            (range.tensor.describe_place(model), message)
         });
     } else if range.len.is_none() {
         range.len = Some(size - start);
     }
 }
 
-/// Parses a decimal number of digits only. Signs and blanks are rejected, as readers treat them
-/// differently.
+/// Parses a decimal number of digits only; `None` for other text or an overflow. Signs and blanks
+/// are rejected, as readers treat them differently.
 fn parse_number(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-fn shown_checksum(text: &[u8]) -> String {
+/// Converts a checksum into text for messages, without blanks around it.
+fn show_checksum(text: &[u8]) -> String {
     shown(text.trim_ascii())
 }

@@ -16,41 +16,42 @@ use super::ScanOptions;
 use super::codes;
 use super::report::Findings;
 
-/// Maximum nesting depth of messages that libprotobuf reads.
+/// Maximum nesting depth of protobuf messages that libprotobuf reads.
 const LIBPROTOBUF_DEPTH: u32 = 100;
-/// Length of a name, in bytes, from which on it is reported.
+/// Length in bytes above which a name is reported.
 const LONG_NAME: usize = 64 << 10;
-/// Maximum number of distinct unknown fields that are counted separately.
+/// Maximum number of distinct unknown protobuf fields that are counted separately.
 const UNKNOWN_KINDS: usize = 1000;
 /// Maximum number of elements in all lists of numbers and strings, without tensor data. An element
 /// takes up to 24 bytes in memory but may be one byte in the file.
 const LIST_ELEMENTS: u64 = 1 << 26;
-/// Maximum number of fields of a message in the table.
+/// Maximum number of fields that a message has in the table of protobuf fields.
 const MOST_FIELDS: usize = 24;
 
 /// Summary of a walk over the bytes of a model.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Number of messages and elements of string lists.
+    /// Number of protobuf messages, plus the elements of string lists.
     pub(super) messages: u64,
-    /// Number of levels of nested messages.
+    /// Number of levels of nested protobuf messages.
     pub(super) depth: u32,
-    /// Whether the walk reached the end of the bytes, which are a well-formed message then.
+    /// Whether the walk reached the end of the bytes: they are a well-formed protobuf message.
     pub(super) complete: bool,
 }
 
-/// A message on the stack of the walk.
+/// An open protobuf message on the stack of the walk.
 struct Open<'a> {
     def: &'static MessageDef,
     records: Records<'a>,
-    /// Field that holds the message, and its index among the occurrences of this field; `None` for
-    /// the model.
+    /// Field that holds the message, and the message's index among the occurrences of the field;
+    /// `None` for the model.
     held_by: Option<(&'static FieldDef, u32)>,
-    /// Number of occurrences of each field.
+    /// Number of occurrences so far of each field of the message.
     seen: [u32; MOST_FIELDS],
 }
 
-/// Key of unknown fields: fields that the table lacks, or that have another wire type there.
+/// Kind of unknown protobuf field: a field number that is not in the table, or has another wire
+/// type in the table.
 #[derive(PartialEq, Eq, Hash)]
 struct UnknownKind {
     message: &'static str,
@@ -58,11 +59,11 @@ struct UnknownKind {
     wrong_type: bool,
 }
 
-/// Occurrences of one kind of unknown field.
+/// Number and size of the occurrences of one kind of unknown protobuf field.
 struct UnknownTotal {
     count: u64,
     bytes: u64,
-    /// Place of the first occurrence.
+    /// Path of the first occurrence.
     first: String,
     /// Byte offset of the first occurrence.
     offset: u64,
@@ -82,7 +83,7 @@ struct Walk<'a, 'f> {
     walked: Walked,
 }
 
-/// Walks the bytes of a model, and reports problems to `found`.
+/// Walks the protobuf bytes of a model, and reports problems to `found`.
 pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) -> Walked {
     let content = Slice { bytes, offset: 0 };
     let mut walk = Walk {
@@ -101,6 +102,7 @@ pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) ->
 }
 
 impl<'a> Walk<'a, '_> {
+    /// Pushes a protobuf message on the stack.
     fn open(
         &mut self,
         def: &'static MessageDef,
@@ -116,7 +118,8 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Walks to the end. Returns whether the bytes are a well-formed message within the limits.
+    /// Walks to the end of the bytes, a malformed byte or a limit. Returns whether the bytes are a
+    /// well-formed message within the limits.
     fn run(&mut self) -> bool {
         while let Some(innermost) = self.open.last_mut() {
             match innermost.records.next_record() {
@@ -137,7 +140,8 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    /// Checks a record, and opens it if it is a message. Returns whether the walk goes on.
+    /// Checks a record (an occurrence of a field), and opens it if it is a message. Returns whether
+    /// the walk goes on.
     fn check_record(&mut self, raw: RawField<'a>) -> bool {
         let Some(message) = self.open.last_mut() else {
             return false;
@@ -145,7 +149,7 @@ impl<'a> Walk<'a, '_> {
         let def = message.def;
         let index = def.fields.binary_search_by_key(&raw.number, |field| field.number);
         let field = index.ok().map(|index| &def.fields[index]);
-        let Some(field) = field.filter(|field| fits(field, raw.wire_type)) else {
+        let Some(field) = field.filter(|field| fits_wire_type(field, raw.wire_type)) else {
             self.count_unknown(def, &raw, field.is_some());
             return true;
         };
@@ -154,17 +158,18 @@ impl<'a> Walk<'a, '_> {
         *occurrences = occurrences.saturating_add(1);
         if index > 0 && !field.is_list() {
             self.found.add(&codes::FIELD_TWICE, || {
-                let message = format!("{} of {} occurs more than once", field.name, def.name);
-                (self.open.place(field, index, raw.record.offset), message)
+                let message =
+                    format!("the field {} of {} occurs more than once", field.name, def.name);
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
         if is_kept_list(def, field) && !self.count_elements(field.kind, &raw) {
             return false;
         }
         match field.kind {
-            FieldKind::Message(inner) => return self.enter(inner(), field, index, &raw),
+            FieldKind::Message(inner) => return self.enter_message(inner(), field, index, &raw),
             FieldKind::Text => {
-                if field.is_list() && !self.count(&raw) {
+                if field.is_list() && !self.count_message(&raw) {
                     return false;
                 }
                 self.check_text(def, field, index, &raw);
@@ -185,21 +190,23 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    /// Counts a message. Returns whether the limit is kept.
-    fn count(&mut self, raw: &RawField<'_>) -> bool {
+    /// Counts a protobuf message, and reports the first above the limit. Returns whether the limit
+    /// is kept.
+    fn count_message(&mut self, raw: &RawField<'_>) -> bool {
         self.walked.messages += 1;
         let limit = self.messages;
         if self.walked.messages <= limit {
             return true;
         }
         self.found.add(&codes::TOO_MANY_MESSAGES, || {
-            let message = format!("the file has more than {limit} messages");
+            let message = format!("the file has more than {limit} protobuf messages");
             (format!("byte {}", raw.record.offset), message)
         });
         false
     }
 
-    /// Counts the elements that a record adds to a list. Returns whether the limit is kept.
+    /// Counts the elements that a record adds to a list of numbers or strings. Returns whether the
+    /// limit [`LIST_ELEMENTS`] is kept.
     fn count_elements(&mut self, kind: FieldKind, raw: &RawField<'_>) -> bool {
         self.elements += match (raw.wire_type, kind) {
             (WireType::Len, FieldKind::Float) => raw.content.bytes.len() as u64 / 4,
@@ -217,15 +224,16 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    /// Opens a nested message. Returns whether the limits of depth and messages are kept.
-    fn enter(
+    /// Opens a nested protobuf message. Returns whether the limits on depth and number of messages
+    /// are kept.
+    fn enter_message(
         &mut self,
         def: &'static MessageDef,
         field: &'static FieldDef,
         index: u32,
         raw: &RawField<'a>,
     ) -> bool {
-        if !self.count(raw) {
+        if !self.count_message(raw) {
             return false;
         }
         let depth = self.open.len() as u32;
@@ -240,7 +248,7 @@ impl<'a> Walk<'a, '_> {
                 self.found.add(&codes::DEEP_NESTING, || {
                     let message =
                         format!("messages are nested more than {LIBPROTOBUF_DEPTH} levels deep");
-                    (self.open.place(field, index, raw.record.offset), message)
+                    (self.open.describe_field(field, index, raw.record.offset), message)
                 });
             }
         }
@@ -248,6 +256,7 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
+    /// Reports the malformed byte or exceeded depth that ends the walk.
     fn report_malformed(&mut self, kind: ErrorKind, offset: u64) {
         let at_top = self.open.len() == 1;
         let code = match kind {
@@ -255,9 +264,10 @@ impl<'a> Walk<'a, '_> {
             ErrorKind::Truncated | ErrorKind::LengthBeyondEnd { .. } if at_top => &codes::TRUNCATED,
             _ => &codes::MALFORMED,
         };
-        self.found.add(code, || (self.open.byte_place(offset), kind.to_string()));
+        self.found.add(code, || (self.open.describe_byte(offset), kind.to_string()));
     }
 
+    /// Counts an occurrence of an unknown field.
     fn count_unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
         let kinds = self.unknown.len();
         let kind = UnknownKind { message: def.name, number: raw.number, wrong_type };
@@ -272,7 +282,7 @@ impl<'a> Walk<'a, '_> {
                 new.insert(UnknownTotal {
                     count: 1,
                     bytes,
-                    first: self.open.byte_place(raw.record.offset),
+                    first: self.open.describe_byte(raw.record.offset),
                     offset: raw.record.offset,
                 });
             }
@@ -280,6 +290,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    /// Reports the counted unknown fields, one finding for each kind, in the order of the file.
     fn report_unknown(&mut self) {
         let mut unknown: Vec<_> = self.unknown.drain().collect();
         unknown.sort_by_key(|(_, total)| total.offset);
@@ -304,7 +315,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Reports an enum field whose number has no name.
+    /// Reports an enum field whose number the standard does not define: `name` is `None`.
     fn check_enum(
         &mut self,
         name: Option<&'static str>,
@@ -315,14 +326,14 @@ impl<'a> Walk<'a, '_> {
         if name.is_none() {
             self.found.add(&codes::UNKNOWN_ENUM, || {
                 let number = raw.word as i32;
-                let message = format!("{} is {number}, which is not defined", field.name);
-                (self.open.place(field, index, raw.record.offset), message)
+                let message = format!("the field {} is {number}, which is not defined", field.name);
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
     }
 
-    /// Checks by length and last byte that a packed field holds complete numbers. Returns whether
-    /// the walk goes on.
+    /// Checks by length and last byte that a packed protobuf field holds complete numbers. Returns
+    /// whether the walk goes on.
     fn check_packed(
         &mut self,
         kind: FieldKind,
@@ -345,14 +356,14 @@ impl<'a> Walk<'a, '_> {
             return true;
         };
         self.found.add(&codes::MALFORMED, || {
-            let place = self.open.place(field, index, raw.content.offset);
+            let place = self.open.describe_field(field, index, raw.content.offset);
             (place, problem.to_string())
         });
         false
     }
 
-    /// Reports text that is not UTF-8, has control or invisible characters, is too long, or is a
-    /// pickle.
+    /// Reports a text field that is not UTF-8, has control or invisible characters, is too long, or
+    /// is a Python pickle.
     fn check_text(
         &mut self,
         def: &'static MessageDef,
@@ -369,13 +380,14 @@ impl<'a> Walk<'a, '_> {
             }
             return;
         }
-        let place = || self.open.place(field, index, raw.record.offset);
+        let place = || self.open.describe_field(field, index, raw.record.offset);
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
                 let byte = error.valid_up_to();
                 self.found.add(&codes::INVALID_UTF8, || {
-                    let message = format!("'{}' is not UTF-8 at its byte {byte}", shown(bytes));
+                    let message =
+                        format!("the text '{}' is not UTF-8 at byte {byte}", shown(bytes));
                     (place(), message)
                 });
                 return;
@@ -384,20 +396,26 @@ impl<'a> Walk<'a, '_> {
         let mut controls = text.chars().filter(|c| c.is_control());
         if let Some(c) = controls.find(|c| is_name || !matches!(c, '\n' | '\r' | '\t')) {
             self.found.add(&codes::CONTROL_CHARACTERS, || {
-                let message = format!("'{}' contains the control character {c:?}", shown(bytes));
+                let message =
+                    format!("the text '{}' contains the control character {c:?}", shown(bytes));
                 (place(), message)
             });
         }
         if let Some(c) = text.chars().find(|c| is_name && is_deceptive(*c)) {
             self.found.add(&codes::DECEPTIVE_CHARACTERS, || {
                 let (name, code) = (shown(bytes), u32::from(c));
-                let message = format!("'{name}' contains the invisible character U+{code:04X}");
+                let message =
+                    format!("the name '{name}' contains the invisible character U+{code:04X}");
                 (place(), message)
             });
         }
         if is_name && bytes.len() > LONG_NAME {
             self.found.add(&codes::LONG_NAME, || {
-                let message = format!("a name of {} bytes: '{}'", bytes.len(), shown(bytes));
+                let message = format!(
+                    "the name has {} bytes, more than {LONG_NAME}: '{}'",
+                    bytes.len(),
+                    shown(bytes)
+                );
                 (place(), message)
             });
         }
@@ -406,8 +424,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Reports text that looks like a Python pickle of protocol 4 or 5 in base64: it begins like
-    /// one and has only characters of base64.
+    /// Reports a text field that looks like a Python pickle of protocol 4 or 5 in base64: begins
+    /// like a pickle, and has only base64 characters.
     fn check_pickle(
         &mut self,
         bytes: &[u8],
@@ -424,8 +442,9 @@ impl<'a> Walk<'a, '_> {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
         {
             self.found.add(&codes::PICKLE, || {
-                let message = format!("a Python pickle in base64, {} characters", bytes.len());
-                (self.open.place(field, index, raw.record.offset), message)
+                let message =
+                    format!("the text is a Python pickle in base64, of {} characters", bytes.len());
+                (self.open.describe_field(field, index, raw.record.offset), message)
             });
         }
     }
@@ -433,23 +452,23 @@ impl<'a> Walk<'a, '_> {
 
 /// Descriptions of places in the innermost message of a stack of open messages.
 trait Placed {
-    /// Describes the place of a field: its byte offset, and its path from the model.
-    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String;
-    /// Describes the place of a byte: its offset, and the path of the innermost message.
-    fn byte_place(&self, offset: u64) -> String;
-    /// Returns the path of the innermost message, one text for each field.
-    fn steps(&self) -> Vec<String>;
+    /// Describes the place of a field in the innermost open message: byte offset and path.
+    fn describe_field(&self, field: &FieldDef, index: u32, offset: u64) -> String;
+    /// Describes the place of a byte in the innermost open message: byte offset and path.
+    fn describe_byte(&self, offset: u64) -> String;
+    /// Returns the parts of the innermost open message's path, one for each field.
+    fn list_steps(&self) -> Vec<String>;
 }
 
 impl Placed for Vec<Open<'_>> {
-    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String {
-        let mut steps = self.steps();
-        steps.push(step(field, index));
+    fn describe_field(&self, field: &FieldDef, index: u32, offset: u64) -> String {
+        let mut steps = self.list_steps();
+        steps.push(format_step(field, index));
         format!("byte {offset}, field {}", path(&steps))
     }
 
-    fn byte_place(&self, offset: u64) -> String {
-        let steps = self.steps();
+    fn describe_byte(&self, offset: u64) -> String {
+        let steps = self.list_steps();
         if steps.is_empty() {
             format!("byte {offset}")
         } else {
@@ -457,25 +476,28 @@ impl Placed for Vec<Open<'_>> {
         }
     }
 
-    fn steps(&self) -> Vec<String> {
+    fn list_steps(&self) -> Vec<String> {
         self.iter()
             .filter_map(|open| open.held_by)
-            .map(|(field, index)| step(field, index))
+            .map(|(field, index)| format_step(field, index))
             .collect()
     }
 }
 
-fn step(field: &FieldDef, index: u32) -> String {
+/// Formats a field for a path, with an index if the field is a list.
+fn format_step(field: &FieldDef, index: u32) -> String {
     field.step(field.is_list().then_some(index.into()))
 }
 
-/// Whether a field may have a wire type: its own, or that of packed fields if it is a list.
-fn fits(field: &FieldDef, wire_type: WireType) -> bool {
+/// Whether a protobuf field may have a wire type: the type of its kind, or the packed type if it is
+/// a list.
+fn fits_wire_type(field: &FieldDef, wire_type: WireType) -> bool {
     let own = field.kind.wire_type();
     wire_type == own || (wire_type == WireType::Len && field.is_list())
 }
 
-/// Whether readers keep a list in memory element by element. Tensor data stays in the file.
+/// Whether a field is a list of numbers or strings that readers copy into memory. Tensor data stays
+/// in the file.
 fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
     let is_payload = def.name == "TensorProto" && field.name != "dims";
     field.label == Label::Repeated
@@ -483,8 +505,8 @@ fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
         && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text)
 }
 
-/// Whether a field of a type holds the number of an element type. The element types of tensors are
-/// checked with the tensors.
+/// Whether a field of a `TypeProto` holds the number of an element type. The element types of
+/// stored tensors are checked with the tensors.
 fn is_element_type(def: &MessageDef, field: &FieldDef) -> bool {
     def.name.starts_with("TypeProto.") && matches!(field.name, "elem_type" | "key_type")
 }

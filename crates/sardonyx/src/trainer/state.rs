@@ -283,7 +283,7 @@ impl Held {
     fn to_tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
-            Held::OnDevices(parts) => parts.whole(),
+            Held::OnDevices(parts) => parts.gather_whole(),
         }
     }
 
@@ -300,7 +300,7 @@ impl Held {
                 if let Some(parts) = known.get() {
                     return Ok(Arc::clone(parts));
                 }
-                let parts = Arc::new(devices.parts_of(value, form)?);
+                let parts = Arc::new(devices.distribute(value, form)?);
                 Ok(Arc::clone(known.get_or_init(|| parts)))
             }
         }

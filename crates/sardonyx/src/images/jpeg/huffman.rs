@@ -2,26 +2,27 @@
 
 use super::Result;
 
-/// Maximum length, in bits, of codes that one table lookup decodes.
+/// Maximum length of Huffman codes that one table lookup decodes, in bits.
 const LOOK: u32 = 9;
 
 /// Reader of the entropy-coded bits from one marker to the next.
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// Offset of the next byte that is not in the buffer.
+    /// Byte offset in the file of the next byte that is not in the bit buffer.
     at: usize,
-    /// Buffer of the next bits; the first one is the highest.
+    /// Bit buffer: the next bits, of which the highest is the first.
     held: u64,
-    /// Number of bits in the buffer.
+    /// Number of bits in the bit buffer.
     count: u32,
 }
 
 impl<'a> Bits<'a> {
+    /// Starts reading at byte offset `at` of a file.
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Bits<'a> {
         Bits { bytes, at, held: 0, count: 0 }
     }
 
-    /// Fills the buffer, up to a marker or the end of the bytes.
+    /// Fills the bit buffer, up to a marker or the end of the file.
     fn fill(&mut self) {
         while self.count <= 56 {
             let Some(byte) = self.bytes.get(self.at).copied() else { return };
@@ -42,8 +43,8 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Returns the next `count` bits, at most 16, without consuming them. Missing bits at the end
-    /// are zero.
+    /// Returns the next `count` bits, at most 16, without consuming them. Bits that are missing at
+    /// the end are zero.
     fn peek(&mut self, count: u32) -> u32 {
         if self.count < count {
             self.fill();
@@ -51,6 +52,7 @@ impl<'a> Bits<'a> {
         (self.held >> 48) as u32 >> (16 - count)
     }
 
+    /// Consumes the next `count` bits; fails if fewer are left.
     fn skip(&mut self, count: u32) -> Result<()> {
         if self.count < count {
             return self.fail("the data of the scan end early");
@@ -61,7 +63,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads the next `count` bits, at most 16, as an unsigned number.
-    pub(super) fn take(&mut self, count: u32) -> Result<i32> {
+    pub(super) fn read_bits(&mut self, count: u32) -> Result<i32> {
         if count == 0 {
             return Ok(0);
         }
@@ -71,8 +73,8 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads the next `count` bits as a signed number: the lower half of the range is negative.
-    pub(super) fn take_signed(&mut self, count: u32) -> Result<i32> {
-        let bits = self.take(count)?;
+    pub(super) fn read_signed(&mut self, count: u32) -> Result<i32> {
+        let bits = self.read_bits(count)?;
         let is_negative = count > 0 && bits >> (count - 1) == 0;
         Ok(if is_negative { bits - (1 << count) + 1 } else { bits })
     }
@@ -84,19 +86,19 @@ impl<'a> Bits<'a> {
         self.at = super::next_marker(self.bytes, self.at)?;
         let marker = self.bytes[self.at + 1];
         if marker != 0xd0 + number {
-            return self.fail(&format!(
-                "the marker is FF{marker:02X}, which is not the restart marker {number}"
-            ));
+            return self
+                .fail(&format!("the marker FF{marker:02X} is not the restart marker {number}"));
         }
         self.at += 2;
         Ok(())
     }
 
-    /// Returns the offset of the next byte that is not in the buffer.
+    /// Returns the byte offset in the file of the next byte that is not in the bit buffer.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
+    /// Returns an error: the byte offset in the file, and the problem `what`.
     pub(super) fn fail<T>(&self, what: &str) -> Result<T> {
         Err(format!("at byte {}: {what}", self.at))
     }
@@ -113,18 +115,19 @@ pub(super) struct Huffman {
     symbols: Vec<u8>,
 }
 
-/// Codes of one length, which are consecutive numbers.
+/// Huffman codes of one length, which are consecutive numbers.
 #[derive(Clone, Copy, Default)]
 struct CodeRange {
-    /// End of the range, exclusive.
+    /// End of the range of codes, exclusive.
     end: i32,
     /// Difference between the index of a code's symbol and the code.
     to_symbol: i32,
 }
 
 impl Huffman {
-    /// Makes the table with `counts` codes of each length, the shortest first. `None` if there are
-    /// more codes than bits can distinguish, or fewer symbols than codes.
+    /// Makes a Huffman table from the number of codes of each length, from 1 bit up, and the
+    /// symbols in the order of the codes. `None` if there are more codes than bits can distinguish,
+    /// or fewer symbols than codes.
     pub(super) fn new(counts: &[u8], symbols: &[u8]) -> Option<Huffman> {
         let mut table = Huffman {
             short: vec![0; 1 << LOOK],
@@ -153,12 +156,12 @@ impl Huffman {
         Some(table)
     }
 
-    /// Whether all symbols are at most `bound`.
+    /// Whether all symbols of the table are at most `bound`.
     pub(super) fn is_bounded_by(&self, bound: u8) -> bool {
         self.symbols.iter().all(|symbol| *symbol <= bound)
     }
 
-    /// Reads the next code and returns its symbol.
+    /// Reads the next Huffman code and returns its symbol.
     pub(super) fn decode(&self, bits: &mut Bits<'_>) -> Result<u8> {
         let next = bits.peek(16);
         let short = self.short[(next >> (16 - LOOK)) as usize];
@@ -172,7 +175,9 @@ impl Huffman {
             if code < end {
                 bits.skip(length)?;
                 let symbol = self.symbols.get((code + to_symbol) as usize);
-                return symbol.copied().ok_or_else(|| format!("at byte {}: no code", bits.at()));
+                return symbol
+                    .copied()
+                    .ok_or_else(|| format!("at byte {}: a Huffman code has no symbol", bits.at()));
             }
         }
         // `peek` fills missing bits with zeros: `skip` fails if bits are missing.
@@ -213,16 +218,16 @@ mod tests {
     fn bits_end_at_a_marker() {
         let bytes = [0xff, 0x00, 0x5a, 0xff, 0xff, 0x00, 0xff, 0xd0, 0x80, 0xff, 0xd9];
         let mut bits = Bits::new(&bytes, 0);
-        assert_eq!(bits.take(16), Ok(0xff5a));
-        assert_eq!(bits.take_signed(4), Ok(15));
-        assert_eq!(bits.take(5).unwrap_err(), "at byte 6: the data of the scan end early");
+        assert_eq!(bits.read_bits(16), Ok(0xff5a));
+        assert_eq!(bits.read_signed(4), Ok(15));
+        assert_eq!(bits.read_bits(5).unwrap_err(), "at byte 6: the data of the scan end early");
         assert_eq!(
             bits.restart(1).unwrap_err(),
-            "at byte 6: the marker is FFD0, which is not the restart marker 1"
+            "at byte 6: the marker FFD0 is not the restart marker 1"
         );
         bits.restart(0).unwrap();
-        assert_eq!(bits.take(1), Ok(1));
+        assert_eq!(bits.read_bits(1), Ok(1));
         // The lower half is negative: 0000000 is -127.
-        assert_eq!(bits.take_signed(7), Ok(-127));
+        assert_eq!(bits.read_signed(7), Ok(-127));
     }
 }

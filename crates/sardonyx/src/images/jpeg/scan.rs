@@ -1,24 +1,25 @@
-//! Scans: sequential ones with whole coefficients, and progressive ones with a band or some bits of
-//! the coefficients (ITU-T T.81, annexes F.2 and G).
+//! Scans of JPEG images: sequential scans with whole coefficients, and progressive scans with a
+//! band or some bits of the coefficients (ITU-T T.81, annexes F.2 and G).
 
 use super::huffman::{Bits, Huffman};
 use super::{Component, Frame, QuantizationTable, Result, Segment, Tables, ZIGZAG};
 
-/// Coefficients of a component, accumulated over the scans.
+/// DCT coefficients of a JPEG component, accumulated over the scans.
 pub(super) struct Coefficients {
     /// Coefficients of all blocks, 64 for each, row by row.
     pub(super) blocks: Vec<i16>,
-    /// Quantization table at the time of the component's first scan.
+    /// Quantization table that applied at the component's first scan; `None` before this scan.
     pub(super) table: Option<QuantizationTable>,
-    /// Lowest bit that scans have set of each coefficient, in zigzag order; `None` if no scan has
-    /// set any.
+    /// Number of the lowest bit of each coefficient that a scan has set, in zigzag order; `None` if
+    /// no scan has set a bit.
     known: [Option<u32>; 64],
 }
 
 impl Coefficients {
+    /// Allocates the coefficients of a component, all zero.
     pub(super) fn new(component: &Component) -> Result<Coefficients> {
         let [across, down] = component.stored;
-        let blocks = crate::images::zeros(across * down * 64)?;
+        let blocks = crate::images::allocate_zeros(across * down * 64)?;
         Ok(Coefficients { blocks, table: None, known: [None; 64] })
     }
 
@@ -28,8 +29,8 @@ impl Coefficients {
     }
 }
 
-/// Kind of a scan: the bits of each block that it stores. Progressive scans approximate
-/// coefficients successively, from the upper bits to the lower ones.
+/// Kind of a JPEG scan: the bits of each block that the scan stores. Progressive scans approximate
+/// coefficients successively, from the upper bits to the lower bits.
 #[derive(Clone, Copy)]
 enum ScanKind {
     /// All coefficients with all their bits: a sequential scan.
@@ -44,30 +45,31 @@ enum ScanKind {
     NextAc { bit: i16 },
 }
 
-/// Band of coefficients (spectral selection): the first and the last one, in zigzag order.
+/// Band of coefficients of a block (spectral selection): numbers of the first and the last
+/// coefficient, in zigzag order.
 #[derive(Clone, Copy)]
 struct Band {
     from: usize,
     to: usize,
 }
 
-/// A component of a scan.
+/// A component in a JPEG scan, with its tables.
 struct ScanComponent<'t> {
     component: usize,
-    /// Blocks of a unit (MCU), across and down.
+    /// Number of blocks of the component in a unit (MCU), across and down.
     unit: [usize; 2],
-    /// Number of blocks in a stored row.
+    /// Number of stored blocks in a row of the component.
     stride: usize,
     dc: Option<&'t Huffman>,
     ac: Option<&'t Huffman>,
-    /// DC coefficient of the previous block, which predicts that of the next.
+    /// DC coefficient of the previous block, the prediction for the next block.
     before: i32,
 }
 
-/// A scan whose header has been read.
+/// A JPEG scan whose header has been read.
 pub(super) struct Scan<'t> {
     parts: Vec<ScanComponent<'t>>,
-    /// Units (MCUs) across and down.
+    /// Number of units (MCUs) in the scan, across and down.
     units: [usize; 2],
     kind: ScanKind,
     band: Band,
@@ -76,7 +78,8 @@ pub(super) struct Scan<'t> {
 }
 
 impl<'t> Scan<'t> {
-    /// Reads the header of a scan, and checks it against the frame and the scans before it.
+    /// Reads the header of a scan, and checks it against the frame header and the earlier scans,
+    /// which `coefficients` records.
     pub(super) fn read(
         segment: &Segment<'_>,
         frame: &Frame,
@@ -152,7 +155,8 @@ impl<'t> Scan<'t> {
         Ok(Scan { parts, units, kind, band, restart: tables.restart })
     }
 
-    /// Decodes the coefficients of all blocks. Returns the byte offset after them.
+    /// Decodes the coefficients of all blocks of the scan, from byte offset `at`. Returns the byte
+    /// offset after the scan.
     pub(super) fn decode(
         mut self,
         bytes: &[u8],
@@ -182,12 +186,12 @@ impl<'t> Scan<'t> {
                             ScanKind::FirstDc { low } => {
                                 block[0] = (part.decode_dc(&mut bits)? << low) as i16;
                             }
-                            ScanKind::NextDc { bit } => block[0] |= bit * bits.take(1)? as i16,
+                            ScanKind::NextDc { bit } => block[0] |= bit * bits.read_bits(1)? as i16,
                             ScanKind::FirstAc { low } => {
-                                part.decode_first(&mut bits, block, band, low, &mut empty)?;
+                                part.decode_first_ac(&mut bits, block, band, low, &mut empty)?;
                             }
                             ScanKind::NextAc { bit } => {
-                                part.decode_next(&mut bits, block, band, bit, &mut empty)?;
+                                part.decode_next_ac(&mut bits, block, band, bit, &mut empty)?;
                             }
                         }
                     }
@@ -198,8 +202,9 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Records the bits that a scan sets, from above bit `high` (0 for the first scan) down to bit
-/// `low`. Each bit must be set once, from the top, which bounds the number of useful scans.
+/// Records in `known` the coefficient bits that a scan sets, from above bit `high` (0 for the first
+/// scan) down to bit `low`. Fails unless each bit is set once, from the top, which bounds the
+/// number of useful scans.
 fn record_bits(
     segment: &Segment<'_>,
     known: &mut [Option<u32>],
@@ -216,13 +221,15 @@ fn record_bits(
         }
     };
     if !is_next {
-        return segment.fail("the scan repeats bits, or refines bits that are missing");
+        return segment
+            .fail("the scan repeats bits of coefficients, or refines bits that are missing");
     }
     known.fill(Some(low));
     Ok(())
 }
 
 impl ScanComponent<'_> {
+    /// Reads the next symbol of a Huffman table; fails without a table.
     fn read_symbol(table: Option<&Huffman>, bits: &mut Bits<'_>) -> Result<u8> {
         match table {
             Some(table) => table.decode(bits),
@@ -230,11 +237,11 @@ impl ScanComponent<'_> {
         }
     }
 
-    /// Decodes the DC coefficient of a block, which is stored as the difference to that of the
-    /// previous block.
+    /// Decodes the DC coefficient of a block, which is stored as the difference from the DC
+    /// coefficient of the previous block.
     fn decode_dc(&mut self, bits: &mut Bits<'_>) -> Result<i32> {
         let size = Self::read_symbol(self.dc, bits)?;
-        self.before = self.before.wrapping_add(bits.take_signed(u32::from(size))?);
+        self.before = self.before.wrapping_add(bits.read_signed(u32::from(size))?);
         Ok(self.before)
     }
 
@@ -249,8 +256,8 @@ impl ScanComponent<'_> {
                 (15, 0) => k += 16,
                 (_, 0) => break,
                 _ => {
-                    let at = block_index(bits, k + zeros, 63)?;
-                    block[at] = bits.take_signed(size)? as i16;
+                    let at = find_block_index(bits, k + zeros, 63)?;
+                    block[at] = bits.read_signed(size)? as i16;
                     k += zeros + 1;
                 }
             }
@@ -258,8 +265,9 @@ impl ScanComponent<'_> {
         Ok(())
     }
 
-    /// Decodes the upper bits of a band of AC coefficients, down to bit `low`.
-    fn decode_first(
+    /// Decodes the upper bits of a band of AC coefficients of a block, down to bit `low`. `empty`
+    /// is the number of blocks left in an end-of-band run.
+    fn decode_first_ac(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
@@ -284,8 +292,8 @@ impl ScanComponent<'_> {
                     break;
                 }
                 _ => {
-                    let at = block_index(bits, k + zeros, to)?;
-                    block[at] = (bits.take_signed(size)? << low) as i16;
+                    let at = find_block_index(bits, k + zeros, to)?;
+                    block[at] = (bits.read_signed(size)? << low) as i16;
                     k += zeros + 1;
                 }
             }
@@ -293,9 +301,10 @@ impl ScanComponent<'_> {
         Ok(())
     }
 
-    /// Decodes one more bit of a band of AC coefficients. The file has a refinement bit for each
-    /// coefficient that is not zero, between the codes of those that become nonzero.
-    fn decode_next(
+    /// Decodes one more bit of a band of AC coefficients of a block. The file has a refinement bit
+    /// for each nonzero coefficient, between the codes of coefficients that become nonzero. `empty`
+    /// is the number of blocks left in an end-of-band run.
+    fn decode_next_ac(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
@@ -315,15 +324,15 @@ impl ScanComponent<'_> {
                     *empty = read_run_length(bits, run)?;
                     break;
                 }
-                (_, 1) => new = if bits.take(1)? == 1 { bit } else { -bit },
+                (_, 1) => new = if bits.read_bits(1)? == 1 { bit } else { -bit },
                 _ => return bits.fail("a new coefficient has more than one bit"),
             }
             // Skip the code's number of zeros, refining the others, to the position of the new one.
             loop {
-                let at = block_index(bits, k, to)?;
+                let at = find_block_index(bits, k, to)?;
                 k += 1;
                 if block[at] != 0 {
-                    refine(bits, &mut block[at], bit)?;
+                    refine_coefficient(bits, &mut block[at], bit)?;
                 } else if zeros == 0 {
                     block[at] = new;
                     break;
@@ -339,7 +348,7 @@ impl ScanComponent<'_> {
             for at in &ZIGZAG[k..=to] {
                 let value = &mut block[usize::from(*at)];
                 if *value != 0 {
-                    refine(bits, value, bit)?;
+                    refine_coefficient(bits, value, bit)?;
                 }
             }
             *empty -= 1;
@@ -348,22 +357,24 @@ impl ScanComponent<'_> {
     }
 }
 
-/// Reads the length of an end-of-band run: the number of blocks that end here, including this one.
+/// Reads the length of an end-of-band run: the number of blocks whose band ends here, including the
+/// current block.
 fn read_run_length(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
-    Ok((1 << run) + bits.take(run as u32)?.cast_unsigned())
+    Ok((1 << run) + bits.read_bits(run as u32)?.cast_unsigned())
 }
 
-/// Returns the index in the block of coefficient `k` of the file, which must be at most `to`.
-fn block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
+/// Returns the index in a block of the coefficient with number `k` in zigzag order; fails if `k` is
+/// above `to`, the end of the band.
+fn find_block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
     match ZIGZAG.get(k) {
         Some(at) if k <= to => Ok(usize::from(*at)),
-        _ => bits.fail(&format!("a run of zeros goes beyond coefficient {to}")),
+        _ => bits.fail(&format!("a run of zero coefficients goes beyond coefficient {to}")),
     }
 }
 
-/// Reads the refinement bit of a coefficient, and adds it to the absolute value.
-fn refine(bits: &mut Bits<'_>, value: &mut i16, bit: i16) -> Result<()> {
-    if bits.take(1)? == 1 && *value & bit == 0 {
+/// Reads the refinement bit of the coefficient `value`, and adds it to the absolute value at `bit`.
+fn refine_coefficient(bits: &mut Bits<'_>, value: &mut i16, bit: i16) -> Result<()> {
+    if bits.read_bits(1)? == 1 && *value & bit == 0 {
         *value = if *value > 0 { value.wrapping_add(bit) } else { value.wrapping_sub(bit) };
     }
     Ok(())

@@ -6,13 +6,13 @@
 //! linear between these two roundings, so sums with the products of its factors as weights give
 //! equal bits. Some weights differ by one from the rounded cosines.
 
-/// Coefficients of one row or column.
+/// Eight DCT coefficients or samples of one row or column of a block.
 type Line = [i32; 8];
 
 /// Quantization steps of the coefficients of a block, row by row.
 pub(super) type QuantizationTable = [u16; 64];
 
-/// Weights of the even coefficients 0, 2, 4, 6 in the first four samples of the even half.
+/// Weights of the even coefficients 0, 2, 4, 6 in the first four samples, with 13 fractional bits.
 const EVEN: [[i32; 4]; 4] = [
     [8192, 10703, 8192, 4433],
     [8192, 4433, -8192, -10704],
@@ -20,7 +20,7 @@ const EVEN: [[i32; 4]; 4] = [
     [8192, -10703, 8192, -4433],
 ];
 
-/// Weights of the odd coefficients 1, 3, 5, 7 in the first four samples of the odd half.
+/// Weights of the odd coefficients 1, 3, 5, 7 in the first four samples, with 13 fractional bits.
 const ODD: [[i32; 4]; 4] = [
     [11363, 9633, 6437, 2260],
     [9633, -2259, -11362, -6436],
@@ -28,7 +28,8 @@ const ODD: [[i32; 4]; 4] = [
     [2260, -6436, 9633, -11363],
 ];
 
-/// Transforms one row or column. Coefficients have at most 16 bits, so that sums fit in 32 bits.
+/// Transforms the coefficients of one row or column into samples (IDCT), and rounds `shift` bits
+/// off. Coefficients have at most 16 bits, so that sums fit in 32 bits.
 fn transform_line(x: Line, shift: u32) -> Line {
     let half = 1 << (shift - 1);
     let mut samples = [0; 8];
@@ -43,8 +44,9 @@ fn transform_line(x: Line, shift: u32) -> Line {
     samples
 }
 
-/// Transforms a block into 8 x 8 samples, in rows of `stride` bytes. Products of coefficients and
-/// quantization steps wrap at 16 bits, which valid images of 8 bits never exceed.
+/// Transforms the coefficients of a block into 8 x 8 samples (IDCT), in rows of `stride` bytes.
+/// Products of coefficients and quantization steps wrap at 16 bits, which valid images of 8 bits
+/// never exceed.
 pub(super) fn transform_block(
     block: &[i16],
     table: &QuantizationTable,
@@ -80,20 +82,20 @@ mod tests {
     use super::*;
 
     /// Computes the samples of a block by the definition of the IDCT (ITU-T T.81, A.3.3).
-    fn by_definition(block: &[i16], table: &QuantizationTable) -> Vec<f64> {
+    fn transform_by_definition(block: &[i16], table: &QuantizationTable) -> Vec<f64> {
         let mut samples = Vec::new();
         for at in 0..64 {
             let terms = (0..64).map(|i| {
                 let value = f64::from(block[i]) * f64::from(table[i]);
-                value * basis(i % 8, at % 8) * basis(i / 8, at / 8)
+                value * compute_basis(i % 8, at % 8) * compute_basis(i / 8, at / 8)
             });
             samples.push((terms.sum::<f64>() + 128.0).clamp(0.0, 255.0));
         }
         samples
     }
 
-    /// Returns the value of cosine `u` at sample `x`.
-    fn basis(u: usize, x: usize) -> f64 {
+    /// Returns the IDCT's scaled cosine of frequency `u` at sample `x`.
+    fn compute_basis(u: usize, x: usize) -> f64 {
         let scale = if u == 0 { 1.0 / SQRT_2 } else { 1.0 };
         scale * ((2 * x + 1) as f64 * u as f64 * PI / 16.0).cos() / 2.0
     }
@@ -115,7 +117,7 @@ mod tests {
                 block[0] = next_random(&mut state, 900);
                 let mut got = vec![0; 8 * 10];
                 transform_block(&block, &table, &mut got, 10);
-                for (i, want) in by_definition(&block, &table).into_iter().enumerate() {
+                for (i, want) in transform_by_definition(&block, &table).into_iter().enumerate() {
                     let got = f64::from(got[i / 8 * 10 + i % 8]);
                     assert!((got - want).abs() < 1.0, "{i}: {got}, not {want}");
                 }

@@ -6,10 +6,10 @@
 
 use super::super::pixels::Rgb;
 
-/// Samples of a component.
+/// Decoded samples of a JPEG component, before upsampling.
 pub(super) struct Plane {
     pub(super) samples: Vec<u8>,
-    /// Distance between rows, in bytes.
+    /// Row stride of `samples`, in bytes.
     pub(super) stride: usize,
     /// Width in samples, without the padding of blocks.
     pub(super) width: usize,
@@ -22,26 +22,27 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    fn line(&self, y: usize) -> &[u8] {
+    /// Returns row `y` of the component, without padding.
+    fn slice_row(&self, y: usize) -> &[u8] {
         &self.samples[y * self.stride..][..self.width]
     }
 
-    /// Returns the length of the rows that [`Plane::write_row`] writes.
+    /// Returns the length in bytes of the rows that [`Plane::write_row`] writes.
     pub(super) fn row_len(&self) -> usize {
         self.width * self.across
     }
 
-    /// Upsamples the component into row `y` of the image.
+    /// Upsamples the component into `out`, row `y` of the image.
     pub(super) fn write_row(&self, y: usize, out: &mut [u8]) {
         // libjpeg interpolates columns only if the component has more than two.
         let is_smooth = self.across == 1 || self.across == 2 && self.width > 2;
         match (self.across, self.down) {
             (1, 2) | (2, 2) if is_smooth => {
-                let near = self.line(y / 2);
+                let near = self.slice_row(y / 2);
                 // The first and the last row are their own neighbours.
                 let is_even = y.is_multiple_of(2);
                 let far = if is_even { (y / 2).saturating_sub(1) } else { y / 2 + 1 };
-                let far = self.line(far.min(self.height - 1));
+                let far = self.slice_row(far.min(self.height - 1));
                 if self.across == 1 {
                     let half = if is_even { 1 } else { 2 };
                     let pairs = near.iter().zip(far);
@@ -59,13 +60,13 @@ impl Plane {
                 }
             }
             (2, 1) if is_smooth => {
-                let line = self.line(y);
+                let line = self.slice_row(y);
                 let rounding = Rounding { left: 1, right: 2, shift: 2 };
                 double_columns(self.width, |x| u32::from(line[x]), rounding, out);
             }
-            (1, down) => out[..self.width].copy_from_slice(self.line(y / down)),
+            (1, down) => out[..self.width].copy_from_slice(self.slice_row(y / down)),
             (across, down) => {
-                for (out, sample) in out.chunks_exact_mut(across).zip(self.line(y / down)) {
+                for (out, sample) in out.chunks_exact_mut(across).zip(self.slice_row(y / down)) {
                     out.fill(*sample);
                 }
             }
@@ -73,7 +74,8 @@ impl Plane {
     }
 }
 
-/// Rounding of interpolated samples: an addend, then a shift to the right by `shift` bits.
+/// Rounding of interpolated samples: addition of `left` or `right`, then a right shift by `shift`
+/// bits.
 #[derive(Clone, Copy)]
 struct Rounding {
     /// Addend of the left sample of each pair.
@@ -83,8 +85,8 @@ struct Rounding {
     shift: u32,
 }
 
-/// Interpolates two samples for each column: 3/4 of the column and 1/4 of its left or its right
-/// neighbour. `at` returns the sum of a column over the rows.
+/// Interpolates two samples for each column of a component: 3/4 of the column and 1/4 of its left
+/// or its right neighbour. `at` returns the sample of a column, or the weighted sum over two rows.
 fn double_columns(width: usize, at: impl Fn(usize) -> u32, rounding: Rounding, out: &mut [u8]) {
     let Rounding { left, right, shift } = rounding;
     for (x, out) in (0..width).zip(out.chunks_exact_mut(2)) {
@@ -111,7 +113,7 @@ pub(super) fn ycc_to_rgb([y, cb, cr]: Ycc) -> Rgb {
 mod tests {
     use super::*;
 
-    fn plane(rows: &[&[u8]], across: usize, down: usize) -> Plane {
+    fn make_plane(rows: &[&[u8]], across: usize, down: usize) -> Plane {
         let (width, height) = (rows[0].len(), rows.len());
         let mut samples = Vec::new();
         for row in rows {
@@ -122,7 +124,7 @@ mod tests {
         Plane { samples, stride: width + 1, width, height, across, down }
     }
 
-    fn rows(plane: &Plane) -> Vec<Vec<u8>> {
+    fn upsample_rows(plane: &Plane) -> Vec<Vec<u8>> {
         let mut rows = vec![vec![0; plane.row_len()]; plane.height * plane.down];
         for (y, row) in rows.iter_mut().enumerate() {
             plane.write_row(y, row);
@@ -144,8 +146,8 @@ mod tests {
             want.push(blend(line[x], line[x.saturating_sub(1)], false));
             want.push(blend(line[x], line[(x + 1).min(4)], true));
         }
-        assert_eq!(rows(&plane(&[&line], 2, 1)), [want]);
-        let column = rows(&plane(&[&[10], &[20], &[0]], 1, 2));
+        assert_eq!(upsample_rows(&make_plane(&[&line], 2, 1)), [want]);
+        let column = upsample_rows(&make_plane(&[&[10], &[20], &[0]], 1, 2));
         let want = [
             blend(10, 10, false),
             blend(10, 20, true),
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn both_axes_are_rounded_once() {
         let (a, b): ([u8; 3], [u8; 3]) = ([0, 100, 7], [50, 31, 255]);
-        let got = rows(&plane(&[&a, &b], 2, 2));
+        let got = upsample_rows(&make_plane(&[&a, &b], 2, 2));
         for (y, row) in got.iter().enumerate() {
             let (near, far) = if y < 2 { (&a, &b) } else { (&b, &a) };
             let far = if y == 0 || y == 3 { near } else { far };
@@ -182,10 +184,13 @@ mod tests {
 
     #[test]
     fn narrow_components_and_other_ratios_repeat() {
-        assert_eq!(rows(&plane(&[&[1, 9]], 2, 1)), [[1, 1, 9, 9]]);
-        assert_eq!(rows(&plane(&[&[1, 9]], 2, 2)), [[1, 1, 9, 9], [1, 1, 9, 9]]);
-        assert_eq!(rows(&plane(&[&[1, 9, 5]], 1, 3)), [[1, 9, 5]; 3]);
-        assert_eq!(rows(&plane(&[&[1, 9, 5]], 4, 1)), [[1, 1, 1, 1, 9, 9, 9, 9, 5, 5, 5, 5]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9]], 2, 1)), [[1, 1, 9, 9]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9]], 2, 2)), [[1, 1, 9, 9], [1, 1, 9, 9]]);
+        assert_eq!(upsample_rows(&make_plane(&[&[1, 9, 5]], 1, 3)), [[1, 9, 5]; 3]);
+        assert_eq!(
+            upsample_rows(&make_plane(&[&[1, 9, 5]], 4, 1)),
+            [[1, 1, 1, 1, 9, 9, 9, 9, 5, 5, 5, 5]]
+        );
     }
 
     #[test]
