@@ -40,7 +40,7 @@ pub(crate) fn find_type(name: &str) -> Option<DataType> {
 }
 
 /// Returns the dtype name of an element type in numpy or ml_dtypes; `object` for strings.
-pub(crate) fn dtype_name(data_type: DataType) -> &'static str {
+pub(crate) fn find_dtype_name(data_type: DataType) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == data_type);
     found.map_or("object", |(_, name)| *name)
 }

@@ -53,7 +53,7 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
     }
 
     /// Returns the position of output `number` among the selected outputs.
-    pub(crate) fn position_of(&self, number: usize) -> Option<usize> {
+    pub(crate) fn find_position(&self, number: usize) -> Option<usize> {
         match self.numbers {
             None => Some(number),
             Some(numbers) => numbers.iter().position(|wanted| *wanted == number),
@@ -127,7 +127,7 @@ impl Engine {
         // lives.
         let opened =
             opened.with_own_structure().map_err(|error| to_exception(model.py(), &error))?;
-        Engine::make(model.py(), opened, source, settings)
+        Engine::from_model(model.py(), opened, source, settings)
     }
 
     /// Builds the session of an opened model.
@@ -135,7 +135,7 @@ impl Engine {
     /// # Errors
     ///
     /// `sardonyx.Error` if the model is not supported.
-    pub(crate) fn make(
+    pub(crate) fn from_model(
         py: Python<'_>,
         model: Model,
         source: Source,
@@ -152,7 +152,7 @@ impl Engine {
         source: Source,
         settings: Settings,
     ) -> Result<Engine, sardonyx::Error> {
-        let builder = test_operators::add_to(Session::builder(&model), &model);
+        let builder = test_operators::add_test_operators(Session::builder(&model), &model);
         let session = py.detach(|| settings.apply_to(builder).build())?;
         Ok(Engine {
             input_names: intern_names(py, session.inputs()),
@@ -173,7 +173,7 @@ impl Engine {
         let fixed: Vec<&str> = self.settings.dims.iter().map(|(name, _)| name.as_str()).collect();
         model.forget_size_names(&fixed);
         let source = self.source.clone_ref(py);
-        Engine::make(py, model, source, self.settings.clone())
+        Engine::from_model(py, model, source, self.settings.clone())
     }
 
     /// Runs the model on a mapping of inputs by name and returns all outputs, or those of the
@@ -313,12 +313,12 @@ impl Engine {
     }
 
     /// Returns the index of the input with a name.
-    pub(crate) fn input_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+    pub(crate) fn find_input_index(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
         find_name(name, &self.input_names)
     }
 
     /// Returns the index of the output with a name.
-    pub(crate) fn output_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+    pub(crate) fn find_output_index(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
         find_name(name, &self.output_names)
     }
 
@@ -374,7 +374,7 @@ impl Engine {
     }
 
     /// Returns the texts with which the model marks sizes of a port as unknown, each with its axis.
-    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    pub(crate) fn find_size_marks(&self, name: &str) -> Vec<(usize, String)> {
         self.model.size_marks(name)
     }
 
@@ -407,7 +407,7 @@ impl Engine {
 
     /// Returns the path of the model as a str, or its bytes.
     pub(crate) fn source<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.source.object(py)
+        self.source.to_object(py)
     }
 
     /// Returns the options of the session as keyword arguments, for pickling.
@@ -427,12 +427,12 @@ pub(crate) fn find_output_indices(
 ) -> PyResult<Vec<usize>> {
     let py = names.py();
     if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
-        return Err(wrong_names(names));
+        return Err(output_names_error(names));
     }
     let mut wanted = Vec::new();
     for name in names.try_iter()? {
         let name = name?;
-        let name = name.cast::<PyString>().map_err(|_| wrong_names(names))?;
+        let name = name.cast::<PyString>().map_err(|_| output_names_error(names))?;
         // Usually the same object, as names come from `outputs` or are interned.
         let same = all.iter().position(|known| known.is(name));
         wanted.push(match same {
@@ -444,7 +444,7 @@ pub(crate) fn find_output_indices(
 }
 
 /// Makes the exception for output names that are not a list of str.
-fn wrong_names(names: &Bound<'_, PyAny>) -> PyErr {
+fn output_names_error(names: &Bound<'_, PyAny>) -> PyErr {
     let found = shorten_repr(names);
     let what = format!("the names of outputs are {found}, which is not a list of str");
     PyTypeError::new_err(what)

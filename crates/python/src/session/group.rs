@@ -84,14 +84,14 @@ impl Connection {
             let exception = self.raised.to_exception(py, &error);
             // The other members detect a lost or mismatching worker themselves.
             if error.kind() != ErrorKind::Worker {
-                self.fail(&exception);
+                self.report_failure(&exception);
             }
             exception
         })
     }
 
     /// Reports an exception to the other members, whose calls raise an error then.
-    pub(super) fn fail(&self, error: &PyErr) {
+    pub(super) fn report_failure(&self, error: &PyErr) {
         if let Some(transport) = &self.transport {
             let text = error.to_string();
             // The text of an exception without a message, such as `KeyboardInterrupt: `.
@@ -107,7 +107,7 @@ impl Connection {
         stop: &StopFlag,
         work: impl FnOnce() -> R + Send,
     ) -> PyResult<R> {
-        run_interruptible(py, stop, |error| self.fail(error), work)
+        run_interruptible(py, stop, |error| self.report_failure(error), work)
     }
 
     /// Drops the connection without the GIL, which the threads of the transport need to finish.
@@ -229,7 +229,7 @@ pub(super) trait Close: Send + Sync {
     fn close_if_idle(&self);
 
     /// Reports `why` to the other members, which ends the runs of all members with an error.
-    fn fail(&self, why: &PyErr);
+    fn report_failure(&self, why: &PyErr);
 }
 
 impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
@@ -248,9 +248,9 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
         drop(idle);
     }
 
-    fn fail(&self, why: &PyErr) {
+    fn report_failure(&self, why: &PyErr) {
         let open = lock(self).clone();
-        open.inspect(|open| open.connection.fail(why));
+        open.inspect(|open| open.connection.report_failure(why));
     }
 }
 
@@ -292,7 +292,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
         let open = OpenSession { session, connection, _ended: EndGuard(Arc::clone(&ended)) };
         let open = Arc::new(Mutex::new(Some(Arc::new(open))));
         let handle = Handle { open, what };
-        close_at_exit(py)?;
+        register_close_at_exit(py)?;
         let closes: Arc<dyn Close> = handle.open.clone();
         let mut all = lock(&OPEN);
         all.retain(|registered| !registered.ended.is_over());
@@ -306,7 +306,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
     ///
     /// `sardonyx.Error` if the session is closed; the error of `work`; the exception of a signal
     /// handler.
-    pub(super) fn with<R: Send>(
+    pub(super) fn with_session<R: Send>(
         &self,
         py: Python<'_>,
         stop: Option<StopFlag>,
@@ -341,7 +341,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
             let name = to_input_name(&key)?;
             let Some(PyPort(port)) = ports.iter().find(|PyPort(port)| port.name() == name) else {
                 // The session reports the unknown name, with suggestions.
-                self.with(py, None, |open, _| unknown(&open.session, &name))?;
+                self.with_session(py, None, |open, _| unknown(&open.session, &name))?;
                 continue;
             };
             if let Some(value) = converter.convert_argument(&value, port)? {
@@ -364,10 +364,14 @@ pub(super) fn close(py: Python<'_>, open: &dyn Close) {
 
 /// Closes a session after a `with` block. Reports the exception `value` that ended the block to the
 /// other members first.
-pub(super) fn close_after(py: Python<'_>, open: &dyn Close, value: Option<&Bound<'_, PyAny>>) {
+pub(super) fn close_after_block(
+    py: Python<'_>,
+    open: &dyn Close,
+    value: Option<&Bound<'_, PyAny>>,
+) {
     if let Some(value) = value {
         let error = PyErr::from_value(value.clone());
-        py.detach(|| open.fail(&error));
+        py.detach(|| open.report_failure(&error));
     }
     close(py, open);
 }
@@ -379,7 +383,7 @@ impl<S: Send + Sync + 'static> Drop for Handle<S> {
 }
 
 /// Registers [`close_all`] with `atexit`, once per process.
-fn close_at_exit(py: Python<'_>) -> PyResult<()> {
+fn register_close_at_exit(py: Python<'_>) -> PyResult<()> {
     static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
     REGISTERED
         .get_or_try_init(py, || {
@@ -398,13 +402,13 @@ fn close_all(py: Python<'_>) {
     py.detach(|| {
         let all = std::mem::take(&mut *lock(&OPEN));
         let start = Instant::now();
-        while open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
+        while list_open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
             && start.elapsed() < PATIENCE
         {
             thread::sleep(Duration::from_millis(1));
         }
-        open_sessions(&all).for_each(|open| open.fail(&why));
-        open_sessions(&all).for_each(|open| open.close());
+        list_open_sessions(&all).for_each(|open| open.report_failure(&why));
+        list_open_sessions(&all).for_each(|open| open.close());
         for registered in &all {
             registered.ended.wait(LAST_PATIENCE);
         }
@@ -412,7 +416,7 @@ fn close_all(py: Python<'_>) {
 }
 
 /// Returns the sessions that exist and have not ended.
-fn open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
+fn list_open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
     let running = all.iter().filter(|registered| !registered.ended.is_over());
     running.filter_map(|registered| registered.session.upgrade())
 }

@@ -81,13 +81,13 @@ pub(crate) fn tensor_from_objects(
     let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
     let mut strings = StringArray::new();
     for item in flat.try_iter()? {
-        strings.push(element_text(&item?)?);
+        strings.push(convert_to_text(&item?)?);
     }
     Tensor::from_strings(dims, strings).map_err(|error| tensor_error(py, what, &error))
 }
 
 /// Returns the bytes of a `bytes` object, or of a str in UTF-8; `None` for other objects.
-pub(crate) fn text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+pub(crate) fn extract_text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Some(bytes.as_bytes().to_vec());
     }
@@ -102,8 +102,8 @@ pub(crate) fn text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
 
 /// Converts an element to bytes of text: any object but str and bytes by `str()`, because columns
 /// of tables mix strings with numbers.
-fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
-    match text_bytes(object) {
+fn convert_to_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
+    match extract_text_bytes(object) {
         Some(text) => Ok(text),
         None => Ok(object.str()?.to_string_lossy().into_owned().into_bytes()),
     }
@@ -202,10 +202,10 @@ impl Reader<'_> {
             Some(Elements::Bools(all)) => to_bool(object).map(|truth| all.push(truth)),
             Some(Elements::Complex(all)) => to_complex(object)?.map(|number| all.push(number)),
             Some(Elements::Strings(all)) if is_known => {
-                all.push(element_text(object)?);
+                all.push(convert_to_text(object)?);
                 Some(())
             }
-            Some(Elements::Strings(all)) => text_bytes(object).map(|text| all.push(text)),
+            Some(Elements::Strings(all)) => extract_text_bytes(object).map(|text| all.push(text)),
             None => None,
         };
         added.ok_or_else(|| self.element_error(object))
@@ -224,7 +224,7 @@ impl Reader<'_> {
             None if object.is_instance_of::<PyInt>() => Elements::Signed(Vec::new()),
             None if object.is_instance_of::<PyFloat>() => Elements::Floats(Vec::new()),
             None if object.is_instance_of::<PyComplex>() => Elements::Complex(Vec::new()),
-            None if text_bytes(object).is_some() => Elements::Strings(StringArray::new()),
+            None if extract_text_bytes(object).is_some() => Elements::Strings(StringArray::new()),
             None => return Err(self.element_error(object)),
         })
     }

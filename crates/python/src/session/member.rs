@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString};
 use sardonyx::{Outputs, Port};
 
 use super::engine::{to_dict, to_objects};
-use super::group::{Close, close, close_after};
+use super::group::{Close, close, close_after_block};
 use super::ports::PyPort;
 
 /// Base class of the programs that work together in a group: `Worker` and `Rank`.
@@ -94,7 +94,7 @@ impl PyMember {
         trace: Option<&Bound<'_, PyAny>>,
     ) {
         let _ = (kind, trace);
-        close_after(py, &*self.open, value);
+        close_after_block(py, &*self.open, value);
     }
 
     /// Returns the number of this member, from 0.

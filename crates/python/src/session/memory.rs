@@ -123,7 +123,7 @@ impl PyTensor {
     /// # Errors
     ///
     /// The request cannot be met: strings, Fortran order, or an element type without a format.
-    fn buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
+    fn find_buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
         let data_type = self.tensor.data_type();
         if data_type == DataType::String {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
@@ -131,7 +131,7 @@ impl PyTensor {
         if has_flags(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
             return Err("the elements are in C order, not Fortran order".to_string());
         }
-        match format_code(data_type) {
+        match find_format_code(data_type) {
             Some(format) => Ok(format),
             None if has_flags(flags, ffi::PyBUF_FORMAT) => {
                 Err(format!("elements of type {data_type} have no format in the buffer protocol"))
@@ -264,7 +264,7 @@ impl PyTensor {
         // Consumers read `obj` even if an error is raised.
         view.obj = ptr::null_mut();
         let this = slf.get();
-        let format = this.buffer_format(flags).map_err(PyBufferError::new_err)?;
+        let format = this.find_buffer_format(flags).map_err(PyBufferError::new_err)?;
         let itemsize = this.tensor.data_type().element_bytes().unwrap_or(1) as ffi::Py_ssize_t;
         view.buf = this.start.0.cast();
         view.len = this.tensor.bytes().len() as ffi::Py_ssize_t;
@@ -305,7 +305,7 @@ impl PyTensor {
 }
 
 /// Returns the buffer protocol's format character of an element type; `None` if it has none.
-fn format_code(data_type: DataType) -> Option<&'static str> {
+fn find_format_code(data_type: DataType) -> Option<&'static str> {
     Some(match data_type {
         DataType::Float => "f",
         DataType::Double => "d",

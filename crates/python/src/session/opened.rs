@@ -22,7 +22,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns the path of the model as a str, or its bytes.
-    pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+    pub(crate) fn to_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
             Source::Path(path) => to_text(py, path).into_any(),
             Source::Bytes(bytes) => bytes.bind(py).clone(),
@@ -55,7 +55,7 @@ pub(crate) fn open_model(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> 
 /// model is not a path.
 pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
-    let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
+    let is_path = import_messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
     if access == Access::Share && !is_path {
         let help = "give the path of the model, or leave mapped out";
         return Err(argument_error(py, "mapped=True is for the path of a model", Some(help)));
@@ -73,9 +73,9 @@ pub(crate) fn open_model_with(
     options: &OpenOptions,
 ) -> PyResult<(Model, Source)> {
     let py = model.py();
-    let messages = messages(py)?;
+    let messages = import_messages(py)?;
     if messages.call_method1("is_path", (model,))?.is_truthy()? {
-        let path = file_path(model)?;
+        let path = to_path(model)?;
         // Absolute, so that unpickling finds the file after a change of directory.
         let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let model = py.detach(|| options.open(&path)).map_err(|error| to_exception(py, &error))?;
@@ -91,7 +91,7 @@ pub(crate) fn open_model_with(
 /// Returns the function that parses bytes to the message class of `model` (`FromString`); `None` if
 /// `model` is a path or bytes.
 pub(crate) fn find_parser(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-    let from_string = messages(model.py())?.call_method1("reader", (model,))?;
+    let from_string = import_messages(model.py())?.call_method1("reader", (model,))?;
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
@@ -161,11 +161,11 @@ fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
 /// # Errors
 ///
 /// `TypeError` for any other object.
-pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    messages(path.py())?.call_method1("file_path", (path,))?.extract()
+pub(crate) fn to_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    import_messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 
 /// Imports the Python module `sardonyx._messages`, which distinguishes paths, bytes and messages.
-pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+pub(crate) fn import_messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("sardonyx._messages")
 }

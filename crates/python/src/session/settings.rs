@@ -74,7 +74,7 @@ impl Settings {
     /// Sets these options on a session builder.
     pub(crate) fn apply_to<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder = builder.precision(self.precision);
-        if let Some(threads) = self.threads.or_else(threads_from_environment) {
+        if let Some(threads) = self.threads.or_else(read_thread_count) {
             builder = builder.threads(threads);
         }
         if let Some(bytes) = self.memory_limit {
@@ -154,7 +154,7 @@ pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(Stri
 
 /// Returns the first number in the environment variable `OMP_NUM_THREADS`, which may be a list, but
 /// at most the number of processors.
-fn threads_from_environment() -> Option<usize> {
+fn read_thread_count() -> Option<usize> {
     let text = std::env::var("OMP_NUM_THREADS").ok()?;
     let threads: usize = text.split(',').next()?.trim().parse().ok()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -467,7 +467,7 @@ fn convert_map_key(
     what: &ValueName<'_>,
 ) -> Result<MapKey, PyErr> {
     let made = match key_type.class() {
-        Class::String => lists::text_bytes(key).map(|text| MapKey::String(text.into())),
+        Class::String => lists::extract_text_bytes(key).map(|text| MapKey::String(text.into())),
         Class::Signed => key.extract().ok().map(MapKey::Signed),
         _ => key.extract().ok().map(MapKey::Unsigned),
     };

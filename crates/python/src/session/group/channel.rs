@@ -66,7 +66,7 @@ impl PyChannel {
 
     /// Calls `work` with the transport object, holding the GIL. An exception becomes a channel
     /// error; so does the exit of the interpreter.
-    fn with<R>(
+    fn with_transport<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, Box<dyn Error + Send + Sync>> {
@@ -87,7 +87,7 @@ impl Channel for PyChannel {
     }
 
     fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.with(|transport| {
+        self.with_transport(|transport| {
             let data = PyBytes::new(transport.py(), message);
             transport.call_method1("send", (to, data)).map(|_| ())
         })
@@ -98,7 +98,7 @@ impl Channel for PyChannel {
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        let received = self.with(|transport| {
+        let received = self.with_transport(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
             if received.is_none() { Ok(None) } else { parse_message(&received).map(Some) }
         })?;

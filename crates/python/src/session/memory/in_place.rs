@@ -14,7 +14,7 @@ use sardonyx::{DataType, Error, RunOptions, Session, TensorView, TensorViewMut, 
 use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
-use crate::session::arrays::interface;
+use crate::session::arrays::find_interface;
 use crate::session::engine::{Objects, OutputSelection};
 use crate::session::errors::to_exception;
 use crate::session::give;
@@ -33,7 +33,7 @@ pub(crate) fn run_small<'py>(
     given: &[(usize, Bound<'py, PyAny>)],
     wanted: OutputSelection<'_, 'py>,
 ) -> Option<Result<Objects<'py>, PyErr>> {
-    let numpy = interface(py)?;
+    let numpy = find_interface(py)?;
     let ports = session.inputs();
     let mut views: SmallVec<[(&str, TensorView<'_>); 2]> = SmallVec::new();
     for (index, object) in given {
@@ -53,7 +53,7 @@ pub(crate) fn run_small<'py>(
     let is_bound = wanted.into.iter().any(Option::is_some);
     let mut lent = Occupied::from_inputs(if is_bound { &views } else { &[] });
     let lend = |number: usize, data_type, dims: &[usize]| {
-        let place = wanted.position_of(number)?;
+        let place = wanted.find_position(number)?;
         let (array, start, len) = match wanted.into.get(place) {
             Some(Some(into)) => {
                 let found = numpy.describe(into)?;
@@ -86,7 +86,7 @@ pub(crate) fn run_small<'py>(
         Err(error) => return Some(Err(to_exception(py, &error))),
     };
     for (number, value) in values.into_iter().enumerate() {
-        if let (Some(value), Some(place)) = (value, wanted.position_of(number)) {
+        if let (Some(value), Some(place)) = (value, wanted.find_position(number)) {
             match give::to_python(py, value) {
                 Ok(object) => outputs[place] = Some(object),
                 Err(error) => return Some(Err(error)),
@@ -137,7 +137,7 @@ impl<'a> BoundRun<'a> {
         inputs: &'a [(&'a str, Value)],
         wanted: OutputSelection<'a, '_>,
     ) -> Option<BoundRun<'a>> {
-        let numpy = interface(py)?;
+        let numpy = find_interface(py)?;
         if wanted.into.iter().all(Option::is_none) || wanted.has_duplicates() {
             return None;
         }
@@ -193,12 +193,12 @@ impl Occupied {
     /// Collects the address ranges of the inputs.
     fn from_inputs(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
         let bytes = inputs.iter().filter_map(|(_, view)| view.contiguous_bytes());
-        Occupied(bytes.map(|bytes| address_range(bytes.as_ptr(), bytes.len())).collect())
+        Occupied(bytes.map(|bytes| to_address_range(bytes.as_ptr(), bytes.len())).collect())
     }
 
     /// Adds the range of an array unless it overlaps another one. Returns whether it was added.
     fn occupy(&mut self, array: &DenseArray<'_>) -> bool {
-        let new = address_range(array.start, array.len);
+        let new = to_address_range(array.start, array.len);
         let is_free = self.0.iter().all(|old| old.end <= new.start || new.end <= old.start);
         if is_free {
             self.0.push(new);
@@ -208,6 +208,6 @@ impl Occupied {
 }
 
 /// Returns the address range of `len` bytes.
-fn address_range(start: *const u8, len: usize) -> Range<usize> {
+fn to_address_range(start: *const u8, len: usize) -> Range<usize> {
     start.addr()..start.addr().saturating_add(len)
 }

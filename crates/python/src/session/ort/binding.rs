@@ -36,7 +36,7 @@ pub(super) struct Snapshot<'py> {
 
 impl<'py> Snapshot<'py> {
     /// Returns the selection of outputs with their destination arrays.
-    pub(super) fn selection(&self) -> OutputSelection<'_, 'py> {
+    pub(super) fn to_selection(&self) -> OutputSelection<'_, 'py> {
         OutputSelection { numbers: Some(&self.outputs), into: &self.into }
     }
 }
@@ -118,7 +118,7 @@ impl Binding {
     fn _bind_input(&self, name: &Bound<'_, PyString>, value: Py<PyAny>) -> PyResult<()> {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
-        let Some(number) = engine.input_number(name)? else {
+        let Some(number) = engine.find_input_index(name)? else {
             return Err(Binding::unknown_name_error(name, "input", engine.input_names()));
         };
         let before = self.lock_bindings().bind_input(number, value);
@@ -130,7 +130,7 @@ impl Binding {
     fn _bind_output(&self, name: &Bound<'_, PyString>, into: Option<Py<PyAny>>) -> PyResult<()> {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
-        let Some(number) = engine.output_number(name)? else {
+        let Some(number) = engine.find_output_index(name)? else {
             return Err(Binding::unknown_name_error(name, "output", engine.output_names()));
         };
         let before = self.lock_bindings().bind_output(number, into);

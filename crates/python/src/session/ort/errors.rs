@@ -38,7 +38,7 @@ fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error
 /// Converts a `sardonyx.Error` of a run to the corresponding class of onnxruntime, with its
 /// attributes. Returns other exceptions unchanged.
 pub(super) fn to_run_exception(py: Python<'_>, error: PyErr) -> PyErr {
-    let Some(kind) = error_kind(py, &error) else { return error };
+    let Some(kind) = find_error_kind(py, &error) else { return error };
     let value = error.value(py);
     convert_to_class(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
@@ -52,7 +52,7 @@ fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyRes
 }
 
 /// Returns the error kind of a `sardonyx.Error`; `None` for other exceptions.
-pub(super) fn error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
+pub(super) fn find_error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     if !error.is_instance_of::<Error>(py) {
         return None;
     }

@@ -10,7 +10,7 @@ use sardonyx_ort::{Opened, Opening, Source, Status};
 
 use super::super::PySession;
 use super::super::engine::Engine;
-use super::super::opened::{self, file_path};
+use super::super::opened::{self, to_path};
 use super::super::settings::Settings;
 use super::super::take::{InputConverter, ValueName};
 use super::errors::{to_exception, to_run_exception};
@@ -34,7 +34,7 @@ pub(super) fn open(
             (Source::Bytes(message::share_bytes(content)), kept)
         }
         Err(_) => {
-            let path = file_path(model)?;
+            let path = to_path(model)?;
             // Absolute, so that unpickling finds the file after a change of directory.
             let full = absolute(&path).unwrap_or_else(|_| path.clone());
             (Source::Path(path), opened::Source::Path(full))

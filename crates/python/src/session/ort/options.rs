@@ -141,7 +141,7 @@ impl SessionOptions {
             file_lengths(&names, &sizes, &lengths).map_err(|error| to_exception(py, &error))?;
         let mut contents = Vec::with_capacity(names.len());
         for ((buffer, size), length) in buffers.iter().zip(sizes).zip(lengths) {
-            contents.push(message::share_bytes(first_bytes(buffer, size, length)?));
+            contents.push(message::share_bytes(take_first_bytes(buffer, size, length)?));
         }
         let mut options = self.lock_options();
         for (name, content) in names.into_iter().zip(contents) {
@@ -220,7 +220,7 @@ impl RunOptions {
     }
 
     /// Returns the flag that cancels runs with these options.
-    pub(super) fn stop(&self) -> sardonyx::StopFlag {
+    pub(super) fn stop_flag(&self) -> sardonyx::StopFlag {
         self.lock_options().stop.clone()
     }
 }
@@ -274,7 +274,7 @@ impl RunOptions {
         let Ok(is_raised) = value.extract::<bool>() else {
             return Err(option_type_error("terminate", value, "bool"));
         };
-        let stop = self.stop();
+        let stop = self.stop_flag();
         if is_raised {
             stop.stop()
         } else {
@@ -345,7 +345,11 @@ fn find_entry(values: &Values, key: &str) -> PyResult<OsString> {
 
 /// Returns the first bytes of a buffer: the object itself if it is `bytes` of that length, else a
 /// copy.
-fn first_bytes(buffer: &Bound<'_, PyAny>, size: usize, length: usize) -> PyResult<PyBackedBytes> {
+fn take_first_bytes(
+    buffer: &Bound<'_, PyAny>,
+    size: usize,
+    length: usize,
+) -> PyResult<PyBackedBytes> {
     if length == size && buffer.is_instance_of::<PyBytes>() {
         return Ok(buffer.extract()?);
     }
