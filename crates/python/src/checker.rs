@@ -99,7 +99,7 @@ impl CheckContext {
 
     /// Returns check options with the rules of the onnx package's checker.
     fn to_options(&self) -> CheckOptions {
-        like_onnx(registry::snapshot().registry)
+        make_onnx_options(registry::snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
     }
@@ -107,7 +107,7 @@ impl CheckContext {
 
 /// Returns options that apply exactly the rules of the onnx package's checker, for the operators in
 /// `registry`.
-pub(crate) fn like_onnx(registry: Registry) -> CheckOptions {
+pub(crate) fn make_onnx_options(registry: Registry) -> CheckOptions {
     CheckOptions::new().like_onnx(true).registry(registry)
 }
 

@@ -134,8 +134,8 @@ fn set_domain_to_version(
 ) -> PyResult<()> {
     let _ = last_release_version;
     let (oldest, newest) = (to_version(min_version), to_version(max_version));
-    registry::change(|operators| operators.registry.set_versions(domain, oldest, newest))
-        .map_err(schema_error)
+    registry::update_registry(|operators| operators.registry.set_versions(domain, oldest, newest))
+        .map_err(to_schema_error)
 }
 
 /// Converts a version number. A negative one becomes 0, which the registry rejects.
@@ -151,27 +151,27 @@ fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     let since = to_version(description.since);
     let schema = description.to_schema(since)?;
     let key = (schema.domain, schema.name, since);
-    registry::change(|operators| {
+    registry::update_registry(|operators| {
         operators.registry.register(schema)?;
-        operators.remember(key, description);
+        operators.store_description(key, description);
         Ok(())
     })
-    .map_err(schema_error)
+    .map_err(to_schema_error)
 }
 
 /// Removes a version of an operator. Raises `SchemaError` if it is not registered.
 #[pyfunction]
 fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> {
     let since = to_version(version);
-    registry::change(|operators| {
+    registry::update_registry(|operators| {
         operators.registry.remove(domain, op_type, since)?;
-        operators.forget(domain, op_type, since);
+        operators.remove_description(domain, op_type, since);
         Ok(())
     })
-    .map_err(schema_error)
+    .map_err(to_schema_error)
 }
 
 /// Converts an error of the registry to a `SchemaError`.
-fn schema_error(error: RegistryError) -> PyErr {
+fn to_schema_error(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

@@ -19,7 +19,7 @@ pub(crate) use message::{Header, MessagePart as Part};
 ///
 /// `ValueError` if the bytes are not such a message, or are nested too deeply or too large.
 pub(crate) fn read_part(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
-    message::read(bytes, part, header).map_err(parse_error)
+    message::read(bytes, part, header).map_err(to_parse_error)
 }
 
 /// Reads a serialized ModelProto. Copies the bytes.
@@ -48,16 +48,16 @@ pub(crate) fn share_bytes(bytes: PyBackedBytes) -> Buffer {
 
 /// Reads a serialized ModelProto from a buffer without copying it.
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
-    open_options().from_bytes(bytes).map_err(parse_error)
+    make_open_options().from_bytes(bytes).map_err(to_parse_error)
 }
 
 /// Returns the options for reading models: binary format only, and lenient, so that incomplete
 /// models are accepted.
-pub(crate) fn open_options() -> OpenOptions {
+pub(crate) fn make_open_options() -> OpenOptions {
     OpenOptions::new().form(ModelFormat::Binary).lenient(true)
 }
 
 /// Makes the exception for bytes that are not a message of the expected type.
-pub(crate) fn parse_error(error: Error) -> PyErr {
+pub(crate) fn to_parse_error(error: Error) -> PyErr {
     PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
 }

@@ -42,10 +42,12 @@ pub(crate) fn snapshot() -> Operators {
 }
 
 /// Applies a change to a copy of the registry, and publishes the copy if the change succeeds.
-pub(crate) fn change<E>(change: impl FnOnce(&mut Operators) -> Result<(), E>) -> Result<(), E> {
+pub(crate) fn update_registry<E>(
+    update: impl FnOnce(&mut Operators) -> Result<(), E>,
+) -> Result<(), E> {
     let mut operators = OPERATORS.write().unwrap_or_else(PoisonError::into_inner);
     let mut changed = operators.clone();
-    change(&mut changed)?;
+    update(&mut changed)?;
     let before = std::mem::replace(&mut *operators, changed);
     drop(operators);
     // May finalize Python objects, whose code could wait for the lock.
@@ -110,7 +112,7 @@ impl Operators {
 
     /// Returns the inference functions of registered Python operators, and that of `one`, which
     /// need not be registered.
-    pub(crate) fn functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
+    pub(crate) fn collect_functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
         let registered = self.described.iter();
         let mut functions: Functions = registered
             .filter_map(|(key, found)| Some((*key, Arc::clone(found.inference.as_ref()?))))
@@ -126,12 +128,12 @@ impl Operators {
     }
 
     /// Stores the description of an operator that Python code registered.
-    pub(crate) fn remember(&mut self, key: Key, description: Arc<Description>) {
+    pub(crate) fn store_description(&mut self, key: Key, description: Arc<Description>) {
         Arc::make_mut(&mut self.described).insert(key, description);
     }
 
     /// Removes the description of an operator that Python code registered.
-    pub(crate) fn forget(&mut self, domain: &str, name: &str, since: u32) {
+    pub(crate) fn remove_description(&mut self, domain: &str, name: &str, since: u32) {
         if self.described.contains_key(&(domain, name, since)) {
             Arc::make_mut(&mut self.described).retain(|key, _| *key != (domain, name, since));
         }

@@ -18,7 +18,7 @@ use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{ModelExt, WholeFile};
 use sardonyx::{ErrorKind, Model, tool};
 
-use crate::checker::{like_onnx, raise_errors};
+use crate::checker::{make_onnx_options, raise_errors};
 use crate::errors::{InferenceError, ValidationError};
 use crate::message;
 use crate::registry;
@@ -26,7 +26,7 @@ use crate::registry;
 pub(crate) use context::StandardRule;
 use context::{GraphInferencer, InferenceContext};
 pub(crate) use functions::Functions;
-pub(crate) use single::node_outputs;
+pub(crate) use single::infer_node_outputs;
 
 /// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -111,7 +111,7 @@ fn _infer_shapes_path(
 /// `ValidationError` if it cannot be read.
 pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
     // Copies the file, which may be replaced by the result.
-    let options = message::open_options().access(Access::Read).external(ExternalFiles::Never);
+    let options = message::make_open_options().access(Access::Read).external(ExternalFiles::Never);
     options.open(path).map_err(|error| {
         let what = match error.kind() {
             ErrorKind::Io => "Unable to open model file",
@@ -159,15 +159,15 @@ impl Mode {
     pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inferred> {
         let operators = registry::snapshot();
         refuse_cycles(model, &operators.registry)?;
-        let functions = operators.functions(None);
-        let options = as_reference(self.data_prop)
+        let functions = operators.collect_functions(None);
+        let options = make_reference_options(self.data_prop)
             .check_types(self.check_types)
             .naming(Naming::Reference)
             .registry(operators.registry.clone());
         let found = functions::with_functions(py, &operators.registry, &functions, |rules| {
             model.infer_with(&options, rules)
         })?;
-        raise(found.problems(model, |kind| match kind {
+        raise_problems(found.problems(model, |kind| match kind {
             ProblemKind::Signature | ProblemKind::Limit => true,
             ProblemKind::NotImported => self.strict || self.demands_imports,
             // Any other problem only leaves types unknown.
@@ -208,7 +208,7 @@ impl Mode {
 }
 
 /// Returns options with the inference rules of the onnx package.
-pub(crate) fn as_reference(data_prop: bool) -> InferOptions {
+pub(crate) fn make_reference_options(data_prop: bool) -> InferOptions {
     InferOptions::new().style(Style::Reference { data_prop }).without_reasons(true)
 }
 
@@ -221,7 +221,8 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     if model.functions().is_empty() {
         return Ok(());
     }
-    let mut report = model.check_part(tool::CheckPart::Functions, &like_onnx(registry.clone()));
+    let mut report =
+        model.check_part(tool::CheckPart::Functions, &make_onnx_options(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
     raise_errors(report)
 }
@@ -231,7 +232,7 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
 /// # Errors
 ///
 /// `InferenceError` if there is a problem.
-fn raise(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
+fn raise_problems(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
     let lines: Vec<String> =
         problems.take(100).map(|problem| format!("\n[ShapeInferenceError] {problem}")).collect();
     if lines.is_empty() {
@@ -253,6 +254,6 @@ fn infer_function_output_types<'py>(
     input_types: Vec<Vec<u8>>,
     attributes: Vec<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let outputs = single::function_outputs(py, function, &input_types, &attributes)?;
+    let outputs = single::infer_function_outputs(py, function, &input_types, &attributes)?;
     Ok(outputs.iter().map(|ty| PyBytes::new(py, ty)).collect())
 }

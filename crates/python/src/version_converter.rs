@@ -11,7 +11,7 @@ use sardonyx::{Model, Type};
 use crate::errors::ConvertError;
 use crate::message;
 use crate::registry;
-use crate::shape_inference::as_reference;
+use crate::shape_inference::make_reference_options;
 
 /// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -93,7 +93,7 @@ fn infer_missing_shapes(model: &mut Model) {
         .iter()
         .any(|output| matches!(output.ty(), Some(Type::Tensor(ty)) if ty.shape.is_none()));
     if lacks_shape {
-        let found = model.infer(&as_reference(false));
+        let found = model.infer(&make_reference_options(false));
         model.add_types(&found);
     }
 }

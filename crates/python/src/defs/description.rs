@@ -168,7 +168,7 @@ impl Parameter {
             is_homogeneous,
             min_arity,
             category: param.differentiability,
-            types: type_names(param.ty, schema),
+            types: list_type_names(param.ty, schema),
         }
     }
 
@@ -192,7 +192,7 @@ impl Parameter {
 }
 
 /// Returns the names of the types that a type variable of `schema` allows, or of a single type.
-fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
+fn list_type_names(ty: &str, schema: &Schema) -> Vec<String> {
     let allowed = schema.type_var(ty).map(|var| var.allowed);
     let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
     allowed.map_or(Vec::new(), |set| set.names())
@@ -209,7 +209,7 @@ impl Description {
         let schema = self.to_schema(1)?;
         schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
-            Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
+            Arc::make_mut(parameter).types = list_type_names(&parameter.type_str, &schema);
         }
         self.counts = [schema.input_count(), schema.output_count()];
         // A subgraph may contain random operators.

@@ -31,7 +31,7 @@ pub(crate) fn list_bodies(operator: Option<&'static OpDef>, since: i32) -> Bodie
 /// Returns the function body of an operator for an opset version, by default that of the operator,
 /// as a serialized FunctionProto; empty if there is none. Does not check whether operators in the
 /// body have changed since.
-pub(crate) fn function_body(
+pub(crate) fn make_function_body(
     operator: Option<&'static OpDef>,
     since: i32,
     opset: Option<i32>,
@@ -48,7 +48,7 @@ pub(crate) fn function_body(
 /// Returns the function body for one node, as a serialized FunctionProto, from a serialized
 /// NodeProto and the TypeProtos of its inputs. Empty if there is none for exactly this opset
 /// version.
-pub(crate) fn node_function_body(
+pub(crate) fn make_node_function_body(
     operator: Option<&'static OpDef>,
     since: i32,
     opset: Option<i32>,

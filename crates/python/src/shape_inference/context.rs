@@ -50,8 +50,8 @@ impl InferenceContext {
     }
 
     /// Applies the inference rule of a standard operator to the outputs.
-    fn apply(&self, py: Python<'_>, key: Key) -> PyResult<()> {
-        let inferred = self.link.rule(py, self.depth, key)?;
+    fn apply_rule(&self, py: Python<'_>, key: Key) -> PyResult<()> {
+        let inferred = self.link.infer_by_rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {
             for (output, inferred) in outputs.iter_mut().zip(inferred) {
                 if !inferred.is_empty() {
@@ -109,7 +109,7 @@ impl InferenceContext {
         py: Python<'py>,
         name: &str,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.link.attribute(py, self.depth, name)?;
+        let found = self.link.query_attribute(py, self.depth, name)?;
         let object = found.map(|bytes| protos::to_python(py, "AttributeProto", &bytes));
         object.transpose()
     }
@@ -178,7 +178,7 @@ impl InferenceContext {
         attr_name: &str,
     ) -> PyResult<GraphInferencer> {
         let context = slf.get();
-        let found = context.link.attribute(slf.py(), context.depth, attr_name)?;
+        let found = context.link.query_attribute(slf.py(), context.depth, attr_name)?;
         let is_graph = found
             .is_some_and(|bytes| matches!(default_value::parse_type(&bytes), Ok(AttrType::Graph)));
         if is_graph {
@@ -247,7 +247,7 @@ impl GraphInferencer {
             .collect::<PyResult<_>>()?;
         let context = self.context.get();
         let link = &context.link;
-        let outputs = link.graph(py, context.depth, &self.attribute, inputs)?;
+        let outputs = link.infer_subgraph(py, context.depth, &self.attribute, inputs)?;
         outputs.iter().map(|ty| protos::to_python(py, "TypeProto", ty)).collect()
     }
 }
@@ -260,6 +260,6 @@ pub(crate) struct StandardRule(pub(crate) Option<Key>);
 #[pymethods]
 impl StandardRule {
     fn __call__(&self, py: Python<'_>, context: PyRef<'_, InferenceContext>) -> PyResult<()> {
-        self.0.map_or(Ok(()), |key| context.apply(py, key))
+        self.0.map_or(Ok(()), |key| context.apply_rule(py, key))
     }
 }

@@ -206,7 +206,7 @@ impl InferenceLink {
     ///
     /// `RuntimeError` if that function is not the innermost running one, or is used from another
     /// thread; the exception of a nested function.
-    fn ask(
+    fn send_query(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
@@ -230,14 +230,14 @@ impl InferenceLink {
     ///
     /// # Errors
     ///
-    /// Those of [`InferenceLink::ask`].
-    pub(super) fn attribute(
+    /// Those of [`InferenceLink::send_query`].
+    pub(super) fn query_attribute(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         name: &str,
     ) -> PyResult<Option<Vec<u8>>> {
-        match self.ask(py, depth, ToEngine::Attribute(name.to_string()))? {
+        match self.send_query(py, depth, ToEngine::Attribute(name.to_string()))? {
             ToPython::Attribute(found) => Ok(found),
             ToPython::Call(..) | ToPython::Types(_) => Ok(None),
         }
@@ -248,39 +248,39 @@ impl InferenceLink {
     ///
     /// # Errors
     ///
-    /// `InferenceError` if inference fails; those of [`InferenceLink::ask`].
-    pub(super) fn graph(
+    /// `InferenceError` if inference fails; those of [`InferenceLink::send_query`].
+    pub(super) fn infer_subgraph(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         attribute: &str,
         inputs: Vec<Vec<u8>>,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.ask_for_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
+        self.query_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
     }
 
     /// Infers the output types of the node by the rule of a standard operator.
     ///
     /// # Errors
     ///
-    /// `InferenceError` if the rule fails; those of [`InferenceLink::ask`].
-    pub(super) fn rule(
+    /// `InferenceError` if the rule fails; those of [`InferenceLink::send_query`].
+    pub(super) fn infer_by_rule(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         key: Key,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.ask_for_types(py, depth, ToEngine::Rule(key))
+        self.query_types(py, depth, ToEngine::Rule(key))
     }
 
     /// Sends a query whose reply is a list of types.
-    fn ask_for_types(
+    fn query_types(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         question: ToEngine,
     ) -> PyResult<Vec<Vec<u8>>> {
-        match self.ask(py, depth, question)? {
+        match self.send_query(py, depth, question)? {
             ToPython::Types(types) => types.map_err(InferenceError::new_err),
             ToPython::Call(..) | ToPython::Attribute(_) => Ok(Vec::new()),
         }
