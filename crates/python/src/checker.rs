@@ -320,7 +320,7 @@ fn into_descriptor(file: std::fs::File) -> PyResult<i32> {
 #[cfg(not(unix))]
 fn into_descriptor(_: std::fs::File) -> PyResult<i32> {
     Err(pyo3::exceptions::PyNotImplementedError::new_err(
-        "this system has no file descriptors; open the file in the directory of the model with open(), after making sure \
-         that its location does not lead out of that directory",
+        "this system has no file descriptors; open the data file with open(), after making sure that its location \
+         does not lead out of the directory of the model",
     ))
 }

@@ -59,7 +59,7 @@ impl SchemaQuery {
         match (second.extract::<String>(), domain) {
             (Ok(domain), None) => Ok(SchemaQuery { version: None, domain }),
             _ => Err(PyTypeError::new_err(
-                "expected (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
+                "expected the arguments (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
         }
     }

@@ -77,7 +77,7 @@ fn _parse<'py>(
         "graph" => TextPart::Graph,
         "function" => TextPart::Function,
         "node" => TextPart::Node,
-        _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
+        _ => return Err(PyValueError::new_err(format!("'{part}' is not a part of a model"))),
     };
     Ok(match parse_part(py, part, text) {
         Ok(message) => (Some(PyBytes::new(py, &message)), String::new(), Vec::new()),

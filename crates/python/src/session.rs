@@ -108,7 +108,7 @@ pub(crate) fn compute_deadline(seconds: f64) -> PyResult<Instant> {
     // Practically forever, and still within the range of every platform's `Instant`.
     const LONGEST: f64 = 1e9;
     if seconds.is_nan() || seconds < 0.0 {
-        let what = format!("the time must be 0 or more seconds, not {seconds}");
+        let what = format!("the time limit must be 0 or more seconds, not {seconds}");
         return Err(PyValueError::new_err(what));
     }
     let duration = Duration::from_secs_f64(seconds.min(LONGEST));

@@ -64,7 +64,7 @@ impl OpSchema {
         name, domain, since_version, doc=String::new(), *, inputs=Vec::new(), outputs=Vec::new(),
         type_constraints=Vec::new(), attributes=Vec::new(), node_determinism=None,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         name: String,
         domain: String,
@@ -281,7 +281,7 @@ impl OpSchema {
         node_bytes, value_types, input_data=BTreeMap::new(), input_sparse_data=BTreeMap::new(),
         opset_imports=BTreeMap::new(), ir_version=None,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn _infer_node_outputs<'py>(
         &self,
         py: Python<'py>,
@@ -428,7 +428,7 @@ impl AttributePart {
         default_value: Option<Bound<'_, PyAny>>,
         required: Option<bool>,
     ) -> PyResult<AttributePart> {
-        let wrong = "expected a type or a default_value, and required only with a type";
+        let wrong = "an attribute takes a type or a default_value, and required only with a type";
         let (second, named) = match (r#type, default_value) {
             (Some(second), None) => (second, false),
             (None, Some(second)) => (second, true),

@@ -477,7 +477,7 @@ fn find_name(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Optio
 fn find_output(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
     let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
     all.iter().position(|known| known == name).ok_or_else(|| {
-        let help = format!("use one of its outputs: '{}'", all.join("', '"));
+        let help = format!("use one of the model's outputs: '{}'", all.join("', '"));
         let what = format!("the model has no output '{name}'");
         new_error(py, ErrorKind::Output, what, Some(&help))
     })

@@ -398,7 +398,7 @@ fn register_close_at_exit(py: Python<'_>) -> PyResult<()> {
 /// process.
 #[pyfunction]
 fn close_all(py: Python<'_>) {
-    let why = PyRuntimeError::new_err("Python ends");
+    let why = PyRuntimeError::new_err("the Python interpreter exits");
     py.detach(|| {
         let all = std::mem::take(&mut *lock(&OPEN));
         let start = Instant::now();

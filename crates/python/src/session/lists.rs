@@ -135,7 +135,12 @@ fn as_lists<'py>(
     let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
     if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
         let what = format!("{what} is a list that contains an array of {size} elements");
-        return Err(new_error(object.py(), ErrorKind::Input, what, Some("pass one array")));
+        return Err(new_error(
+            object.py(),
+            ErrorKind::Input,
+            what,
+            Some("pass one array instead of the list"),
+        ));
     }
     to_list.call0()
 }

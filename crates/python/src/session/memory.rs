@@ -129,7 +129,8 @@ impl PyTensor {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
         }
         if has_flags(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
-            return Err("the elements are in C order, not Fortran order".to_string());
+            return Err("a Tensor exports no buffer in Fortran order: its elements are in C order"
+                .to_string());
         }
         match find_format_code(data_type) {
             Some(format) => Ok(format),
@@ -228,7 +229,9 @@ impl PyTensor {
         // CPU memory has no streams, and every consumer accepts version 0 of the protocol.
         let _ = (stream, max_version);
         if dl_device.is_some_and(|device| device != (1, 0)) {
-            return Err(PyBufferError::new_err("the tensor is on the CPU"));
+            return Err(PyBufferError::new_err(
+                "the tensor is on the CPU and cannot be exported to another device",
+            ));
         }
         let py = slf.py();
         let owner = if copy == Some(true) {
@@ -257,7 +260,7 @@ impl PyTensor {
         flags: c_int,
     ) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("the view is null"));
+            return Err(PyBufferError::new_err("the pointer to the buffer view is null"));
         }
         // SAFETY: the interpreter passes a view that may be written.
         let view = unsafe { &mut *view };

@@ -58,7 +58,7 @@ pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResul
     let is_path = import_messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
     if access == Access::Share && !is_path {
         let help = "give the path of the model, or leave mapped out";
-        return Err(argument_error(py, "mapped=True is for the path of a model", Some(help)));
+        return Err(argument_error(py, "mapped=True needs the path of a model", Some(help)));
     }
     open_model_with(model, &OpenOptions::new().access(access))
 }

@@ -42,7 +42,7 @@ impl PyRank {
         model, transport, *, deadline=60.0, threads=None, precision="exact", memory_limit=None,
         dims=None, seed=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         transport: &Bound<'_, PyAny>,

@@ -52,12 +52,12 @@ impl Settings {
         };
         if let Some(threads) = threads.filter(|threads| *threads < 1) {
             let what = format!("threads must be 1 or more, not {threads}");
-            let help = "leave it out for one thread for each processor";
+            let help = "leave threads out for one thread for each processor";
             return Err(argument_error(py, what, Some(help)));
         }
         if let Some(bytes) = memory_limit.filter(|bytes| *bytes < 0) {
             let what = format!("memory_limit must be 0 or more bytes, not {bytes}");
-            return Err(argument_error(py, what, Some("leave it out for no limit")));
+            return Err(argument_error(py, what, Some("leave memory_limit out for no limit")));
         }
         let seed = seed.map(|seed| {
             u64::try_from(seed).map_err(|_| {
@@ -144,7 +144,7 @@ pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(Stri
                 shorten_repr(&name),
                 shorten_repr(&size)
             );
-            let help = "give a number for the name of each size: dims={'batch': 8}";
+            let help = "give each dimension name a size: dims={'batch': 8}";
             return Err(argument_error(dims.py(), what, Some(help)));
         };
         pairs.push(pair);

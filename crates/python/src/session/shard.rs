@@ -76,7 +76,7 @@ impl ShardArguments {
             (_, false, false) => (Division::Tensor, "tensor"),
             (false, true, false) => (Division::Pipeline, "pipeline"),
             (false, false, true) => (Division::Batch, "batch"),
-            _ => return Err("more than one of tensor, pipeline and batch is True".into()),
+            _ => return Err("at most one of tensor, pipeline and batch may be True".into()),
         };
         let added = match self.devices {
             Some(devices) if !(2..=MOST_DEVICES).contains(&devices) => {
@@ -84,7 +84,7 @@ impl ShardArguments {
                 return Err(what.into());
             }
             Some(_) if self.configuration.is_some() => {
-                let wrong = ArgumentProblem::from("devices and configuration are both given");
+                let wrong = ArgumentProblem::from("devices and configuration exclude each other");
                 return Err(wrong.with_help(
                     "devices adds a configuration: set its name with the argument name",
                 ));
@@ -93,7 +93,7 @@ impl ShardArguments {
                 Some((self.name.unwrap_or_else(|| format!("{kind}-{devices}")), devices))
             }
             None if !self.local => {
-                let wrong = ArgumentProblem::from("devices is not given");
+                let wrong = ArgumentProblem::from("the number of devices is not given");
                 return Err(wrong.with_help(
                     "give the number of devices, or use local=True for an annotated model",
                 ));
@@ -163,7 +163,9 @@ impl ShardRequest {
     /// Returns the advice for a model that this strategy cannot divide.
     fn advice(&self) -> &'static str {
         match self.division {
-            Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",
+            Division::Tensor => {
+                "use batch=True to divide the examples, or pipeline=True to divide the nodes"
+            }
             Division::Pipeline => "use batch=True to divide the examples",
             Division::Batch => "use tensor=True or pipeline=True",
         }

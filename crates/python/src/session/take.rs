@@ -489,8 +489,10 @@ pub(crate) fn no_array_error(
         return error;
     }
     let found = describe_class(object);
-    let refusal =
-        input_error(py, format!("{what} is {found}, which gives no array: {}", error.value(py)));
+    let refusal = input_error(
+        py,
+        format!("{what} is {found}, which cannot be converted to an array: {}", error.value(py)),
+    );
     refusal.set_cause(py, Some(error));
     refusal
 }

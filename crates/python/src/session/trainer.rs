@@ -69,7 +69,7 @@ impl PyTrainer {
         model, *, seed=None, threads=None, precision="exact", memory_limit=None, dims=None,
         outputs=None, devices=false, configuration=None, device_timeout=60.0
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         seed: Option<i128>,
@@ -238,7 +238,7 @@ impl PyTrainer {
         let py = value.py();
         let current = self.current();
         let held = current.variable(name).map_err(|error| to_exception(py, &error))?;
-        let what = ValueName::Other("the value");
+        let what = ValueName::Other("the new value of the state variable");
         let tensor =
             InputConverter::with_copies().convert_tensor(value, Some(held.data_type()), &what)?;
         let limits = make_call_limits(None, None)?;

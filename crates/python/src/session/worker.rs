@@ -67,7 +67,7 @@ impl PyWorker {
         model, configuration=None, *, transport=None, deadline=60.0, results="first", threads=None,
         precision="exact", seed=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         configuration: Option<String>,
@@ -168,8 +168,8 @@ impl PyWorker {
         let (py, PyWorker { open, results, .. }) = (slf.py(), slf.get());
         let member = slf.as_super().get();
         if take.is_some() && *results == Results::First {
-            let what = "results are for worker 0 alone, so take is never called";
-            let help = "make all workers with results='all' or results='split'";
+            let what = "take is never called: only worker 0 receives results with results='first'";
+            let help = "create all workers with results='all' or results='split'";
             return Err(argument_error(py, what, Some(help)));
         }
         let mut raised = None;

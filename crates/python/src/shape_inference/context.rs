@@ -71,7 +71,9 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Index> {
         let number = object.extract();
-        number.map(Index).map_err(|_| PyTypeError::new_err("the index is not an int of 0 or more"))
+        number.map(Index).map_err(|_| {
+            PyTypeError::new_err("the index of an input or output is not an int of 0 or more")
+        })
     }
 }
 
@@ -100,7 +102,7 @@ fn index_error(what: &str, index: usize) -> PyErr {
 impl InferenceContext {
     #[new]
     fn refuse_construction() -> PyResult<InferenceContext> {
-        Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
+        Err(PyTypeError::new_err("only shape inference can create an InferenceContext"))
     }
 
     /// Returns an attribute of the node as an AttributeProto; None if the node does not have it.
@@ -227,7 +229,7 @@ pub(crate) struct GraphInferencer {
 impl GraphInferencer {
     #[new]
     fn refuse_construction() -> PyResult<GraphInferencer> {
-        Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
+        Err(PyTypeError::new_err("only shape inference can create a GraphInferencer"))
     }
 
     /// Infers the subgraph for these types of its inputs (TypeProtos or None) and returns the types

@@ -223,7 +223,9 @@ impl InferenceLink {
         if let Some(raised) = lock(&self.raised).take() {
             return Err(raised);
         }
-        answer.ok_or_else(|| PyRuntimeError::new_err("shape inference has ended"))
+        answer.ok_or_else(|| {
+            PyRuntimeError::new_err("shape inference ended before it answered the InferenceContext")
+        })
     }
 
     /// Returns an attribute of the node as a serialized AttributeProto.

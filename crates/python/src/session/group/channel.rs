@@ -57,7 +57,7 @@ impl PyChannel {
         let rank: usize = transport.getattr("rank")?.extract()?;
         let size: usize = transport.getattr("size")?.extract()?;
         if rank >= size {
-            let what = format!("the transport has the rank {rank} and the size {size}");
+            let what = format!("the rank {rank} of the transport is not less than its size {size}");
             let help = "ranks are numbers from 0 to size - 1";
             return Err(argument_error(transport.py(), what, Some(help)));
         }
@@ -73,7 +73,7 @@ impl PyChannel {
         Python::try_attach(|py| {
             work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
         })
-        .unwrap_or_else(|| Err("Python ends".into()))
+        .unwrap_or_else(|| Err("the Python interpreter exits".into()))
     }
 }
 
@@ -130,6 +130,6 @@ fn parse_message(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)
 /// Makes the exception for an unsuitable result of `recv`.
 fn message_error(received: &Bound<'_, PyAny>) -> PyErr {
     let found = shorten_repr(received);
-    let what = format!("recv returned {found}, which is not a source with bytes, or None");
+    let what = format!("recv returned {found}, which is not None or a pair of source and bytes");
     PyTypeError::new_err(what)
 }

@@ -61,7 +61,7 @@ pub(crate) fn import_tensor(
     let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
         let what = format!("{what} is on another device (DLPack device type {device})");
-        return Err(new_error(py, ErrorKind::Input, what, Some("copy it to the CPU")));
+        return Err(new_error(py, ErrorKind::Input, what, Some("copy the array to the CPU")));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };

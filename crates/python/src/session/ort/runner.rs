@@ -23,8 +23,9 @@ use super::options::{RunOptions, SessionOptions};
 use super::profile::Profile;
 
 /// Warning of the first run in which dimensions that share a name differ in size.
-const DIFFERENT_SIZES: &std::ffi::CStr = c"inputs differ in a size to which the model gives one \
-    name: it runs with sizes that have nothing to do with each other";
+const DIFFERENT_SIZES: &std::ffi::CStr =
+    c"inputs differ in size in dimensions that share a name in the \
+    model: the run treats the sizes of these dimensions as independent";
 
 /// Name, type and shape of an input or output. The shape has an int, a str or None per axis.
 type PortFacts<'py> = (String, String, Bound<'py, PyList>);
@@ -62,13 +63,17 @@ impl Runner {
         let (recorder, started) = (Arc::new(Recorder::default()), Instant::now());
         let session = Py::new(py, opening::open(model, options)?)?;
         if self.session.set(py, session.clone_ref(py)).is_err() {
-            return Err(PyRuntimeError::new_err("the session is set already"));
+            return Err(PyRuntimeError::new_err(
+                "_open was called twice: the session is open already",
+            ));
         }
         let Some(prefix) = options.get().clone_options().profile_prefix() else { return Ok(None) };
         let profile = Profile::new(prefix, recorder, started.elapsed(), session);
         let profile = Bound::new(py, profile)?;
         if self.profile.set(py, profile.clone().unbind()).is_err() {
-            return Err(PyRuntimeError::new_err("runs are recorded already"));
+            return Err(PyRuntimeError::new_err(
+                "_open was called twice: the session has a profile already",
+            ));
         }
         Ok(Some(profile))
     }
@@ -154,7 +159,7 @@ impl Runner {
         };
         if !binding.get().belongs_to(slf) {
             return Err(PyValueError::new_err(
-                "the binding is of another session; use one that io_binding() of this session made",
+                "the binding belongs to another session; use a binding that io_binding() of this session made",
             ));
         }
         let snapshot = binding.get().snapshot(py);
