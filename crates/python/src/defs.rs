@@ -18,7 +18,7 @@ use crate::errors::SchemaError;
 use crate::registry;
 use classes::OpSchema;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.defs` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SchemaError", module.py().get_type::<SchemaError>())?;
     classes::fill(module)?;
@@ -41,11 +41,11 @@ struct SchemaQuery {
 }
 
 impl SchemaQuery {
-    /// Converts the arguments after the operator name.
+    /// Converts the arguments of a schema look-up that follow the operator name.
     ///
     /// # Errors
     ///
-    /// `TypeError` if they are not a version and a domain, in this order.
+    /// `TypeError` if the arguments are not a version and a domain, in this order.
     fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<SchemaQuery> {
         let Some(second) = second else {
             return Ok(SchemaQuery { version: None, domain: domain.unwrap_or_default() });
@@ -79,7 +79,7 @@ fn has_schema(
 }
 
 /// Returns the schema of an operator in the newest version up to `max_inclusive_version`; in the
-/// newest of all by default. Raises `SchemaError` if there is none.
+/// newest of all by default. Raises `SchemaError` if the operator has no such version.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn get_schema(
@@ -138,7 +138,8 @@ fn set_domain_to_version(
         .map_err(to_schema_error)
 }
 
-/// Converts a version number. A negative one becomes 0, which the registry rejects.
+/// Converts the version number of an operator set. A negative number becomes 0, which the registry
+/// rejects.
 fn to_version(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
@@ -171,7 +172,7 @@ fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> 
     .map_err(to_schema_error)
 }
 
-/// Converts an error of the registry to a `SchemaError`.
+/// Converts an error of the operator registry to a `SchemaError`.
 fn to_schema_error(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

@@ -10,7 +10,7 @@ use sardonyx::tool::{ModelExt, TextForm};
 use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.printer` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model_to_text, module)?)?;
     module.add_function(wrap_pyfunction!(function_to_text, module)?)?;
@@ -51,7 +51,8 @@ fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
     read_and_format(py, || message::read_part(bytes, part, &Header::default()), Some(part))
 }
 
-/// Reads a model with `read` and formats it, or only its part of this kind.
+/// Formats the model that `read` returns in the ONNX text format, or only the part of the type
+/// `part` in this model.
 ///
 /// # Errors
 ///

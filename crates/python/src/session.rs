@@ -42,7 +42,7 @@ use limits::Limits;
 use ports::{PyPort, join_ports};
 use settings::Settings;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.session` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
@@ -72,12 +72,13 @@ fn element_types() -> Vec<(i32, &'static str, &'static str)> {
 }
 
 thread_local! {
-    /// Time at which runs of this thread end; set by [`Deadline`] blocks.
+    /// Time at which runs of this thread are canceled; set by [`Deadline`] blocks, `None` outside
+    /// them.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Combines a stop flag and a time limit with the deadline of this thread: the earlier time
-/// applies.
+/// Creates the limits of a run from a stop flag, a time limit and the deadline of this thread. The
+/// earlier time applies.
 pub(crate) fn make_thread_limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limits {
     let deadline = match (DEADLINE.get(), timeout) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -86,7 +87,7 @@ pub(crate) fn make_thread_limits(stop: Option<&StopFlag>, timeout: Option<Instan
     Limits { stop: stop.cloned(), deadline, profile: None }
 }
 
-/// Makes the limits of one call from its arguments `stop` and `timeout` (seconds from now).
+/// Creates the limits of a run from the Python arguments `stop` and `timeout` (seconds from now).
 ///
 /// # Errors
 ///
@@ -127,7 +128,7 @@ pub(crate) fn compute_deadline(seconds: f64) -> PyResult<Instant> {
 #[pyclass(frozen, name = "deadline", module = "sardonyx")]
 pub(crate) struct Deadline {
     seconds: f64,
-    /// Thread of each active block, and the deadline that applied outside the block.
+    /// Thread of each active `with` block, and the deadline that applied outside the block.
     before: Mutex<Vec<(ThreadId, Option<Instant>)>>,
 }
 

@@ -28,7 +28,7 @@ use context::{GraphInferencer, InferenceContext};
 pub(crate) use functions::Functions;
 pub(crate) use single::infer_node_outputs;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.shape_inference` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InferenceError", module.py().get_type::<InferenceError>())?;
     module.add_class::<InferenceContext>()?;
@@ -108,7 +108,7 @@ fn _infer_shapes_path(
 ///
 /// # Errors
 ///
-/// `ValidationError` if it cannot be read.
+/// `ValidationError` if the file cannot be read.
 pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
     // Copies the file, which may be replaced by the result.
     let options = message::make_open_options().access(Access::Read).external(ExternalFiles::Never);
@@ -140,17 +140,17 @@ impl Mode {
     pub(crate) const FULL_CHECK: Mode =
         Mode { check_types: true, strict: true, data_prop: false, demands_imports: true };
 
-    /// Makes options with the rules of the onnx package.
+    /// Creates inference options with the rules of the onnx package.
     fn new(check_types: bool, strict: bool, data_prop: bool) -> Mode {
         Mode { check_types, strict, data_prop, demands_imports: true }
     }
 
-    /// Returns options that accept operators of domains which the model does not import.
+    /// Returns inference options that accept operators of domains which the model does not import.
     fn without_imports(self) -> Mode {
         Mode { demands_imports: false, ..self }
     }
 
-    /// Infers types and shapes and reports contradictions.
+    /// Infers types and shapes of a model, and raises an exception for contradictions.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Mode {
         Ok(found)
     }
 
-    /// Infers types and shapes and writes them into the model.
+    /// Infers types and shapes of a model and returns the model with them.
     fn infer(self, py: Python<'_>, mut model: Model) -> PyResult<Model> {
         let found = self.check(py, &model)?;
         model.add_types(&found);
@@ -189,8 +189,8 @@ impl Mode {
         Ok(PyBytes::new(py, &inferred.to_bytes()))
     }
 
-    /// Infers types and shapes of a model file and replaces `to` atomically, which may be the same
-    /// file.
+    /// Infers types and shapes of the model file `from` and writes the model with them to `to`
+    /// atomically. Both may be the same file.
     fn infer_file(self, py: Python<'_>, from: &Path, to: &Path) -> PyResult<()> {
         let inferred = self.infer(py, read_file(from)?)?;
         let saved = py.detach(|| {
@@ -227,7 +227,7 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     raise_errors(report)
 }
 
-/// Turns problems into an exception, one line each, at most 100.
+/// Raises the first 100 problems of shape inference as one exception, with one line per problem.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::message;
 use crate::registry;
 use crate::shape_inference::make_reference_options;
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.version_converter` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
     module.add_function(wrap_pyfunction!(convert_version, module)?)?;
@@ -85,8 +85,8 @@ fn convert_model(
     .map_err(to_exception)
 }
 
-/// Infers types and shapes if an output has no shape. The onnx package's converter does so too, and
-/// its checker rejects such a model.
+/// Infers types and shapes of a model if one of its outputs has no shape. The onnx package's
+/// converter does so too, and its checker rejects such a model.
 fn infer_missing_shapes(model: &mut Model) {
     let outputs = model.outputs();
     let lacks_shape = outputs

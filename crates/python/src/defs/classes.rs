@@ -17,7 +17,7 @@ use super::standard::{self, Bodies};
 use crate::message::Header;
 use crate::shape_inference::{StandardRule, infer_node_outputs};
 
-/// Adds `OpSchema` to the module, and the classes of its parts and the enumerations to `OpSchema`.
+/// Adds the class `OpSchema` to `module`, and its nested classes and enumerations to `OpSchema`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<OpSchema>()?;
@@ -42,16 +42,16 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(name = "OpSchema", module = "sardonyx.defs")]
 pub(crate) struct OpSchema(pub(crate) Arc<Description>);
 
-/// Greatest number of inputs or outputs of an operator that takes any number.
+/// Maximum number of inputs or outputs that Python sees for an operator without a limit.
 const ANY_NUMBER: i32 = i32::MAX;
 
-/// Converts a number of inputs or outputs; one that is too large means any number.
+/// Converts a number of inputs or outputs to an `i32`; a larger number becomes [`ANY_NUMBER`].
 fn to_count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(ANY_NUMBER)
 }
 
 impl OpSchema {
-    /// Lists the function bodies of the operator.
+    /// Lists the opset versions for which the operator has a function body.
     fn list_bodies(&self) -> Bodies {
         standard::list_bodies(self.0.standard, self.0.since)
     }
@@ -339,7 +339,7 @@ impl OpSchema {
         self.list_bodies().of_node
     }
 
-    /// Returns the opset versions for which there is a function of either sort, in ascending order.
+    /// Returns the opset versions for which a function defines the operator, in ascending order.
     #[getter]
     fn all_function_opset_versions(&self) -> Vec<i32> {
         let Bodies { mut fixed, of_node } = self.list_bodies();
@@ -414,11 +414,11 @@ pub(crate) struct AttributePart(pub(crate) Arc<AttributeDescription>);
 
 #[pymethods]
 impl AttributePart {
-    /// Makes an attribute from a type, or from a default value (an AttributeProto).
+    /// Creates a formal attribute from a type, or from a default value (an AttributeProto).
     ///
     /// # Errors
     ///
-    /// `TypeError` for both or neither, or for `required` with a default value.
+    /// `TypeError` if both or neither are given, or for `required` with a default value.
     #[new]
     #[pyo3(signature = (name, r#type=None, description=String::new(), *, default_value=None, required=None))]
     fn new(

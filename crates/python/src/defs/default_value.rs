@@ -22,8 +22,9 @@ pub(crate) fn parse_type(bytes: &[u8]) -> Result<AttrType, PyErr> {
     message::type_of_attribute(bytes).map_err(to_value_error)
 }
 
-/// Parses a default value for the registry. `None` for tensors and other types that [`AttrDefault`]
-/// does not have, and for texts that are not UTF-8; only Python code can read those.
+/// Parses the serialized default value of an attribute for the operator registry. `None` for
+/// tensors and other types that [`AttrDefault`] does not have, and for texts that are not UTF-8;
+/// only Python code can read those.
 ///
 /// # Errors
 ///

@@ -33,11 +33,12 @@ pub(crate) struct Description {
     pub(crate) types: Vec<Arc<TypeConstraint>>,
     pub(crate) attributes: Vec<Arc<AttributeDescription>>,
     pub(crate) determinism: Determinism,
-    /// Fewest and most inputs, then fewest and most outputs; `None` for any number.
+    /// Minimum and maximum number of inputs, then of outputs; `None` for no maximum.
     pub(crate) counts: [(usize, Option<usize>); 2],
-    /// Definition in the standard; `None` for an operator of Python code.
+    /// Definition of the operator in the ONNX standard; `None` for an operator that Python code
+    /// defines.
     pub(crate) standard: Option<&'static OpDef>,
-    /// Type and shape inference function that Python code set.
+    /// Type and shape inference function that Python code set for the operator; `None` for none.
     pub(crate) inference: Option<Arc<Py<PyAny>>>,
 }
 
@@ -74,7 +75,8 @@ pub(crate) struct AttributeDescription {
     pub(crate) default: Vec<u8>,
 }
 
-/// Returns the description of a standard schema. All of them are made on the first call.
+/// Returns the description of a schema of the ONNX standard. The first call describes all standard
+/// schemas.
 pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     type Key = (&'static str, &'static str, u32);
     static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
@@ -93,7 +95,7 @@ pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     }
 }
 
-/// Makes the description of a standard schema.
+/// Describes a schema of the ONNX standard for Python code.
 fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
     let inputs = schema.inputs.iter().map(|param| {
@@ -151,7 +153,7 @@ fn describe(schema: &Schema) -> Description {
 }
 
 impl Parameter {
-    /// Makes the description of a formal parameter of `schema`.
+    /// Describes a formal input or output of `schema` for Python code.
     fn from_schema(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
@@ -191,7 +193,8 @@ impl Parameter {
     }
 }
 
-/// Returns the names of the types that a type variable of `schema` allows, or of a single type.
+/// Returns the names of the types that `ty` allows: a type variable of `schema`, or a single type.
+/// Empty for any other text.
 fn list_type_names(ty: &str, schema: &Schema) -> Vec<String> {
     let allowed = schema.type_var(ty).map(|var| var.allowed);
     let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
@@ -199,7 +202,8 @@ fn list_type_names(ty: &str, schema: &Schema) -> Vec<String> {
 }
 
 impl Description {
-    /// Validates the description of an operator of Python code and derives the remaining fields.
+    /// Validates the description of an operator that Python code defines, and derives parameter
+    /// types, counts and determinism.
     ///
     /// # Errors
     ///
@@ -224,7 +228,8 @@ impl Description {
         Ok(self)
     }
 
-    /// Converts the description to the schema that is registered, as version `since`.
+    /// Converts the description to a schema of the operator registry, as version `since` of the
+    /// operator.
     ///
     /// # Errors
     ///

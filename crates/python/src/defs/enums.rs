@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use sardonyx::tool::message::AttributeType;
 use sardonyx::tool::schema::{AttrType, Differentiability};
 
-/// Number of values that a formal parameter takes.
+/// Number of values that a node may pass for a formal input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParameterOption {
     /// Exactly one value.
@@ -33,19 +33,19 @@ pub(crate) enum Support {
     Experimental,
 }
 
-/// Rust enum that corresponds to a Python enumeration.
+/// Rust enum with a corresponding Python enumeration within `OpSchema`.
 pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
     /// Name of the Python class within `OpSchema`.
     const NAME: &'static str;
-    /// Base class in the Python module `enum`.
+    /// Name of the base class in the Python module `enum`.
     const BASE: &'static str = "IntEnum";
 
-    /// Returns name, number and Rust value of each member.
+    /// Returns name, number and Rust value of each member of the enumeration.
     fn list_members() -> Vec<(&'static str, i32, Self)>;
-    /// Returns the cell that stores the Python class.
+    /// Returns the cell that stores the Python enumeration once it has been created.
     fn class_cell() -> &'static PyOnceLock<Py<PyAny>>;
 
-    /// Returns the Python class. The first call creates it.
+    /// Returns the Python enumeration, which the first call creates.
     fn get_or_create_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         let class = Self::class_cell().get_or_try_init(py, || {
             let members: Vec<(&str, i32)> =
@@ -65,7 +65,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         Ok(class.bind(py))
     }
 
-    /// Converts a Rust value to the member of the Python class.
+    /// Converts the Rust value to the corresponding member of the Python enumeration.
     fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let members = Self::list_members();
         let found = members.iter().find(|(_, _, value)| *value == self);
@@ -73,7 +73,8 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         Self::get_or_create_class(py)?.call1((number,))
     }
 
-    /// Converts a member of the Python class, or its number for an `IntEnum`, to the Rust value.
+    /// Converts a member of the Python enumeration, or the number of a member of an `IntEnum`, to
+    /// the Rust value.
     ///
     /// # Errors
     ///

@@ -29,19 +29,19 @@ pub(crate) struct Numpy {
 /// Imported numpy: empty before the first use, `None` if numpy is not installed.
 static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
 
-/// Imports numpy on the first call; `None` if it is not installed.
+/// Imports numpy on the first call and returns its objects; `None` if numpy is not installed.
 pub(crate) fn import_numpy(py: Python<'_>) -> Option<&'static Numpy> {
     NUMPY.get_or_init(py, || Numpy::import(py).ok()).as_ref()
 }
 
-/// Borrows the elements of a small numpy array in place. `None` for other objects, and while numpy
-/// has not been imported here, because this check must not import it.
+/// Borrows the elements of a small numpy array in place. `None` for other objects, and before
+/// [`import_numpy`] has imported numpy, because this check must not import it.
 pub(crate) fn read_small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
     find_interface(object.py())?.read_small(object)
 }
 
-/// Returns numpy's C interface. `None` if its version is unknown, and while numpy has not been
-/// imported here, because this check must not import it.
+/// Returns numpy's C interface. `None` if its version is unknown, and before [`import_numpy`] has
+/// imported numpy, because this check must not import it.
 pub(crate) fn find_interface(py: Python<'_>) -> Option<&'static Interface> {
     NUMPY.get(py)?.as_ref()?.interface.as_ref()
 }
@@ -56,7 +56,8 @@ impl Numpy {
         Ok(Numpy { module: module.unbind(), array, interface, types })
     }
 
-    /// Returns the dtype of an element type; `None` if it needs ml_dtypes, which is not installed.
+    /// Returns the numpy dtype of an element type; `None` if the dtype needs ml_dtypes, which is
+    /// not installed.
     fn load_dtype<'py>(&self, py: Python<'py>, data_type: DataType) -> Option<&Bound<'py, PyAny>> {
         let place = self.types.get(usize::try_from(data_type.number()).ok()?)?;
         let found = place.get_or_init(py, || self.find_dtype(py, data_type).ok());
@@ -75,8 +76,8 @@ impl Numpy {
         Ok(dtype.call1((of,))?.unbind())
     }
 
-    /// Converts a tensor to an array: a copy of a small tensor, else a view of its memory. Returns
-    /// a `Tensor` if numpy has no dtype for it.
+    /// Converts a tensor to a numpy array: a copy of a small tensor, else a view of its memory.
+    /// Returns a `Tensor` if numpy has no dtype for the element type.
     pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,

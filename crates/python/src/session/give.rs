@@ -11,8 +11,8 @@ use super::errors::input_error;
 use super::memory::PyTensor;
 use super::tensor;
 
-/// Converts a value: tensors to arrays, sequences to lists, maps to dicts, an empty optional to
-/// None.
+/// Converts an output value to a Python object: tensors to arrays, sequences to lists, maps to
+/// dicts, an empty optional to None.
 ///
 /// # Errors
 ///

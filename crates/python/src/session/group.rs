@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// Builds a session, which waits for the sessions of the other members. Reports a failure to
-    /// them.
+    /// the other members.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ pub(super) fn run_interruptible<R: Send>(
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if it is less than a millisecond, more than 1e9 seconds, or NaN.
+/// `sardonyx.Error` if `seconds` is less than a millisecond, more than 1e9 seconds, or NaN.
 pub(super) fn parse_deadline(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     // 1e9 seconds are practically forever, and within the range of every platform's clock.
     if (0.001..=1e9).contains(&seconds) {
@@ -194,7 +194,8 @@ impl EndSignal {
         *lock(&self.has_ended)
     }
 
-    /// Waits for the end, at most `at_most`. Returns whether it has come.
+    /// Waits at most `at_most` for the session and its threads to end. Returns whether they have
+    /// ended.
     fn wait(&self, at_most: Duration) -> bool {
         let has_ended = lock(&self.has_ended);
         let waited = self.changed.wait_timeout_while(has_ended, at_most, |over| !*over);
@@ -202,7 +203,7 @@ impl EndSignal {
     }
 }
 
-/// Guard that signals the end when it is dropped.
+/// Guard that signals the end of a session and its threads when it is dropped.
 struct EndGuard(Arc<EndSignal>);
 
 impl Drop for EndGuard {
@@ -215,7 +216,7 @@ impl Drop for EndGuard {
 /// Session of a worker or rank, until it is closed.
 pub(super) struct Handle<S: Send + Sync + 'static> {
     open: Arc<Mutex<Option<Arc<OpenSession<S>>>>>,
-    /// Noun for messages: `worker` or `rank`.
+    /// Noun for the session in messages: `worker` or `rank`.
     what: &'static str,
 }
 
@@ -258,7 +259,7 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
 /// their threads must not use it afterwards.
 static OPEN: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 
-/// Session in [`OPEN`].
+/// Session that [`OPEN`] lists, with the signal of its end.
 struct Registered {
     session: Weak<dyn Close>,
     ended: Arc<EndSignal>,
@@ -327,7 +328,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
     }
 
     /// Converts a dict of inputs to values for `ports`. Calls `unknown` for a name that no port
-    /// has, for its error.
+    /// has, and raises the error of `unknown`.
     pub(super) fn convert_inputs(
         &self,
         feeds: &Bound<'_, PyAny>,
@@ -415,7 +416,7 @@ fn close_all(py: Python<'_>) {
     });
 }
 
-/// Returns the sessions that exist and have not ended.
+/// Returns the sessions in `all` that still exist and have not ended.
 fn list_open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
     let running = all.iter().filter(|registered| !registered.ended.is_over());
     running.filter_map(|registered| registered.session.upgrade())

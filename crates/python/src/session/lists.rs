@@ -27,11 +27,11 @@ enum Elements {
 
 /// State of the conversion of one nested list.
 struct Reader<'w> {
-    /// Place of the list, for messages.
+    /// Name of the converted list in messages.
     what: &'w ValueName<'w>,
     /// Element type of the result; `None` derives it from the first element.
     elem: Option<DataType>,
-    /// Lengths of the first list of each level.
+    /// Dimensions of the tensor: the length of the first list of each nesting level.
     dims: Vec<usize>,
     /// Elements read so far; `None` before the first one.
     elements: Option<Elements>,
@@ -146,7 +146,7 @@ fn as_lists<'py>(
 }
 
 impl Reader<'_> {
-    /// Determines the dimensions from the lengths of the first list of each level.
+    /// Determines the tensor dimensions from the length of the first list of each nesting level.
     fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         let mut first = as_lists(object, self.what)?;
         while is_list(&first) {
@@ -194,7 +194,8 @@ impl Reader<'_> {
         )
     }
 
-    /// Appends an element. The first one decides the class if the model does not.
+    /// Appends an element to the elements read so far. The first element decides the class, such as
+    /// float, if the model declares no type.
     fn read_element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         if self.elements.is_none() {
             self.elements = Some(self.start_elements(object)?);
@@ -216,7 +217,8 @@ impl Reader<'_> {
         added.ok_or_else(|| self.element_error(object))
     }
 
-    /// Makes an empty list for the class of the declared type, or else of the first element.
+    /// Creates empty elements for the class of the declared type, or else of the first element
+    /// `object`.
     fn start_elements(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
         Ok(match self.elem.map(DataType::class) {
             Some(Class::Float) => Elements::Floats(Vec::new()),
@@ -299,7 +301,8 @@ fn check_range(
     }
 }
 
-/// Converts a float or int to a float; `None` for other objects and for an int that is too large.
+/// Converts a Python float or int to an `f64`; `None` for other objects and for an int that is too
+/// large.
 fn to_float(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     if !object.is_instance_of::<PyFloat>() && !object.is_instance_of::<PyInt>() {
         return Ok(None);
@@ -307,7 +310,8 @@ fn to_float(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     ignore_overflow(object.extract())
 }
 
-/// Converts an int; `None` for other objects and for an int that is too large.
+/// Converts a Python int to an integer of type `T`; `None` for other objects and for an int that is
+/// too large.
 fn to_int<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,

@@ -88,7 +88,7 @@ struct ViewLayout {
 }
 
 impl PyTensor {
-    /// Takes over a tensor. Copies it if its memory is shared.
+    /// Wraps a tensor for Python. Copies the tensor if its memory is shared.
     ///
     /// # Errors
     ///
@@ -118,7 +118,8 @@ impl PyTensor {
         self.tensor.view().to_tensor()
     }
 
-    /// Returns the buffer protocol's format of the elements for a view requested with `flags`.
+    /// Returns the element format, in the notation of the buffer protocol, for a view requested
+    /// with `flags`.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ impl Source {
         }
     }
 
-    /// Clones the path, or the reference to the bytes.
+    /// Clones the path of the model, or the reference to its bytes.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Source {
         match self {
             Source::Path(path) => Source::Path(path.clone()),
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Opens a model: a path, the bytes of a model, or an object with `SerializeToString`.
+/// Opens a model that is given as a path, as bytes, or as an object with `SerializeToString`.
 ///
 /// # Errors
 ///
@@ -95,8 +95,8 @@ pub(crate) fn find_parser(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
-/// Serializes a model: to an object of the class of `FromString` function `class`, or to bytes.
-/// Data files stay external.
+/// Serializes a model to bytes, or to a message object with the `FromString` function `class`. Data
+/// files stay external.
 ///
 /// # Errors
 ///
@@ -114,8 +114,8 @@ pub(crate) fn to_message<'py>(
     }
 }
 
-/// Serializes a model in the form of the argument it came from. Embeds data files if that was a
-/// path: bytes have no directory to resolve relative paths.
+/// Serializes a model to a message object or bytes, like the Python argument it came from. Embeds
+/// data files if the argument was a path: bytes have no directory to resolve relative paths.
 ///
 /// # Errors
 ///
@@ -156,7 +156,7 @@ fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
     text
 }
 
-/// Converts a path argument: a str, bytes or `os.PathLike`.
+/// Converts a Python path (a str, bytes or `os.PathLike`) to a Rust path.
 ///
 /// # Errors
 ///

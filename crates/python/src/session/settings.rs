@@ -15,11 +15,11 @@ pub(crate) struct Settings {
     pub(crate) threads: Option<usize>,
     /// Precision of matrix products.
     pub(crate) precision: Precision,
-    /// Most bytes that the session and one run use together.
+    /// Maximum number of bytes that the session and one run use together.
     pub(crate) memory_limit: Option<usize>,
     /// Sizes of symbolic dimensions, by name.
     pub(crate) dims: Vec<(String, usize)>,
-    /// Seed of random operators that have none; `None` for new numbers in each run.
+    /// Seed of random operators without an attribute `seed`; `None` for new numbers in each run.
     pub(crate) seed: Option<u64>,
     /// Whether axes of the model were fixed by denotation.
     pub(crate) has_denoted_sizes: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Converts arguments of a Python constructor.
+    /// Converts the arguments that the Python constructors of sessions and trainers share.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Settings {
     }
 }
 
-/// Converts a positive count; one that exceeds `usize` is as good as unlimited.
+/// Converts a count of 0 or more; a count above `usize::MAX` becomes `usize::MAX`.
 fn saturate(count: i128) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

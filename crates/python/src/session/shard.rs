@@ -160,7 +160,7 @@ impl ShardRequest {
         Ok((models.collect::<Result<_, _>>()?, undivided))
     }
 
-    /// Returns the advice for a model that this strategy cannot divide.
+    /// Returns the advice for a model that this sharding strategy cannot divide.
     fn advice(&self) -> &'static str {
         match self.division {
             Division::Tensor => {

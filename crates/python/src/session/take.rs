@@ -43,14 +43,14 @@ pub(crate) struct InputConverter {
     copies_all: bool,
 }
 
-/// Place of a value in the arguments of a call, for messages. Formatted only when a message is
-/// made.
+/// Name of an argument of a call, or of a value inside an argument, for messages. Formatted only
+/// when a message is made.
 pub(crate) enum ValueName<'w> {
     /// Value of the input with this name.
     Input(&'w str),
-    /// Item of a list: its index and the place of the list.
+    /// Item of a list: its index and the name of the list.
     Item(usize, &'w ValueName<'w>),
-    /// Value in a dict: its key and the place of the dict.
+    /// Value in a dict: its key and the name of the dict.
     ValueOf(String, &'w ValueName<'w>),
     /// Any other value, described by a noun phrase.
     Other(&'static str),
@@ -78,8 +78,8 @@ impl InputConverter {
         self.lent.is_empty()
     }
 
-    /// Converts the argument for an input. Returns `None` for a Python None that omits an input
-    /// which is not of an optional type.
+    /// Converts a Python argument to the value of an input. Returns `None` for a Python None that
+    /// omits an input which is not of an optional type.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl InputConverter {
         self.convert_nested(object, port.ty(), &ValueName::Input(port.name()), 0)
     }
 
-    /// Converts an object inside `depth` lists, dicts or optionals to type `ty`, or to a tensor of
-    /// its own type.
+    /// Converts an object inside `depth` lists, dicts or optionals to type `ty`; for `None`, to a
+    /// tensor of the object's own element type.
     fn convert_nested(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -426,7 +426,8 @@ pub(crate) fn as_dict<'py>(inputs: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDi
     Ok(dict)
 }
 
-/// Copies elements that are not contiguous, or that are in the other byte order.
+/// Copies the elements of a buffer that are not contiguous, or not in the byte order of this
+/// machine, to a contiguous tensor.
 fn gather_elements(
     object: &Bound<'_, PyAny>,
     data_type: DataType,

@@ -372,8 +372,8 @@ impl PyTrainer {
     }
 
     /// Applies `update` to a clone of the trainer, converts its result with `convert`, and then
-    /// publishes the clone. One thread at a time; an error of either closure leaves the state
-    /// unchanged.
+    /// publishes the clone. Admits one thread at a time; an error of either closure leaves the
+    /// state unchanged.
     fn update_trainer<R: Send, G>(
         &self,
         py: Python<'_>,
@@ -508,7 +508,7 @@ fn export_model(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
     if inference { trainer.export_inference() } else { trainer.export() }
 }
 
-/// Returns the inputs of the training step of an entry.
+/// Returns the inputs of the training step of an entry of `training_info`.
 ///
 /// # Errors
 ///
@@ -518,7 +518,7 @@ fn list_step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult
     Ok(ports.cloned().collect())
 }
 
-/// Returns the outputs of the training step of an entry.
+/// Returns the outputs of the training step of an entry of `training_info`.
 ///
 /// # Errors
 ///

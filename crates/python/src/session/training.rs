@@ -134,7 +134,8 @@ impl TrainingArguments {
         })
     }
 
-    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class`.
+    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class` to a
+    /// loss.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl TrainingArguments {
         }
     }
 
-    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on.
+    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on to an optimizer.
     ///
     /// # Errors
     ///

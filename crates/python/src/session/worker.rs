@@ -257,7 +257,7 @@ fn run_all<'py>(
 }
 
 /// Groups the output shards of this worker's devices by output: a dict of lists of `OutputPart`,
-/// for all outputs or those of the indices `wanted`.
+/// for all outputs, or the outputs at the indices `wanted`.
 fn group_parts_by_name<'py>(
     py: Python<'py>,
     member: &PyMember,

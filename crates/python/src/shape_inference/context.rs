@@ -44,7 +44,7 @@ impl InferenceContext {
         self.with_outputs(|outputs| outputs.clone())
     }
 
-    /// Calls `work` with the output types, locked.
+    /// Calls `work` with the output types, which are locked meanwhile.
     fn with_outputs<R>(&self, work: impl FnOnce(&mut Vec<Vec<u8>>) -> R) -> R {
         work(&mut self.outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -77,7 +77,8 @@ impl<'py> FromPyObject<'_, 'py> for Index {
     }
 }
 
-/// Converts a fact about an input to a message object of the onnx package.
+/// Converts a fact about an input, such as its type, to a message object of the onnx package;
+/// `None` if the fact is unknown.
 ///
 /// # Errors
 ///
@@ -93,7 +94,7 @@ fn fact_to_python<'py>(
     object.transpose()
 }
 
-/// Makes the exception for an index that is out of range.
+/// Makes the exception for the index of an input or output that is out of range.
 fn index_error(what: &str, index: usize) -> PyErr {
     PyRuntimeError::new_err(format!("{what} {index} is out of bounds."))
 }
@@ -219,9 +220,9 @@ impl InferenceContext {
 /// Inference of the subgraph in an attribute of a node. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct GraphInferencer {
-    /// Name of the attribute.
+    /// Name of the attribute with the subgraph.
     attribute: String,
-    /// Context of the node.
+    /// Context of the node that has the attribute.
     context: Py<InferenceContext>,
 }
 

@@ -38,7 +38,7 @@ impl FirstException {
         exception
     }
 
-    /// Keeps the first exception and returns the text of this one.
+    /// Stores `error` unless an earlier exception is stored, and returns the text of `error`.
     fn record(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -126,7 +126,7 @@ fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Resu
     view.and_then(|view| view.to_tensor()).map_err(failed)
 }
 
-/// Returns the numbers at an address; an empty slice for null.
+/// Returns the `count` numbers at the address `start`; an empty slice for null.
 ///
 /// # Safety
 ///
@@ -148,8 +148,8 @@ fn compute_contiguous_strides(dims: &[usize]) -> Vec<isize> {
     strides
 }
 
-/// Computes how many elements lie before the first one in memory, and the number from the lowest to
-/// the highest address, gaps included; `None` on overflow.
+/// Computes how many elements lie before the first element in memory, and the number of elements
+/// from the lowest to the highest address, gaps included; `None` on overflow.
 fn compute_memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     let (mut before, mut after) = (0usize, 0usize);
     for (dim, stride) in dims.iter().zip(strides) {
@@ -160,7 +160,7 @@ fn compute_memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, us
     Some((before, before.checked_add(after)?.checked_add(1)?))
 }
 
-/// Element types with their `DLDataTypeCode` and their bits.
+/// Element types with their `DLDataTypeCode` and their width in bits.
 const TYPES: [(DataType, u8, u8); 20] = [
     (DataType::Int8, 0, 8),
     (DataType::Int16, 0, 16),
@@ -208,7 +208,7 @@ struct ExportedTensor {
     _owner: Py<PyTensor>,
 }
 
-/// Name of a capsule that has not been consumed; a consumer renames it.
+/// Name of a DLPack capsule that has not been consumed; a consumer renames the capsule.
 const NAME: &CStr = c"dltensor";
 
 /// Exports the memory of a tensor, which begins at `start`, as a capsule.

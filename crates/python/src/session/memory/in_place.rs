@@ -119,7 +119,7 @@ struct Destination {
     memory: Option<Memory>,
 }
 
-/// Address and length of writable memory.
+/// Address and length in bytes of writable memory.
 struct Memory {
     start: *mut u8,
     len: usize,
@@ -130,8 +130,8 @@ unsafe impl Send for Memory {}
 
 impl<'a> BoundRun<'a> {
     /// Prepares a run that writes outputs to their destination arrays, as far as these are
-    /// contiguous and disjoint from the inputs and from each other. `None` if none is, if an input
-    /// is not a tensor, or if an output is wanted twice.
+    /// contiguous and disjoint from the inputs and from each other. `None` if no destination is, if
+    /// an input is not a tensor, or if an output is wanted twice.
     pub(crate) fn new(
         py: Python<'_>,
         inputs: &'a [(&'a str, Value)],
@@ -159,7 +159,8 @@ impl<'a> BoundRun<'a> {
         (!destinations.is_empty()).then_some(BoundRun { inputs, destinations, arrays })
     }
 
-    /// Runs the session. An output that was written to its array is `None` in the result.
+    /// Runs the session and returns its outputs; `None` for an output that was written to its
+    /// destination array.
     ///
     /// # Errors
     ///
@@ -196,7 +197,8 @@ impl Occupied {
         Occupied(bytes.map(|bytes| to_address_range(bytes.as_ptr(), bytes.len())).collect())
     }
 
-    /// Adds the range of an array unless it overlaps another one. Returns whether it was added.
+    /// Adds the address range of an array unless it overlaps a range of this set. Returns whether
+    /// the range was added.
     fn occupy(&mut self, array: &DenseArray<'_>) -> bool {
         let new = to_address_range(array.start, array.len);
         let is_free = self.0.iter().all(|old| old.end <= new.start || new.end <= old.start);
@@ -207,7 +209,7 @@ impl Occupied {
     }
 }
 
-/// Returns the address range of `len` bytes.
+/// Returns the address range of the `len` bytes from `start` on.
 fn to_address_range(start: *const u8, len: usize) -> Range<usize> {
     start.addr()..start.addr().saturating_add(len)
 }

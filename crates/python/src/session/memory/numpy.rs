@@ -17,7 +17,7 @@ use sardonyx::{DataType, Tensor};
 
 use crate::session::take::COPIED_BYTES;
 
-/// Greatest rank of an array that is made here.
+/// Maximum rank of an array that [`Interface::make_array`] creates.
 const MOST_DIMS: usize = 8;
 
 /// Flags of a contiguous, aligned array in C order: `NPY_ARRAY_C_CONTIGUOUS` and
@@ -69,9 +69,9 @@ type New = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// Index of `PyArray_GetNDArrayCVersion` in the function table.
+/// Index of `PyArray_GetNDArrayCVersion` in the function table of numpy's C interface.
 const VERSION: usize = 0;
-/// Index of `PyArray_New` in the function table.
+/// Index of `PyArray_New` in the function table of numpy's C interface.
 const NEW: usize = 93;
 
 /// Functions and classes of numpy's C interface.
@@ -228,9 +228,9 @@ impl Interface {
         Ok(Some(array))
     }
 
-    /// Makes an array of `len` bytes and returns it with the address of its memory, which is
-    /// uninitialized and not yet visible to Python code. `None` if it is large or numpy does not
-    /// have the element type.
+    /// Creates a numpy array of `len` bytes and returns the array with the address of its memory,
+    /// which is uninitialized and not yet visible to Python code. `None` for a large array, or if
+    /// numpy does not have the element type.
     ///
     /// # Errors
     ///
@@ -302,12 +302,12 @@ fn read_basic_size(class: &Bound<'_, PyType>) -> PyResult<usize> {
     class.getattr("__basicsize__")?.extract()
 }
 
-/// Returns the numpy type number of an element type.
+/// Returns the numpy type number of an element type; `None` if numpy does not have the type.
 fn find_type_number(data_type: DataType) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| *known == data_type).map(|(_, number)| *number)
 }
 
-/// Returns the element type of a numpy type number.
+/// Returns the element type of a numpy type number; `None` for any other number.
 fn find_type_by_number(number: c_int) -> Option<DataType> {
     NUMBERS.iter().find(|(_, known)| *known == number).map(|(data_type, _)| *data_type)
 }

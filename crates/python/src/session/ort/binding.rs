@@ -35,7 +35,7 @@ pub(super) struct Snapshot<'py> {
 }
 
 impl<'py> Snapshot<'py> {
-    /// Returns the selection of outputs with their destination arrays.
+    /// Returns the bound outputs with their destination arrays, as the selection for a run.
     pub(super) fn to_selection(&self) -> OutputSelection<'_, 'py> {
         OutputSelection { numbers: Some(&self.outputs), into: &self.into }
     }
@@ -48,7 +48,7 @@ impl Binding {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the bindings belong to this session.
+    /// Whether the bindings belong to the session `runner`.
     pub(super) fn belongs_to(&self, runner: &Bound<'_, Runner>) -> bool {
         self.runner.is(runner)
     }
@@ -67,8 +67,8 @@ impl Binding {
         }
     }
 
-    /// Stores the outputs of a run. Copies those that the run could not write to their destination
-    /// arrays.
+    /// Stores the outputs of a run, and copies outputs that the run could not write to their
+    /// destination arrays into these arrays.
     pub(super) fn store_outputs(
         slf: &Bound<'_, Self>,
         snapshot: &Snapshot<'_>,

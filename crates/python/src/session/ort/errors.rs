@@ -10,10 +10,10 @@ use sardonyx_ort::Status;
 use super::super::errors::set_attributes;
 use crate::errors::Error;
 
-/// Class of the exception for a missing input, which is also a `ValueError`.
+/// Name of the exception class for a missing input, which is also a `ValueError`.
 const MISSING_INPUT: &str = "MissingInput";
 
-/// Converts an error to an exception of the class of its status.
+/// Converts an error to an exception of onnxruntime's class for the status of the error.
 pub(super) fn to_exception(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
     to_exception_of_class(py, error.status.name(), error)
 }
@@ -23,7 +23,7 @@ pub(super) fn to_missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> P
     to_exception_of_class(py, MISSING_INPUT, error)
 }
 
-/// Converts an error to an exception of a class in `sardonyx.ort._errors`.
+/// Converts an error to an exception of the class `name` in `sardonyx._shims.onnxruntime.errors`.
 fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
     let class = match find_class(py, name) {
         Ok(class) => class,
@@ -43,7 +43,8 @@ pub(super) fn to_run_exception(py: Python<'_>, error: PyErr) -> PyErr {
     convert_to_class(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
 
-/// Makes an exception of a class in `sardonyx.ort._errors` with the text and attributes of another.
+/// Converts an exception to the class `name` in `sardonyx._shims.onnxruntime.errors`, with its text
+/// and attributes.
 fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
     let converted = find_class(exception.py(), name)?.call1((exception.str()?,))?;
     let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;

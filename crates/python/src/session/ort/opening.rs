@@ -17,7 +17,7 @@ use super::errors::{to_exception, to_run_exception};
 use super::options::SessionOptions;
 use crate::message;
 
-/// Opens a model, a path or bytes, with the options of onnxruntime.
+/// Opens the session of a model, given as a path or bytes, with the options of onnxruntime.
 ///
 /// # Errors
 ///

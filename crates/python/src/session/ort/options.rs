@@ -22,8 +22,8 @@ use crate::message;
 /// Array that a caller passes to replace an initializer.
 type Shared = Arc<Py<PyAny>>;
 
-/// Pickled state: option values, configuration entries, sizes by name, sizes by denotation,
-/// initializers, and contents of data files.
+/// Pickled state of [`SessionOptions`]: option values, configuration entries, sizes by name, sizes
+/// by denotation, initializers, and contents of data files.
 type State<'py> = (
     Bound<'py, PyDict>,
     Vec<(String, OsString)>,
@@ -91,7 +91,8 @@ impl SessionOptions {
         self.lock_options().values.add_entry(key, value);
     }
 
-    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if the configuration entry
+    /// is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
         find_entry(&self.lock_options().values, key)
     }
@@ -258,7 +259,8 @@ impl RunOptions {
         self.lock_options().values.add_entry(key, value);
     }
 
-    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if the configuration entry
+    /// is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
         find_entry(&self.lock_options().values, key)
     }
@@ -337,14 +339,14 @@ fn option_type_error(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr 
 ///
 /// # Errors
 ///
-/// `RuntimeError` if it is not set.
+/// `RuntimeError` if the configuration entry is not set.
 fn find_entry(values: &Values, key: &str) -> PyResult<OsString> {
     let found = values.entry(key).map(ToOwned::to_owned);
     found.map_err(|error| PyRuntimeError::new_err(error.message))
 }
 
-/// Returns the first bytes of a buffer: the object itself if it is `bytes` of that length, else a
-/// copy.
+/// Returns the first `length` of the `size` bytes of a buffer: the object itself if it is a `bytes`
+/// object of this length, else a copy.
 fn take_first_bytes(
     buffer: &Bound<'_, PyAny>,
     size: usize,
