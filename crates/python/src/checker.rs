@@ -101,7 +101,7 @@ impl CheckContext {
 
     /// Returns check options with the rules of the onnx package's checker.
     fn to_options(&self) -> CheckOptions {
-        make_onnx_options(registry::snapshot().registry)
+        make_onnx_options(registry::take_snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
     }

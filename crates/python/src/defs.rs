@@ -74,7 +74,7 @@ fn has_schema(
     domain: Option<String>,
 ) -> PyResult<bool> {
     let wanted = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
 
@@ -88,7 +88,7 @@ fn get_schema(
     domain: Option<String>,
 ) -> PyResult<OpSchema> {
     let SchemaQuery { version, domain } = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
-    let found = registry::snapshot().find(op_type, version, &domain);
+    let found = registry::take_snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
         let domain = shown_domain(&domain);
@@ -101,7 +101,7 @@ fn get_schema(
 /// Returns the schema of every operator in its newest version.
 #[pyfunction]
 fn get_all_schemas() -> Vec<OpSchema> {
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     let newest: BTreeMap<_, _> =
         operators.registry.schemas().map(|schema| ((schema.domain, schema.name), schema)).collect();
     let described = newest.into_values().map(|schema| operators.describe(schema));
@@ -111,7 +111,7 @@ fn get_all_schemas() -> Vec<OpSchema> {
 /// Returns the schema of every version of every operator.
 #[pyfunction]
 fn get_all_schemas_with_history() -> Vec<OpSchema> {
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     let described = operators.registry.schemas().map(|schema| operators.describe(schema));
     described.map(OpSchema).collect()
 }
@@ -119,7 +119,7 @@ fn get_all_schemas_with_history() -> Vec<OpSchema> {
 /// Returns the oldest and newest version of every operator set, by domain.
 #[pyfunction]
 fn schema_version_map() -> BTreeMap<&'static str, (u32, u32)> {
-    registry::snapshot().registry.domains()
+    registry::take_snapshot().registry.domains()
 }
 
 /// Sets the oldest and newest version of an operator set, a known or a new one.

@@ -36,7 +36,7 @@ static OPERATORS: LazyLock<RwLock<Operators>> = LazyLock::new(|| {
 });
 
 /// Returns a copy of the operator registry that later registrations do not affect.
-pub(crate) fn snapshot() -> Operators {
+pub(crate) fn take_snapshot() -> Operators {
     // A panic of a writer leaves the old value, so poisoning is ignored.
     OPERATORS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -157,7 +157,7 @@ impl Mode {
     /// `ValidationError` if a function is recursive; `InferenceError` with the problems that count
     /// as errors; the exception of an inference function of Python code.
     pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inferred> {
-        let operators = registry::snapshot();
+        let operators = registry::take_snapshot();
         refuse_cycles(model, &operators.registry)?;
         let functions = operators.collect_functions(None);
         let options = make_reference_options(self.data_prop)

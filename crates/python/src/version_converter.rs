@@ -76,7 +76,7 @@ fn convert_model(
     let version = u32::try_from(target_version).map_err(|_| {
         PyRuntimeError::new_err(format!("opset version {target_version} does not exist"))
     })?;
-    let registry = registry::snapshot().registry;
+    let registry = registry::take_snapshot().registry;
     py.detach(|| {
         let target = Target::new().opset("", version);
         let options = how(ConvertOptions::new(target)).registry(registry);

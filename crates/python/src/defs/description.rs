@@ -175,7 +175,7 @@ impl Parameter {
     }
 
     /// Converts the parameter to the `Param` of a registered schema.
-    fn to_schema(&self) -> Param {
+    fn to_param(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,
             ParameterOption::Optional => Arity::Optional,
@@ -237,8 +237,8 @@ impl Description {
     pub(crate) fn to_schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;
-        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_schema()).collect();
-        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_schema()).collect();
+        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_param()).collect();
+        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_param()).collect();
         for constraint in &self.types {
             let names = constraint.allowed.iter().map(String::as_str);
             let allowed = TypeSet::parse(names);

@@ -140,7 +140,7 @@ impl ShardRequest {
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
                 let undivided = model.explain_undivided(&report, self.division);
-                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.advice())))
+                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.find_advice())))
             }
             None => (None, None),
         };
@@ -161,7 +161,7 @@ impl ShardRequest {
     }
 
     /// Returns the advice for a model that this sharding strategy cannot divide.
-    fn advice(&self) -> &'static str {
+    fn find_advice(&self) -> &'static str {
         match self.division {
             Division::Tensor => {
                 "use batch=True to divide the examples, or pipeline=True to divide the nodes"

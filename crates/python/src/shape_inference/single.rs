@@ -27,7 +27,7 @@ pub(crate) fn infer_node_outputs(
     node: &[u8],
     mut around: NodeContext,
 ) -> PyResult<NamedMessages> {
-    let (operators, schema) = registry::snapshot().with_operator(description)?;
+    let (operators, schema) = registry::take_snapshot().with_operator(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =
         Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
@@ -69,7 +69,7 @@ pub(super) fn infer_function_outputs(
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],
 ) -> PyResult<Vec<Vec<u8>>> {
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     let options =
         make_reference_options(false).check_types(true).registry(operators.registry.clone());
     let functions = operators.collect_functions(None);
