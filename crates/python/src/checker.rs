@@ -275,7 +275,8 @@ fn check_model_path(
     Ok(())
 }
 
-/// Checks a model file with its data files. Rejects symlinks among the data files.
+/// Checks a model file and its data files against the ONNX standard. Rejects symlinks among the
+/// data files.
 ///
 /// # Errors
 ///

@@ -26,10 +26,12 @@ pub(crate) struct Description {
     pub(crate) name: String,
     pub(crate) domain: String,
     pub(crate) doc: String,
+    /// Opset version that introduced this version of the operator.
     pub(crate) since: i32,
     pub(crate) deprecated: bool,
     pub(crate) inputs: Vec<Arc<Parameter>>,
     pub(crate) outputs: Vec<Arc<Parameter>>,
+    /// Type variables of the operator, with their allowed types.
     pub(crate) types: Vec<Arc<TypeConstraint>>,
     pub(crate) attributes: Vec<Arc<AttributeDescription>>,
     pub(crate) determinism: Determinism,
@@ -46,10 +48,13 @@ pub(crate) struct Description {
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
+    /// Name of a type variable, such as `T`, or of a type, such as `tensor(float)`.
     pub(crate) type_str: String,
     pub(crate) description: String,
     pub(crate) option: ParameterOption,
+    /// Whether all values of a variadic parameter must have the same type.
     pub(crate) is_homogeneous: bool,
+    /// Minimum number of values of a variadic parameter.
     pub(crate) min_arity: i32,
     pub(crate) category: Differentiability,
     /// Names of the allowed types; empty before the parameter belongs to an operator.
@@ -60,6 +65,7 @@ pub(crate) struct Parameter {
 #[derive(Debug, Clone)]
 pub(crate) struct TypeConstraint {
     pub(crate) name: String,
+    /// Names of the allowed types, such as `tensor(float)`.
     pub(crate) allowed: Vec<String>,
     pub(crate) description: String,
 }

@@ -25,12 +25,12 @@ use super::settings::Settings;
 use super::take::{InputConverter, as_dict, shorten_repr};
 use super::test_operators;
 
-/// Duration below which the next run keeps the GIL: handing it to another thread and back would
-/// take longer.
+/// Duration of a run in nanoseconds below which the next run keeps the GIL: handing the GIL to
+/// another thread and back would take longer.
 const SHORT_NANOSECONDS: u64 = 20_000;
 
-/// Duration below which the next run of a model without loops ignores Ctrl-C. Checking for signals
-/// reads the clock twice per step.
+/// Duration of a run in nanoseconds below which the next run of a model without loops ignores
+/// Ctrl-C. Checking for signals reads the clock twice per step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
 /// Outputs of a run as Python objects; up to 4 are stored on the stack.
@@ -102,6 +102,7 @@ pub(crate) struct ModelFacts {
 pub(crate) struct Engine {
     session: Session,
     model: Model,
+    /// Path or bytes of the model, for pickling.
     source: Source,
     settings: Settings,
     pub(crate) facts: ModelFacts,

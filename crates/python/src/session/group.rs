@@ -185,6 +185,7 @@ pub(super) struct OpenSession<S> {
 #[derive(Default)]
 struct EndSignal {
     has_ended: Mutex<bool>,
+    /// Notified when `has_ended` becomes true.
     changed: Condvar,
 }
 
@@ -215,6 +216,7 @@ impl Drop for EndGuard {
 
 /// Session of a worker or rank, until it is closed.
 pub(super) struct Handle<S: Send + Sync + 'static> {
+    /// Session with its connection; `None` once it is closed.
     open: Arc<Mutex<Option<Arc<OpenSession<S>>>>>,
     /// Noun for the session in messages: `worker` or `rank`.
     what: &'static str,

@@ -68,6 +68,7 @@ impl AsRef<[u8]> for BorrowedBuffer {
 pub(crate) struct PyTensor {
     /// Sole owner of its memory, so that Python may write to it.
     tensor: Tensor,
+    /// Address of the first element of `tensor`; null for strings.
     start: Address,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     pub(crate) dims: Vec<(String, usize)>,
     /// Seed of random operators without an attribute `seed`; `None` for new numbers in each run.
     pub(crate) seed: Option<u64>,
-    /// Whether axes of the model were fixed by denotation.
+    /// Whether sizes of axes were fixed by their denotation, such as `DATA_BATCH`.
     pub(crate) has_denoted_sizes: bool,
     /// Whether weights stay in memory-mapped files.
     pub(crate) mapped: bool,

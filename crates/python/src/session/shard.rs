@@ -66,7 +66,7 @@ pub(crate) fn shard<'py>(
 }
 
 impl ShardArguments {
-    /// Validates the options against each other.
+    /// Validates the arguments against each other and converts them to a request.
     ///
     /// # Errors
     ///

@@ -33,8 +33,8 @@ pub(crate) const COPIED_BYTES: usize = 1 << 14;
 /// Greatest nesting depth of lists and dicts, and so the greatest rank of a tensor given as lists.
 pub(crate) const MOST_NESTED: usize = 64;
 
-/// Converts inputs and keeps the buffers that they borrow until it is dropped, which must happen
-/// with the GIL held.
+/// Converter of Python inputs to values. Keeps the buffers that the values borrow until the
+/// converter is dropped, which must happen with the GIL held.
 #[derive(Default)]
 pub(crate) struct InputConverter {
     /// Borrowed buffers of the values that were read in place.
@@ -95,7 +95,7 @@ impl InputConverter {
         self.convert_value(object, port).map(Some)
     }
 
-    /// Converts an argument to the type that the input declares.
+    /// Converts a Python argument to the type that the model declares for the input.
     ///
     /// # Errors
     ///

@@ -51,7 +51,9 @@ use turns::TurnLock;
 /// supported.
 #[pyclass(frozen, name = "Trainer", module = "sardonyx")]
 pub(crate) struct PyTrainer {
+    /// Trainer with the state of the last finished change.
     current: Mutex<Arc<Trainer>>,
+    /// FIFO lock of the calls that change the state.
     turns: TurnLock,
     settings: Settings,
     /// `FromString` of the class of `model`; `None` if the model is a path or bytes.
@@ -467,7 +469,8 @@ fn run<R: Send>(
     }
 }
 
-/// Converts the arguments of `Trainer` about devices; `None` if it uses none.
+/// Converts the arguments of `Trainer` about devices to options; `None` for a trainer without
+/// devices.
 ///
 /// # Errors
 ///

@@ -53,6 +53,7 @@ enum Served {
 /// supported.
 #[pyclass(frozen, extends = PyMember, name = "Worker", module = "sardonyx.distributed")]
 pub(crate) struct PyWorker {
+    /// Session of the worker; `None` inside once the worker is closed.
     open: Handle<DeviceSession>,
     /// Number of devices of all workers.
     devices: usize,

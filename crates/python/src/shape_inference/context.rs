@@ -15,6 +15,7 @@ use crate::registry::Key;
 /// Node whose output types an inference function infers. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct InferenceContext {
+    /// Facts about the node, as serialized messages.
     facts: NodeFacts,
     /// Serialized TypeProtos of the outputs; empty for an unknown type.
     outputs: Mutex<Vec<Vec<u8>>>,
@@ -49,7 +50,7 @@ impl InferenceContext {
         work(&mut self.outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies the inference rule of a standard operator to the outputs.
+    /// Sets the output types by the inference rule of a standard operator.
     fn apply_rule(&self, py: Python<'_>, key: Key) -> PyResult<()> {
         let inferred = self.link.infer_by_rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {

@@ -82,14 +82,14 @@ pub(crate) struct Interface {
     new: New,
 }
 
-/// Contiguous elements of a small array.
+/// Contiguous elements of a numpy array of at most [`COPIED_BYTES`] bytes.
 pub(crate) struct SmallArray<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: &'a [u8],
 }
 
-/// Contiguous, aligned elements of an array of any size.
+/// Contiguous, aligned elements of a numpy array of any size.
 pub(super) struct DenseArray<'a> {
     pub(super) data_type: DataType,
     pub(super) dims: &'a [usize],

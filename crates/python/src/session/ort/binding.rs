@@ -20,7 +20,8 @@ use super::runner::Runner;
 pub(crate) struct Binding {
     /// Session whose inputs and outputs are bound.
     runner: Py<Runner>,
-    /// Never locked while Python code may run, which could wait for the same lock.
+    /// Bound inputs and outputs. Never locked while Python code may run, which could wait for the
+    /// same lock.
     bindings: Mutex<Bindings<Py<PyAny>>>,
 }
 

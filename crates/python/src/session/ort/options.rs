@@ -36,7 +36,7 @@ type State<'py> = (
 /// Options of a session.
 #[pyclass(frozen, subclass, name = "SessionOptions", module = "sardonyx._core.ort")]
 pub(crate) struct SessionOptions {
-    /// Never locked while Python code may run, which could wait for the same lock.
+    /// Option values. Never locked while Python code may run, which could wait for the same lock.
     options: Mutex<ort::SessionOptions<Shared>>,
 }
 
@@ -47,7 +47,7 @@ impl SessionOptions {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Clones the options. Arrays and file contents are shared.
+    /// Clones the session options. The clone shares arrays and file contents.
     pub(super) fn clone_options(&self) -> ort::SessionOptions<Shared> {
         self.lock_options().clone()
     }
@@ -210,6 +210,7 @@ impl SessionOptions {
 /// Options of a run.
 #[pyclass(frozen, subclass, name = "RunOptions", module = "sardonyx._core.ort")]
 pub(crate) struct RunOptions {
+    /// Option values. Never locked while Python code may run, which could wait for the same lock.
     options: Mutex<ort::RunOptions>,
 }
 
