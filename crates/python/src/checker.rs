@@ -16,7 +16,7 @@ use crate::message::{self, Header, Part};
 use crate::registry;
 use crate::shape_inference::{self, Mode};
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.checker` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ValidationError", module.py().get_type::<ValidationError>())?;
     module.add_class::<CheckerContext>()?;
@@ -52,7 +52,8 @@ impl CheckerContext {
     }
 }
 
-/// Scope in which a part is checked. Always empty: parts are checked as members of a main graph.
+/// Outer names that a checked part of a model, such as a node, can use. Always empty: parts are
+/// checked as members of a main graph.
 #[pyclass(module = "sardonyx.checker")]
 pub(crate) struct LexicalScopeContext(());
 
@@ -65,7 +66,7 @@ impl LexicalScopeContext {
 }
 
 impl CheckerContext {
-    /// Converts the Python object to the options of a check.
+    /// Converts the Python context to the options of a model check.
     fn to_context(&self) -> CheckContext {
         let versions = self.opset_imports.iter();
         CheckContext {
@@ -80,10 +81,10 @@ impl CheckerContext {
     }
 }
 
-/// Options of a check.
+/// Options for the check of a model, or of a part of a model such as a node.
 #[derive(Debug, Clone, Default)]
 struct CheckContext {
-    /// IR version and opset imports of the model that a part belongs to.
+    /// IR version and opset imports of the model that the checked part belongs to.
     header: Header,
     /// Whether functions may import versions of an operator set that conflict with the model's.
     any_function_versions: bool,
@@ -92,14 +93,15 @@ struct CheckContext {
 }
 
 impl CheckContext {
-    /// Makes the options for a whole model, which has its own header.
+    /// Creates the check options for a whole model, whose IR version and opset imports are in the
+    /// model itself.
     fn for_model(any_function_versions: bool, all_domains: bool) -> CheckContext {
         CheckContext { any_function_versions, all_domains, ..CheckContext::default() }
     }
 
     /// Returns check options with the rules of the onnx package's checker.
     fn to_options(&self) -> CheckOptions {
-        like_onnx(registry::snapshot().registry)
+        make_onnx_options(registry::take_snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
     }
@@ -107,16 +109,16 @@ impl CheckContext {
 
 /// Returns options that apply exactly the rules of the onnx package's checker, for the operators in
 /// `registry`.
-pub(crate) fn like_onnx(registry: Registry) -> CheckOptions {
+pub(crate) fn make_onnx_options(registry: Registry) -> CheckOptions {
     CheckOptions::new().like_onnx(true).registry(registry)
 }
 
-/// Checks a serialized part of a model.
+/// Checks a serialized part of a model, such as a NodeProto, against the ONNX standard.
 ///
 /// # Errors
 ///
-/// `ValueError` if the bytes are not such a message; `ValidationError` with the problems of the
-/// part.
+/// `ValueError` if the bytes are not a message of the type `part`; `ValidationError` if the message
+/// violates the standard.
 fn check_part(bytes: &[u8], part: Part, context: &CheckContext) -> PyResult<()> {
     let model = message::read_part(bytes, part, &context.header)?;
     raise_errors(model.check_part(part.into(), &context.to_options()))
@@ -128,11 +130,11 @@ const KNOWN_WORDS: &[(&str, &str)] = &[
     ("six-bit-range", "6-bit floats must use only bits 0-5"),
 ];
 
-/// Turns the errors of a report into an exception, one line per error.
+/// Raises the errors of a check report as one exception, with one line per error.
 ///
 /// # Errors
 ///
-/// `ValidationError` if there is an error.
+/// `ValidationError` if the report has an error.
 pub(crate) fn raise_errors(report: CheckReport) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
@@ -140,7 +142,8 @@ pub(crate) fn raise_errors(report: CheckReport) -> PyResult<()> {
     if lines.is_empty() { Ok(()) } else { Err(ValidationError::new_err(lines.join("\n"))) }
 }
 
-/// Formats a finding, after the phrase of the onnx package if there is one.
+/// Formats a finding of the checker, with the onnx package's phrase for the finding, if any, as
+/// prefix.
 fn format_finding(finding: &Finding) -> String {
     let known = KNOWN_WORDS.iter().find(|(code, _)| *code == finding.code.name);
     known.map_or(finding.to_string(), |(_, words)| format!("{words}: {finding}"))
@@ -272,11 +275,12 @@ fn check_model_path(
     Ok(())
 }
 
-/// Checks a model file with its data files. Rejects symlinks among the data files.
+/// Checks a model file and its data files against the ONNX standard. Rejects symlinks among the
+/// data files.
 ///
 /// # Errors
 ///
-/// `ValidationError` with the problems of the model, or if it cannot be read.
+/// `ValidationError` with the violations of the standard, or if the model cannot be read.
 fn check_file(path: &Path, context: &CheckContext) -> PyResult<()> {
     let open = OpenOptions::new().form(ModelFormat::Binary).follow_links(false);
     let model = open.open(path).map_err(|error| {
@@ -320,7 +324,7 @@ fn into_descriptor(file: std::fs::File) -> PyResult<i32> {
 #[cfg(not(unix))]
 fn into_descriptor(_: std::fs::File) -> PyResult<i32> {
     Err(pyo3::exceptions::PyNotImplementedError::new_err(
-        "this system has no file descriptors; open the file in the directory of the model with open(), after making sure \
-         that its location does not lead out of that directory",
+        "this system has no file descriptors; open the data file with open(), after making sure that its location \
+         does not lead out of the directory of the model",
     ))
 }

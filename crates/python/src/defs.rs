@@ -18,7 +18,7 @@ use crate::errors::SchemaError;
 use crate::registry;
 use classes::OpSchema;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.defs` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SchemaError", module.py().get_type::<SchemaError>())?;
     classes::fill(module)?;
@@ -41,11 +41,11 @@ struct SchemaQuery {
 }
 
 impl SchemaQuery {
-    /// Converts the arguments after the operator name.
+    /// Converts the arguments of a schema look-up that follow the operator name.
     ///
     /// # Errors
     ///
-    /// `TypeError` if they are not a version and a domain, in this order.
+    /// `TypeError` if the arguments are not a version and a domain, in this order.
     fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<SchemaQuery> {
         let Some(second) = second else {
             return Ok(SchemaQuery { version: None, domain: domain.unwrap_or_default() });
@@ -59,7 +59,7 @@ impl SchemaQuery {
         match (second.extract::<String>(), domain) {
             (Ok(domain), None) => Ok(SchemaQuery { version: None, domain }),
             _ => Err(PyTypeError::new_err(
-                "expected (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
+                "expected the arguments (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
         }
     }
@@ -74,12 +74,12 @@ fn has_schema(
     domain: Option<String>,
 ) -> PyResult<bool> {
     let wanted = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
 
 /// Returns the schema of an operator in the newest version up to `max_inclusive_version`; in the
-/// newest of all by default. Raises `SchemaError` if there is none.
+/// newest of all by default. Raises `SchemaError` if the operator has no such version.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn get_schema(
@@ -88,7 +88,7 @@ fn get_schema(
     domain: Option<String>,
 ) -> PyResult<OpSchema> {
     let SchemaQuery { version, domain } = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
-    let found = registry::snapshot().find(op_type, version, &domain);
+    let found = registry::take_snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
         let domain = shown_domain(&domain);
@@ -101,7 +101,7 @@ fn get_schema(
 /// Returns the schema of every operator in its newest version.
 #[pyfunction]
 fn get_all_schemas() -> Vec<OpSchema> {
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     let newest: BTreeMap<_, _> =
         operators.registry.schemas().map(|schema| ((schema.domain, schema.name), schema)).collect();
     let described = newest.into_values().map(|schema| operators.describe(schema));
@@ -111,7 +111,7 @@ fn get_all_schemas() -> Vec<OpSchema> {
 /// Returns the schema of every version of every operator.
 #[pyfunction]
 fn get_all_schemas_with_history() -> Vec<OpSchema> {
-    let operators = registry::snapshot();
+    let operators = registry::take_snapshot();
     let described = operators.registry.schemas().map(|schema| operators.describe(schema));
     described.map(OpSchema).collect()
 }
@@ -119,7 +119,7 @@ fn get_all_schemas_with_history() -> Vec<OpSchema> {
 /// Returns the oldest and newest version of every operator set, by domain.
 #[pyfunction]
 fn schema_version_map() -> BTreeMap<&'static str, (u32, u32)> {
-    registry::snapshot().registry.domains()
+    registry::take_snapshot().registry.domains()
 }
 
 /// Sets the oldest and newest version of an operator set, a known or a new one.
@@ -134,11 +134,12 @@ fn set_domain_to_version(
 ) -> PyResult<()> {
     let _ = last_release_version;
     let (oldest, newest) = (to_version(min_version), to_version(max_version));
-    registry::change(|operators| operators.registry.set_versions(domain, oldest, newest))
-        .map_err(schema_error)
+    registry::update_registry(|operators| operators.registry.set_versions(domain, oldest, newest))
+        .map_err(to_schema_error)
 }
 
-/// Converts a version number. A negative one becomes 0, which the registry rejects.
+/// Converts the version number of an operator set. A negative number becomes 0, which the registry
+/// rejects.
 fn to_version(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
@@ -151,27 +152,27 @@ fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     let since = to_version(description.since);
     let schema = description.to_schema(since)?;
     let key = (schema.domain, schema.name, since);
-    registry::change(|operators| {
+    registry::update_registry(|operators| {
         operators.registry.register(schema)?;
-        operators.remember(key, description);
+        operators.store_description(key, description);
         Ok(())
     })
-    .map_err(schema_error)
+    .map_err(to_schema_error)
 }
 
 /// Removes a version of an operator. Raises `SchemaError` if it is not registered.
 #[pyfunction]
 fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> {
     let since = to_version(version);
-    registry::change(|operators| {
+    registry::update_registry(|operators| {
         operators.registry.remove(domain, op_type, since)?;
-        operators.forget(domain, op_type, since);
+        operators.remove_description(domain, op_type, since);
         Ok(())
     })
-    .map_err(schema_error)
+    .map_err(to_schema_error)
 }
 
-/// Converts an error of the registry to a `SchemaError`.
-fn schema_error(error: RegistryError) -> PyErr {
+/// Converts an error of the operator registry to a `SchemaError`.
+fn to_schema_error(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

@@ -13,7 +13,7 @@ use sardonyx::{Model, check};
 use crate::checker::raise_errors;
 use crate::message;
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.inliner` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
     module.add_function(wrap_pyfunction!(inline_selected_functions, module)?)?;
@@ -37,8 +37,8 @@ fn inline_local_functions<'py>(
     })
 }
 
-/// Inlines the functions with these pairs of domain and name in a serialized ModelProto; with
-/// `exclude`, all others.
+/// Inlines functions of a serialized ModelProto: those whose pair of domain and name is in
+/// `function_ids`, or with `exclude`, all others.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
 fn inline_selected_functions<'py>(
@@ -71,8 +71,8 @@ fn inline_selected_functions2<'py>(
     })
 }
 
-/// Makes options that inline the functions of the model with these ids, or all others. Ignores ids
-/// of functions that the model does not have.
+/// Creates the options that inline the functions `ids` (domain and name) of a model; with
+/// `exclude`, all other functions. Ignores ids of functions that the model does not have.
 fn select_functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
     let there = model.functions();
     let known = ids.iter().filter(|(domain, name)| {
@@ -95,7 +95,8 @@ fn to_pattern(domain: &str, name: &str) -> String {
     format!("{}.{name}", shown_domain(domain))
 }
 
-/// Inlines functions of a serialized ModelProto with the options that `options` makes for it.
+/// Inlines functions of a serialized ModelProto with the options that the closure `options` creates
+/// for the model.
 fn inline(
     py: Python<'_>,
     model: PyBackedBytes,
@@ -110,8 +111,8 @@ fn inline(
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Converts a refusal: to a `ValidationError` for recursive or duplicate functions, like the
-/// checker, and to a `RuntimeError` otherwise, like the onnx package.
+/// Converts an error of the inliner: to a `ValidationError` for recursive or duplicate functions,
+/// like the checker, and to a `RuntimeError` otherwise, like the onnx package.
 fn to_exception(refusal: EditError) -> PyErr {
     if let EditError::NotInlinable(findings) = &refusal {
         let mut broken: Vec<check::Finding> = findings.clone();

@@ -12,14 +12,15 @@ use sardonyx::{Error, Model, OpenOptions};
 
 pub(crate) use message::{Header, MessagePart as Part};
 
-/// Reads a part of a model, such as one node, as a model that contains only this part and has this
-/// header.
+/// Reads a serialized part of a model, such as a NodeProto, as a model with only this part and with
+/// the IR version and opset imports of `header`.
 ///
 /// # Errors
 ///
-/// `ValueError` if the bytes are not such a message, or are nested too deeply or too large.
+/// `ValueError` if the bytes are not a message of the type `part`, or are nested too deeply or too
+/// large.
 pub(crate) fn read_part(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
-    message::read(bytes, part, header).map_err(parse_error)
+    message::read(bytes, part, header).map_err(to_parse_error)
 }
 
 /// Reads a serialized ModelProto. Copies the bytes.
@@ -41,23 +42,24 @@ pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
     read_buffer(share_bytes(bytes))
 }
 
-/// Wraps bytes that Python keeps alive in a buffer, without a copy.
+/// Wraps a Python `bytes` object in a buffer, which keeps it alive, without copying its bytes.
 pub(crate) fn share_bytes(bytes: PyBackedBytes) -> Buffer {
     Buffer::from_shared(Arc::new(bytes))
 }
 
-/// Reads a serialized ModelProto from a buffer without copying it.
+/// Reads a serialized ModelProto from a buffer without copying the buffer.
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
-    open_options().from_bytes(bytes).map_err(parse_error)
+    make_open_options().from_bytes(bytes).map_err(to_parse_error)
 }
 
 /// Returns the options for reading models: binary format only, and lenient, so that incomplete
 /// models are accepted.
-pub(crate) fn open_options() -> OpenOptions {
+pub(crate) fn make_open_options() -> OpenOptions {
     OpenOptions::new().form(ModelFormat::Binary).lenient(true)
 }
 
-/// Makes the exception for bytes that are not a message of the expected type.
-pub(crate) fn parse_error(error: Error) -> PyErr {
+/// Converts a parse error to the `ValueError` for bytes that are not a message of the expected
+/// type.
+pub(crate) fn to_parse_error(error: Error) -> PyErr {
     PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
 }

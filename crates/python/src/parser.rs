@@ -9,7 +9,7 @@ use sardonyx::tool::{DiagnosticSeverity, TextPart, parse_part_like_onnx};
 /// Result of parsing like in the onnx package: success, error messages, serialized message.
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.parser` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_model, module)?)?;
     module.add_function(wrap_pyfunction!(parse_graph, module)?)?;
@@ -50,7 +50,8 @@ fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Node, text)
 }
 
-/// Parses a text and returns success, error messages and serialized message as a tuple.
+/// Parses a part of a model in the ONNX text format. Returns success, error messages and the
+/// serialized message.
 fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
     let empty = PyBytes::new(py, b"");
     match parse_part(py, part, text) {
@@ -59,7 +60,8 @@ fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
     }
 }
 
-/// Problem of a text: whether it is an error, line, column, message, and advice.
+/// Problem in a text of the ONNX text format: whether the problem is an error (else a warning),
+/// line, column, message, and advice.
 type ProblemFacts = (bool, usize, usize, String, Option<String>);
 
 /// Parses a part of a model for the Python package. Returns a tuple of the serialized message (None
@@ -77,7 +79,7 @@ fn _parse<'py>(
         "graph" => TextPart::Graph,
         "function" => TextPart::Function,
         "node" => TextPart::Node,
-        _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
+        _ => return Err(PyValueError::new_err(format!("'{part}' is not a part of a model"))),
     };
     Ok(match parse_part(py, part, text) {
         Ok(message) => (Some(PyBytes::new(py, &message)), String::new(), Vec::new()),

@@ -10,7 +10,7 @@ use sardonyx::tool::{ModelExt, TextForm};
 use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.printer` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model_to_text, module)?)?;
     module.add_function(wrap_pyfunction!(function_to_text, module)?)?;
@@ -22,7 +22,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (model, /))]
 fn model_to_text(py: Python<'_>, model: &[u8]) -> PyResult<String> {
-    text_of(py, || message::read_model(model), None)
+    read_and_format(py, || message::read_model(model), None)
 }
 
 /// Formats a serialized FunctionProto in the ONNX text format.
@@ -48,16 +48,17 @@ fn node_to_text(py: Python<'_>, node: &[u8]) -> PyResult<String> {
 
 /// Formats a serialized part of a model, such as a node, in the ONNX text format.
 fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
-    text_of(py, || message::read_part(bytes, part, &Header::default()), Some(part))
+    read_and_format(py, || message::read_part(bytes, part, &Header::default()), Some(part))
 }
 
-/// Reads a model with `read` and formats it, or only its part of this kind.
+/// Formats the model that `read` returns in the ONNX text format, or only the part of the type
+/// `part` in this model.
 ///
 /// # Errors
 ///
 /// Those of `read`; `InferenceError` for a tensor whose data does not match its shape;
 /// `RuntimeError` for a model that the text format cannot express.
-fn text_of(
+fn read_and_format(
     py: Python<'_>,
     read: impl FnOnce() -> PyResult<Model> + Send,
     part: Option<Part>,

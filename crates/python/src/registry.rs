@@ -16,7 +16,7 @@ use crate::shape_inference::Functions;
 /// them.
 #[derive(Clone)]
 pub(crate) struct Operators {
-    /// Schemas of all operators.
+    /// Schemas of all standard and registered operators.
     pub(crate) registry: Registry,
     /// Descriptions of the operators that Python code registered.
     described: Arc<HashMap<Key, Arc<Description>>>,
@@ -25,27 +25,30 @@ pub(crate) struct Operators {
 /// Domain, name and version of an operator.
 pub(crate) type Key = (&'static str, &'static str, u32);
 
-/// Domain that the onnx package knows though it has no operators.
+/// Domain that the onnx package lists although no operator belongs to it.
 const TRAINING: &str = "ai.onnx.training";
 
-/// Current registry of the process.
+/// Current operator registry of the process.
 static OPERATORS: LazyLock<RwLock<Operators>> = LazyLock::new(|| {
     let mut registry = Registry::standard();
     registry.set_versions(TRAINING, 1, 1).expect("1 to 1 is a range of versions");
     RwLock::new(Operators { registry, described: Arc::default() })
 });
 
-/// Returns the current registry. Later changes do not affect it.
-pub(crate) fn snapshot() -> Operators {
+/// Returns a copy of the operator registry that later registrations do not affect.
+pub(crate) fn take_snapshot() -> Operators {
     // A panic of a writer leaves the old value, so poisoning is ignored.
     OPERATORS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Applies a change to a copy of the registry, and publishes the copy if the change succeeds.
-pub(crate) fn change<E>(change: impl FnOnce(&mut Operators) -> Result<(), E>) -> Result<(), E> {
+/// Applies `update` to a copy of the operator registry, and publishes the copy if `update`
+/// succeeds.
+pub(crate) fn update_registry<E>(
+    update: impl FnOnce(&mut Operators) -> Result<(), E>,
+) -> Result<(), E> {
     let mut operators = OPERATORS.write().unwrap_or_else(PoisonError::into_inner);
     let mut changed = operators.clone();
-    change(&mut changed)?;
+    update(&mut changed)?;
     let before = std::mem::replace(&mut *operators, changed);
     drop(operators);
     // May finalize Python objects, whose code could wait for the lock.
@@ -54,8 +57,8 @@ pub(crate) fn change<E>(change: impl FnOnce(&mut Operators) -> Result<(), E>) ->
 }
 
 impl Operators {
-    /// Returns the description of an operator at the newest version up to `version`; at its newest
-    /// version for `None`.
+    /// Returns the description of the newest version of an operator up to `version` (of all
+    /// versions by default); `None` if there is no such version.
     pub(crate) fn find(
         &self,
         name: &str,
@@ -68,8 +71,8 @@ impl Operators {
         self.registry.schema(domain, name, opset).map(|schema| self.describe(schema))
     }
 
-    /// Returns the description of a schema: the one registered by Python code, or that of the
-    /// standard.
+    /// Returns the description of an operator schema, from the Python code that registered it or
+    /// from the ONNX standard.
     pub(crate) fn describe(&self, schema: &Schema) -> Arc<Description> {
         let key = (schema.domain, schema.name, schema.since);
         match self.described.get(&key) {
@@ -108,9 +111,9 @@ impl Operators {
         Ok((self, schema))
     }
 
-    /// Returns the inference functions of registered Python operators, and that of `one`, which
-    /// need not be registered.
-    pub(crate) fn functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
+    /// Collects the inference functions of registered Python operators, and the function of the
+    /// operator `one`, which need not be registered.
+    pub(crate) fn collect_functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
         let registered = self.described.iter();
         let mut functions: Functions = registered
             .filter_map(|(key, found)| Some((*key, Arc::clone(found.inference.as_ref()?))))
@@ -126,12 +129,12 @@ impl Operators {
     }
 
     /// Stores the description of an operator that Python code registered.
-    pub(crate) fn remember(&mut self, key: Key, description: Arc<Description>) {
+    pub(crate) fn store_description(&mut self, key: Key, description: Arc<Description>) {
         Arc::make_mut(&mut self.described).insert(key, description);
     }
 
     /// Removes the description of an operator that Python code registered.
-    pub(crate) fn forget(&mut self, domain: &str, name: &str, since: u32) {
+    pub(crate) fn remove_description(&mut self, domain: &str, name: &str, since: u32) {
         if self.described.contains_key(&(domain, name, since)) {
             Arc::make_mut(&mut self.described).retain(|key, _| *key != (domain, name, since));
         }

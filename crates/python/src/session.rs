@@ -42,7 +42,7 @@ use limits::Limits;
 use ports::{PyPort, join_ports};
 use settings::Settings;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.session` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
@@ -68,17 +68,18 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn element_types() -> Vec<(i32, &'static str, &'static str)> {
     let all = sardonyx::DataType::ALL.iter();
-    all.map(|ty| (ty.number(), ty.name(), elements::dtype_name(*ty))).collect()
+    all.map(|ty| (ty.number(), ty.name(), elements::find_dtype_name(*ty))).collect()
 }
 
 thread_local! {
-    /// Time at which runs of this thread end; set by [`Deadline`] blocks.
+    /// Time at which runs of this thread are canceled; set by [`Deadline`] blocks, `None` outside
+    /// them.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Combines a stop flag and a time limit with the deadline of this thread: the earlier time
-/// applies.
-pub(crate) fn thread_limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limits {
+/// Creates the limits of a run from a stop flag, a time limit and the deadline of this thread. The
+/// earlier time applies.
+pub(crate) fn make_thread_limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limits {
     let deadline = match (DEADLINE.get(), timeout) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -86,17 +87,17 @@ pub(crate) fn thread_limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -
     Limits { stop: stop.cloned(), deadline, profile: None }
 }
 
-/// Makes the limits of one call from its arguments `stop` and `timeout` (seconds from now).
+/// Creates the limits of a run from the Python arguments `stop` and `timeout` (seconds from now).
 ///
 /// # Errors
 ///
 /// `ValueError` if the timeout is negative or NaN.
-pub(crate) fn call_limits(
+pub(crate) fn make_call_limits(
     stop: Option<&Bound<'_, PyStopFlag>>,
     timeout: Option<f64>,
 ) -> PyResult<Limits> {
-    let timeout = timeout.map(deadline_after).transpose()?;
-    Ok(thread_limits(stop.map(|stop| &stop.get().0), timeout))
+    let timeout = timeout.map(compute_deadline).transpose()?;
+    Ok(make_thread_limits(stop.map(|stop| &stop.get().0), timeout))
 }
 
 /// Returns the time that lies `seconds` in the future, at most 1e9 seconds (32 years).
@@ -104,11 +105,11 @@ pub(crate) fn call_limits(
 /// # Errors
 ///
 /// `ValueError` if `seconds` is negative or NaN.
-pub(crate) fn deadline_after(seconds: f64) -> PyResult<Instant> {
+pub(crate) fn compute_deadline(seconds: f64) -> PyResult<Instant> {
     // Practically forever, and still within the range of every platform's `Instant`.
     const LONGEST: f64 = 1e9;
     if seconds.is_nan() || seconds < 0.0 {
-        let what = format!("the time must be 0 or more seconds, not {seconds}");
+        let what = format!("the time limit must be 0 or more seconds, not {seconds}");
         return Err(PyValueError::new_err(what));
     }
     let duration = Duration::from_secs_f64(seconds.min(LONGEST));
@@ -127,7 +128,7 @@ pub(crate) fn deadline_after(seconds: f64) -> PyResult<Instant> {
 #[pyclass(frozen, name = "deadline", module = "sardonyx")]
 pub(crate) struct Deadline {
     seconds: f64,
-    /// Thread of each active block, and the deadline that applied outside the block.
+    /// Thread of each active `with` block, and the deadline that applied outside the block.
     before: Mutex<Vec<(ThreadId, Option<Instant>)>>,
 }
 
@@ -135,13 +136,13 @@ pub(crate) struct Deadline {
 impl Deadline {
     #[new]
     fn new(seconds: f64) -> PyResult<Deadline> {
-        deadline_after(seconds)?;
+        compute_deadline(seconds)?;
         Ok(Deadline { seconds, before: Mutex::default() })
     }
 
     fn __enter__(&self) -> PyResult<()> {
         let before = DEADLINE.get();
-        let until = deadline_after(self.seconds)?;
+        let until = compute_deadline(self.seconds)?;
         let mut blocks = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push((thread::current().id(), before));
         DEADLINE.set(Some(before.map_or(until, |before| before.min(until))));
@@ -244,7 +245,7 @@ impl PySession {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        let mut outputs = self.0.call(args, kwargs, thread_limits(None, None))?;
+        let mut outputs = self.0.call(args, kwargs, make_thread_limits(None, None))?;
         match outputs.len() {
             1 => Ok(outputs.remove(0)),
             _ => Ok(PyTuple::new(py, outputs)?.into_any()),
@@ -273,7 +274,7 @@ impl PySession {
         if !more.is_empty() {
             return Err(PyTypeError::new_err(RUN_TAKES));
         }
-        let limits = call_limits(stop, timeout)?;
+        let limits = make_call_limits(stop, timeout)?;
         let wanted = outputs.map(|names| self.0.find_outputs(names)).transpose()?;
         let values = self.0.run(feeds, wanted.as_deref(), limits)?;
         engine::to_dict(py, self.0.output_names(), values, wanted.as_deref())
@@ -297,7 +298,7 @@ impl PySession {
         if runs < 1 {
             return Err(PyValueError::new_err(format!("runs must be 1 or more, not {runs}")));
         }
-        let mut limits = call_limits(stop, timeout)?;
+        let mut limits = make_call_limits(stop, timeout)?;
         let nothing = Some(&[][..]);
         self.0.run(feeds, nothing, limits.clone())?;
         let recorder = Arc::new(Recorder::default());

@@ -18,7 +18,7 @@ use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{ModelExt, WholeFile};
 use sardonyx::{ErrorKind, Model, tool};
 
-use crate::checker::{like_onnx, raise_errors};
+use crate::checker::{make_onnx_options, raise_errors};
 use crate::errors::{InferenceError, ValidationError};
 use crate::message;
 use crate::registry;
@@ -26,9 +26,9 @@ use crate::registry;
 pub(crate) use context::StandardRule;
 use context::{GraphInferencer, InferenceContext};
 pub(crate) use functions::Functions;
-pub(crate) use single::node_outputs;
+pub(crate) use single::infer_node_outputs;
 
-/// Adds the classes and functions of the submodule to `module`.
+/// Adds the classes and functions of `sardonyx._core.shape_inference` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InferenceError", module.py().get_type::<InferenceError>())?;
     module.add_class::<InferenceContext>()?;
@@ -108,10 +108,10 @@ fn _infer_shapes_path(
 ///
 /// # Errors
 ///
-/// `ValidationError` if it cannot be read.
+/// `ValidationError` if the file cannot be read.
 pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
     // Copies the file, which may be replaced by the result.
-    let options = message::open_options().access(Access::Read).external(ExternalFiles::Never);
+    let options = message::make_open_options().access(Access::Read).external(ExternalFiles::Never);
     options.open(path).map_err(|error| {
         let what = match error.kind() {
             ErrorKind::Io => "Unable to open model file",
@@ -140,34 +140,34 @@ impl Mode {
     pub(crate) const FULL_CHECK: Mode =
         Mode { check_types: true, strict: true, data_prop: false, demands_imports: true };
 
-    /// Makes options with the rules of the onnx package.
+    /// Creates inference options with the rules of the onnx package.
     fn new(check_types: bool, strict: bool, data_prop: bool) -> Mode {
         Mode { check_types, strict, data_prop, demands_imports: true }
     }
 
-    /// Returns options that accept operators of domains which the model does not import.
+    /// Returns inference options that accept operators of domains which the model does not import.
     fn without_imports(self) -> Mode {
         Mode { demands_imports: false, ..self }
     }
 
-    /// Infers types and shapes and reports contradictions.
+    /// Infers types and shapes of a model, and raises an exception for contradictions.
     ///
     /// # Errors
     ///
     /// `ValidationError` if a function is recursive; `InferenceError` with the problems that count
     /// as errors; the exception of an inference function of Python code.
     pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inferred> {
-        let operators = registry::snapshot();
+        let operators = registry::take_snapshot();
         refuse_cycles(model, &operators.registry)?;
-        let functions = operators.functions(None);
-        let options = as_reference(self.data_prop)
+        let functions = operators.collect_functions(None);
+        let options = make_reference_options(self.data_prop)
             .check_types(self.check_types)
             .naming(Naming::Reference)
             .registry(operators.registry.clone());
         let found = functions::with_functions(py, &operators.registry, &functions, |rules| {
             model.infer_with(&options, rules)
         })?;
-        raise(found.problems(model, |kind| match kind {
+        raise_problems(found.problems(model, |kind| match kind {
             ProblemKind::Signature | ProblemKind::Limit => true,
             ProblemKind::NotImported => self.strict || self.demands_imports,
             // Any other problem only leaves types unknown.
@@ -176,7 +176,7 @@ impl Mode {
         Ok(found)
     }
 
-    /// Infers types and shapes and writes them into the model.
+    /// Infers types and shapes of a model and returns the model with them.
     fn infer(self, py: Python<'_>, mut model: Model) -> PyResult<Model> {
         let found = self.check(py, &model)?;
         model.add_types(&found);
@@ -189,8 +189,8 @@ impl Mode {
         Ok(PyBytes::new(py, &inferred.to_bytes()))
     }
 
-    /// Infers types and shapes of a model file and replaces `to` atomically, which may be the same
-    /// file.
+    /// Infers types and shapes of the model file `from` and writes the model with them to `to`
+    /// atomically. Both may be the same file.
     fn infer_file(self, py: Python<'_>, from: &Path, to: &Path) -> PyResult<()> {
         let inferred = self.infer(py, read_file(from)?)?;
         let saved = py.detach(|| {
@@ -208,7 +208,7 @@ impl Mode {
 }
 
 /// Returns options with the inference rules of the onnx package.
-pub(crate) fn as_reference(data_prop: bool) -> InferOptions {
+pub(crate) fn make_reference_options(data_prop: bool) -> InferOptions {
     InferOptions::new().style(Style::Reference { data_prop }).without_reasons(true)
 }
 
@@ -221,17 +221,18 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     if model.functions().is_empty() {
         return Ok(());
     }
-    let mut report = model.check_part(tool::CheckPart::Functions, &like_onnx(registry.clone()));
+    let mut report =
+        model.check_part(tool::CheckPart::Functions, &make_onnx_options(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
     raise_errors(report)
 }
 
-/// Turns problems into an exception, one line each, at most 100.
+/// Raises the first 100 problems of shape inference as one exception, with one line per problem.
 ///
 /// # Errors
 ///
 /// `InferenceError` if there is a problem.
-fn raise(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
+fn raise_problems(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
     let lines: Vec<String> =
         problems.take(100).map(|problem| format!("\n[ShapeInferenceError] {problem}")).collect();
     if lines.is_empty() {
@@ -253,6 +254,6 @@ fn infer_function_output_types<'py>(
     input_types: Vec<Vec<u8>>,
     attributes: Vec<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let outputs = single::function_outputs(py, function, &input_types, &attributes)?;
+    let outputs = single::infer_function_outputs(py, function, &input_types, &attributes)?;
     Ok(outputs.iter().map(|ty| PyBytes::new(py, ty)).collect())
 }

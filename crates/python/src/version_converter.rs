@@ -11,9 +11,9 @@ use sardonyx::{Model, Type};
 use crate::errors::ConvertError;
 use crate::message;
 use crate::registry;
-use crate::shape_inference::as_reference;
+use crate::shape_inference::make_reference_options;
 
-/// Adds the functions of the submodule to `module`.
+/// Adds the functions of `sardonyx._core.version_converter` to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
     module.add_function(wrap_pyfunction!(convert_version, module)?)?;
@@ -76,7 +76,7 @@ fn convert_model(
     let version = u32::try_from(target_version).map_err(|_| {
         PyRuntimeError::new_err(format!("opset version {target_version} does not exist"))
     })?;
-    let registry = registry::snapshot().registry;
+    let registry = registry::take_snapshot().registry;
     py.detach(|| {
         let target = Target::new().opset("", version);
         let options = how(ConvertOptions::new(target)).registry(registry);
@@ -85,15 +85,15 @@ fn convert_model(
     .map_err(to_exception)
 }
 
-/// Infers types and shapes if an output has no shape. The onnx package's converter does so too, and
-/// its checker rejects such a model.
+/// Infers types and shapes of a model if one of its outputs has no shape. The onnx package's
+/// converter does so too, and its checker rejects such a model.
 fn infer_missing_shapes(model: &mut Model) {
     let outputs = model.outputs();
     let lacks_shape = outputs
         .iter()
         .any(|output| matches!(output.ty(), Some(Type::Tensor(ty)) if ty.shape.is_none()));
     if lacks_shape {
-        let found = model.infer(&as_reference(false));
+        let found = model.infer(&make_reference_options(false));
         model.add_types(&found);
     }
 }

@@ -313,7 +313,7 @@ def test_sizes_that_have_one_name_may_differ():
     binding.bind_output("b")
     binding.bind_cpu_input("x", np.float32([1, -2]))
     binding.bind_cpu_input("y", np.float32([1, 2, 3]))
-    with pytest.warns(UserWarning, match="one name"):
+    with pytest.warns(UserWarning, match="share a name"):
         model.run_with_iobinding(binding)
     for _ in range(RUNS):
         model.run_with_iobinding(binding)

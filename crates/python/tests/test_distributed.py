@@ -310,7 +310,7 @@ def test_transports_that_are_none():
     for transport, kind, message in [
         (object(), AttributeError, "rank"),
         (Queues("x", [None]), TypeError, "int"),
-        (Queues(2, [None, None]), sardonyx.Error, "the rank 2 and the size 2"),
+        (Queues(2, [None, None]), sardonyx.Error, "the rank 2 of the transport is not less than its size 2"),
     ]:
         with pytest.raises(kind, match=message):
             Worker(TWO, transport=transport)

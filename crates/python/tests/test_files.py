@@ -86,7 +86,7 @@ def test_a_mapped_session_refuses_files_that_changed(tmp_path, change, beside):
 
 def test_mapped_is_for_paths(tmp_path):
     content = saved(tmp_path, 1.0).read_bytes()
-    with pytest.raises(sardonyx.Error, match="mapped=True is for the path") as raised:
+    with pytest.raises(sardonyx.Error, match="mapped=True needs the path") as raised:
         sardonyx.Session(content, mapped=True)
     assert raised.value.code == "argument"
 

@@ -426,7 +426,7 @@ def test_errors_have_the_fact_first_and_the_attributes_of_the_family():
 
 def test_two_sizes_of_one_name_warn_once():
     session = ort.InferenceSession(content("two"))
-    with pytest.warns(UserWarning, match="one name") as caught:
+    with pytest.warns(UserWarning, match="share a name") as caught:
         session.run(None, {"x": f(2, 3), "y": f(5)})
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

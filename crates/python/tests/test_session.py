@@ -521,7 +521,7 @@ def test_advice_about_arguments_is_in_help():
     assert raised.value.help == "use 'exact' or 'fast'"
     with pytest.raises(sardonyx.Error) as raised:
         session(RELU, dims={"N": -3})
-    assert raised.value.help == "give a number for the name of each size: dims={'batch': 8}"
+    assert raised.value.help == "give each dimension name a size: dims={'batch': 8}"
     with pytest.raises(sardonyx.Error) as raised:
         sardonyx.add_training(RELU, "hinge")
     assert raised.value.help == "use one of: cross-entropy, squared-error"
@@ -822,7 +822,7 @@ def test_what_gives_no_array_is_refused_with_its_reason():
         def __array__(self, dtype=None, copy=None):
             raise RuntimeError("not today")
 
-    said = "the input 'x' is an object of the class .*Stubborn, which gives no array: not today"
+    said = "the input 'x' is an object of the class .*Stubborn, which cannot be converted to an array: not today"
     with pytest.raises(sardonyx.Error, match=said) as refused:
         session(RELU)(Stubborn())
     assert refused.value.code == "input"

@@ -102,11 +102,11 @@ def test_sizes_without_names_are_given_by_place():
 
 
 WRONG = [
-    ({}, "devices is not given"),
+    ({}, "the number of devices is not given"),
     ({"devices": 1}, "devices must be from 2 to 1024, not 1"),
-    ({"devices": 2, "batch": True, "pipeline": True}, "more than one of tensor, pipeline and batch is True"),
+    ({"devices": 2, "batch": True, "pipeline": True}, "at most one of tensor, pipeline and batch may be True"),
     ({"devices": 2, "collectives": "tensorrt"}, "configuration and collectives need local=True"),
-    ({"devices": 2, "local": True, "configuration": "c"}, "devices and configuration are both given"),
+    ({"devices": 2, "local": True, "configuration": "c"}, "devices and configuration exclude each other"),
     ({"local": True, "batch": True}, "tensor, pipeline, batch and name need devices"),
     ({"local": True, "dims": {"N": 3}}, "the model has no device configuration"),
     ({"devices": 2, "local": True, "collectives": "own"}, "collectives is 'own', which does not exist"),

@@ -77,8 +77,8 @@ def test_tensors_that_give_no_array_are_refused_with_the_reason_of_torch():
     negated = session("Neg (x)")
     gradient = torch.ones(2, 3, requires_grad=True)
     for x, message in [
-        (gradient, "the input 'x' is an object of the class torch.Tensor, which gives no array: .*requires grad.*detach"),
-        (torch.empty(2, 3, device="meta"), "the input 'x' .* gives no array"),
+        (gradient, "the input 'x' is an object of the class torch.Tensor, which cannot be converted to an array: .*requires grad.*detach"),
+        (torch.empty(2, 3, device="meta"), "the input 'x' .* cannot be converted to an array"),
         (torch.eye(3).to_sparse(), "the input 'x' .*to_dense"),
     ]:
         with pytest.raises(sardonyx.Error, match=message) as refused:

@@ -182,7 +182,7 @@ def test_values_are_set_if_they_fit():
         ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], not float[3]"),
         ("w", np.zeros(2), "the state variable 'w' is float[2], not double[2]"),
         ("frozen", value, "state variable 'frozen' does not exist"),
-        ("w", "text", "the value contains a str, which does not have type float"),
+        ("w", "text", "the new value of the state variable contains a str, which does not have type float"),
     ]:
         with pytest.raises(sardonyx.Error) as failed:
             trainer.set_state(name, wrong)

@@ -140,7 +140,7 @@ def test_small_steps_of_half_precision_weights_add_up():
 WRONG = [
     ({}, "neither loss nor loss_value is given"),
     ({"loss": "hinge"}, "loss is 'hinge', which does not exist"),
-    ({"loss": "squared-error", "loss_value": "y"}, "loss and loss_value are both given"),
+    ({"loss": "squared-error", "loss_value": "y"}, "loss and loss_value exclude each other"),
     ({"loss": "squared-error", "class_axis": 1}, "class_axis and ignore_class are for the loss cross-entropy"),
     ({"loss_value": "y", "of": "y"}, "loss_value excludes of, class_axis and ignore_class"),
     ({"loss": "squared-error", "of": "z"}, "the model has no output 'z'; it has y"),
@@ -153,7 +153,7 @@ WRONG = [
     ({"loss": "squared-error", "learning_rate": 0}, "the learning rate must be greater than 0, not 0"),
     ({"loss": "squared-error", "train": ["v*"]}, "no initializer 'v*' exists"),
     ({"loss": "squared-error", "init": "uniform:0"}, "init is 'uniform:0', which is not one of keep, he"),
-    ({"loss": "squared-error", "clip_norm": 1, "clip_value": 1}, "clip_norm and clip_value are both given"),
+    ({"loss": "squared-error", "clip_norm": 1, "clip_value": 1}, "clip_norm and clip_value exclude each other"),
     ({"loss": "squared-error", "clip_norm": 0}, "the greatest norm of gradients has to be greater than 0, not 0"),
 ]
 

@@ -15,9 +15,9 @@ use super::description::{AttributeDescription, Description, Parameter, TypeConst
 use super::enums::{Determinism, Enumeration, ParameterOption, Support};
 use super::standard::{self, Bodies};
 use crate::message::Header;
-use crate::shape_inference::{StandardRule, node_outputs};
+use crate::shape_inference::{StandardRule, infer_node_outputs};
 
-/// Adds `OpSchema` to the module, and the classes of its parts and the enumerations to `OpSchema`.
+/// Adds the class `OpSchema` to `module`, and its nested classes and enumerations to `OpSchema`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<OpSchema>()?;
@@ -31,28 +31,28 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
         part.setattr("__qualname__", format!("OpSchema.{name}"))?;
         schema.setattr(name, part)?;
     }
-    schema.setattr(ParameterOption::NAME, ParameterOption::class(py)?)?;
-    schema.setattr(Differentiability::NAME, Differentiability::class(py)?)?;
-    schema.setattr(Determinism::NAME, Determinism::class(py)?)?;
-    schema.setattr(Support::NAME, Support::class(py)?)?;
-    schema.setattr(AttrType::NAME, AttrType::class(py)?)
+    schema.setattr(ParameterOption::NAME, ParameterOption::get_or_create_class(py)?)?;
+    schema.setattr(Differentiability::NAME, Differentiability::get_or_create_class(py)?)?;
+    schema.setattr(Determinism::NAME, Determinism::get_or_create_class(py)?)?;
+    schema.setattr(Support::NAME, Support::get_or_create_class(py)?)?;
+    schema.setattr(AttrType::NAME, AttrType::get_or_create_class(py)?)
 }
 
 /// Operator schema: name, version, inputs, outputs, attributes and documentation.
 #[pyclass(name = "OpSchema", module = "sardonyx.defs")]
 pub(crate) struct OpSchema(pub(crate) Arc<Description>);
 
-/// Greatest number of inputs or outputs of an operator that takes any number.
+/// Maximum number of inputs or outputs that Python sees for an operator without a limit.
 const ANY_NUMBER: i32 = i32::MAX;
 
-/// Converts a number of inputs or outputs; one that is too large means any number.
+/// Converts a number of inputs or outputs to an `i32`; a larger number becomes [`ANY_NUMBER`].
 fn to_count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(ANY_NUMBER)
 }
 
 impl OpSchema {
-    /// Lists the function bodies of the operator.
-    fn bodies(&self) -> Bodies {
+    /// Lists the opset versions for which the operator has a function body.
+    fn list_bodies(&self) -> Bodies {
         standard::list_bodies(self.0.standard, self.0.since)
     }
 }
@@ -64,7 +64,7 @@ impl OpSchema {
         name, domain, since_version, doc=String::new(), *, inputs=Vec::new(), outputs=Vec::new(),
         type_constraints=Vec::new(), attributes=Vec::new(), node_determinism=None,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         name: String,
         domain: String,
@@ -281,7 +281,7 @@ impl OpSchema {
         node_bytes, value_types, input_data=BTreeMap::new(), input_sparse_data=BTreeMap::new(),
         opset_imports=BTreeMap::new(), ir_version=None,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn _infer_node_outputs<'py>(
         &self,
         py: Python<'py>,
@@ -302,7 +302,7 @@ impl OpSchema {
             },
         };
         let types = PyDict::new(py);
-        for (name, ty) in node_outputs(py, &self.0, node_bytes, around)? {
+        for (name, ty) in infer_node_outputs(py, &self.0, node_bytes, around)? {
             types.set_item(name, PyBytes::new(py, &ty))?;
         }
         Ok(types)
@@ -318,31 +318,31 @@ impl OpSchema {
     /// Whether the operator is defined by a function that is the same for every node.
     #[getter]
     fn has_function(&self) -> bool {
-        !self.bodies().fixed.is_empty()
+        !self.list_bodies().fixed.is_empty()
     }
 
     /// Whether the operator is defined by a function that depends on the node.
     #[getter]
     fn has_context_dependent_function(&self) -> bool {
-        !self.bodies().of_node.is_empty()
+        !self.list_bodies().of_node.is_empty()
     }
 
     /// Returns the opset versions for which there is a function that is the same for every node.
     #[getter]
     fn function_opset_versions(&self) -> Vec<i32> {
-        self.bodies().fixed
+        self.list_bodies().fixed
     }
 
     /// Returns the opset versions for which there is a function that depends on the node.
     #[getter]
     fn context_dependent_function_opset_versions(&self) -> Vec<i32> {
-        self.bodies().of_node
+        self.list_bodies().of_node
     }
 
-    /// Returns the opset versions for which there is a function of either sort, in ascending order.
+    /// Returns the opset versions for which a function defines the operator, in ascending order.
     #[getter]
     fn all_function_opset_versions(&self) -> Vec<i32> {
-        let Bodies { mut fixed, of_node } = self.bodies();
+        let Bodies { mut fixed, of_node } = self.list_bodies();
         fixed.extend(of_node);
         fixed.sort_unstable();
         fixed.dedup();
@@ -353,7 +353,7 @@ impl OpSchema {
     /// is none.
     #[getter]
     fn _function_body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &standard::function_body(self.0.standard, self.0.since, None))
+        PyBytes::new(py, &standard::make_function_body(self.0.standard, self.0.since, None))
     }
 
     /// Returns the function that defines the operator at an opset version as a serialized
@@ -364,7 +364,7 @@ impl OpSchema {
         py: Python<'py>,
         opset_version: i32,
     ) -> Bound<'py, PyBytes> {
-        let body = standard::function_body(self.0.standard, self.0.since, Some(opset_version));
+        let body = standard::make_function_body(self.0.standard, self.0.since, Some(opset_version));
         PyBytes::new(py, &body)
     }
 
@@ -381,7 +381,7 @@ impl OpSchema {
         input_types: Vec<Vec<u8>>,
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
-        let body = standard::node_function_body(standard, since, None, node, &input_types);
+        let body = standard::make_node_function_body(standard, since, None, node, &input_types);
         PyBytes::new(py, &body)
     }
 
@@ -400,7 +400,7 @@ impl OpSchema {
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
         let opset = Some(opset_version);
-        let body = standard::node_function_body(standard, since, opset, node, &input_types);
+        let body = standard::make_node_function_body(standard, since, opset, node, &input_types);
         PyBytes::new(py, &body)
     }
 }
@@ -414,11 +414,11 @@ pub(crate) struct AttributePart(pub(crate) Arc<AttributeDescription>);
 
 #[pymethods]
 impl AttributePart {
-    /// Makes an attribute from a type, or from a default value (an AttributeProto).
+    /// Creates a formal attribute from a type, or from a default value (an AttributeProto).
     ///
     /// # Errors
     ///
-    /// `TypeError` for both or neither, or for `required` with a default value.
+    /// `TypeError` if both or neither are given, or for `required` with a default value.
     #[new]
     #[pyo3(signature = (name, r#type=None, description=String::new(), *, default_value=None, required=None))]
     fn new(
@@ -428,13 +428,13 @@ impl AttributePart {
         default_value: Option<Bound<'_, PyAny>>,
         required: Option<bool>,
     ) -> PyResult<AttributePart> {
-        let wrong = "expected a type or a default_value, and required only with a type";
+        let wrong = "an attribute takes a type or a default_value, and required only with a type";
         let (second, named) = match (r#type, default_value) {
             (Some(second), None) => (second, false),
             (None, Some(second)) => (second, true),
             _ => return Err(PyTypeError::new_err(wrong)),
         };
-        if !named && second.is_instance(AttrType::class(second.py())?)? {
+        if !named && second.is_instance(AttrType::get_or_create_class(second.py())?)? {
             return Ok(AttributePart(Arc::new(AttributeDescription {
                 name,
                 description,

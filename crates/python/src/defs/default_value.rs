@@ -6,7 +6,7 @@ use sardonyx::tool::message;
 use sardonyx::tool::schema::{AttrDefault, AttrType};
 use sardonyx::{Error, ErrorKind};
 
-use crate::message::parse_error;
+use crate::message::to_parse_error;
 
 /// Serializes the default value of a standard operator's attribute.
 pub(crate) fn serialize(name: &str, default: AttrDefault) -> Vec<u8> {
@@ -19,23 +19,24 @@ pub(crate) fn serialize(name: &str, default: AttrDefault) -> Vec<u8> {
 ///
 /// `ValueError` if the bytes are not an AttributeProto, or it has no type.
 pub(crate) fn parse_type(bytes: &[u8]) -> Result<AttrType, PyErr> {
-    message::read_attribute_type(bytes).map_err(value_error)
+    message::read_attribute_type(bytes).map_err(to_value_error)
 }
 
-/// Parses a default value for the registry. `None` for tensors and other types that [`AttrDefault`]
-/// does not have, and for texts that are not UTF-8; only Python code can read those.
+/// Parses the serialized default value of an attribute for the operator registry. `None` for
+/// tensors and other types that [`AttrDefault`] does not have, and for texts that are not UTF-8;
+/// only Python code can read those.
 ///
 /// # Errors
 ///
 /// `ValueError` if the bytes are not an AttributeProto, or it has no type.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
-    message::default_from_bytes(bytes).map_err(value_error)
+    message::default_from_bytes(bytes).map_err(to_value_error)
 }
 
 /// Converts an error about an AttributeProto to a `ValueError`.
-fn value_error(error: Error) -> PyErr {
+fn to_value_error(error: Error) -> PyErr {
     match error.kind() {
         ErrorKind::Invalid => PyValueError::new_err(error.to_string()),
-        _ => parse_error(error),
+        _ => to_parse_error(error),
     }
 }

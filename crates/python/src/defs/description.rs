@@ -26,18 +26,21 @@ pub(crate) struct Description {
     pub(crate) name: String,
     pub(crate) domain: String,
     pub(crate) doc: String,
+    /// Opset version that introduced this version of the operator.
     pub(crate) since: i32,
     pub(crate) deprecated: bool,
     pub(crate) inputs: Vec<Arc<Parameter>>,
     pub(crate) outputs: Vec<Arc<Parameter>>,
+    /// Type variables of the operator, with their allowed types.
     pub(crate) types: Vec<Arc<TypeConstraint>>,
     pub(crate) attributes: Vec<Arc<AttributeDescription>>,
     pub(crate) determinism: Determinism,
-    /// Fewest and most inputs, then fewest and most outputs; `None` for any number.
+    /// Minimum and maximum number of inputs, then of outputs; `None` for no maximum.
     pub(crate) counts: [(usize, Option<usize>); 2],
-    /// Definition in the standard; `None` for an operator of Python code.
+    /// Definition of the operator in the ONNX standard; `None` for an operator that Python code
+    /// defines.
     pub(crate) standard: Option<&'static OpDef>,
-    /// Type and shape inference function that Python code set.
+    /// Type and shape inference function that Python code set for the operator; `None` for none.
     pub(crate) inference: Option<Arc<Py<PyAny>>>,
 }
 
@@ -45,10 +48,13 @@ pub(crate) struct Description {
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
+    /// Name of a type variable, such as `T`, or of a type, such as `tensor(float)`.
     pub(crate) type_str: String,
     pub(crate) description: String,
     pub(crate) option: ParameterOption,
+    /// Whether all values of a variadic parameter must have the same type.
     pub(crate) is_homogeneous: bool,
+    /// Minimum number of values of a variadic parameter.
     pub(crate) min_arity: i32,
     pub(crate) category: Differentiability,
     /// Names of the allowed types; empty before the parameter belongs to an operator.
@@ -59,6 +65,7 @@ pub(crate) struct Parameter {
 #[derive(Debug, Clone)]
 pub(crate) struct TypeConstraint {
     pub(crate) name: String,
+    /// Names of the allowed types, such as `tensor(float)`.
     pub(crate) allowed: Vec<String>,
     pub(crate) description: String,
 }
@@ -74,7 +81,8 @@ pub(crate) struct AttributeDescription {
     pub(crate) default: Vec<u8>,
 }
 
-/// Returns the description of a standard schema. All of them are made on the first call.
+/// Returns the description of a schema of the ONNX standard. The first call describes all standard
+/// schemas.
 pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     type Key = (&'static str, &'static str, u32);
     static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
@@ -93,7 +101,7 @@ pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     }
 }
 
-/// Makes the description of a standard schema.
+/// Describes a schema of the ONNX standard for Python code.
 fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
     let inputs = schema.inputs.iter().map(|param| {
@@ -151,7 +159,7 @@ fn describe(schema: &Schema) -> Description {
 }
 
 impl Parameter {
-    /// Makes the description of a formal parameter of `schema`.
+    /// Describes a formal input or output of `schema` for Python code.
     fn from_schema(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
@@ -168,12 +176,12 @@ impl Parameter {
             is_homogeneous,
             min_arity,
             category: param.differentiability,
-            types: type_names(param.ty, schema),
+            types: list_type_names(param.ty, schema),
         }
     }
 
     /// Converts the parameter to the `Param` of a registered schema.
-    fn to_schema(&self) -> Param {
+    fn to_param(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,
             ParameterOption::Optional => Arity::Optional,
@@ -191,15 +199,17 @@ impl Parameter {
     }
 }
 
-/// Returns the names of the types that a type variable of `schema` allows, or of a single type.
-fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
+/// Returns the names of the types that `ty` allows: a type variable of `schema`, or a single type.
+/// Empty for any other text.
+fn list_type_names(ty: &str, schema: &Schema) -> Vec<String> {
     let allowed = schema.type_var(ty).map(|var| var.allowed);
     let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
     allowed.map_or(Vec::new(), |set| set.names())
 }
 
 impl Description {
-    /// Validates the description of an operator of Python code and derives the remaining fields.
+    /// Validates the description of an operator that Python code defines, and derives parameter
+    /// types, counts and determinism.
     ///
     /// # Errors
     ///
@@ -209,7 +219,7 @@ impl Description {
         let schema = self.to_schema(1)?;
         schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
-            Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
+            Arc::make_mut(parameter).types = list_type_names(&parameter.type_str, &schema);
         }
         self.counts = [schema.input_count(), schema.output_count()];
         // A subgraph may contain random operators.
@@ -224,7 +234,8 @@ impl Description {
         Ok(self)
     }
 
-    /// Converts the description to the schema that is registered, as version `since`.
+    /// Converts the description to a schema of the operator registry, as version `since` of the
+    /// operator.
     ///
     /// # Errors
     ///
@@ -232,8 +243,8 @@ impl Description {
     pub(crate) fn to_schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;
-        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_schema()).collect();
-        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_schema()).collect();
+        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_param()).collect();
+        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_param()).collect();
         for constraint in &self.types {
             let names = constraint.allowed.iter().map(String::as_str);
             let allowed = TypeSet::parse(names);

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use sardonyx::tool::message::AttributeType;
 use sardonyx::tool::schema::{AttrType, Differentiability};
 
-/// Number of values that a formal parameter takes.
+/// Number of values that a node may pass for a formal input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParameterOption {
     /// Exactly one value.
@@ -33,23 +33,23 @@ pub(crate) enum Support {
     Experimental,
 }
 
-/// Rust enum that corresponds to a Python enumeration.
+/// Rust enum with a corresponding Python enumeration within `OpSchema`.
 pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
     /// Name of the Python class within `OpSchema`.
     const NAME: &'static str;
-    /// Base class in the Python module `enum`.
+    /// Name of the base class in the Python module `enum`.
     const BASE: &'static str = "IntEnum";
 
-    /// Returns name, number and Rust value of each member.
-    fn members() -> Vec<(&'static str, i32, Self)>;
-    /// Returns the cell that stores the Python class.
-    fn cell() -> &'static PyOnceLock<Py<PyAny>>;
+    /// Returns name, number and Rust value of each member of the enumeration.
+    fn list_members() -> Vec<(&'static str, i32, Self)>;
+    /// Returns the cell that stores the Python enumeration once it has been created.
+    fn class_cell() -> &'static PyOnceLock<Py<PyAny>>;
 
-    /// Returns the Python class. The first call creates it.
-    fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-        let class = Self::cell().get_or_try_init(py, || {
+    /// Returns the Python enumeration, which the first call creates.
+    fn get_or_create_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+        let class = Self::class_cell().get_or_try_init(py, || {
             let members: Vec<(&str, i32)> =
-                Self::members().into_iter().map(|(name, number, _)| (name, number)).collect();
+                Self::list_members().into_iter().map(|(name, number, _)| (name, number)).collect();
             let place = PyDict::new(py);
             place.set_item("module", "sardonyx.defs")?;
             place.set_item("qualname", format!("OpSchema.{}", Self::NAME))?;
@@ -65,21 +65,22 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         Ok(class.bind(py))
     }
 
-    /// Converts a Rust value to the member of the Python class.
+    /// Converts the Rust value to the corresponding member of the Python enumeration.
     fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let members = Self::members();
+        let members = Self::list_members();
         let found = members.iter().find(|(_, _, value)| *value == self);
         let number = found.map(|(_, number, _)| *number);
-        Self::class(py)?.call1((number,))
+        Self::get_or_create_class(py)?.call1((number,))
     }
 
-    /// Converts a member of the Python class, or its number for an `IntEnum`, to the Rust value.
+    /// Converts a member of the Python enumeration, or the number of a member of an `IntEnum`, to
+    /// the Rust value.
     ///
     /// # Errors
     ///
     /// `TypeError` for any other object.
     fn from_python(member: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let is_member = member.is_instance(Self::class(member.py())?)?;
+        let is_member = member.is_instance(Self::get_or_create_class(member.py())?)?;
         let number: Option<i32> = if is_member {
             Some(member.getattr("value")?.extract()?)
         } else if Self::BASE == "IntEnum" {
@@ -87,7 +88,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         } else {
             None
         };
-        let found = Self::members().into_iter().find(|(_, known, _)| Some(*known) == number);
+        let found = Self::list_members().into_iter().find(|(_, known, _)| Some(*known) == number);
         found.map(|(_, _, value)| value).ok_or_else(|| {
             let given = member.repr().map(|text| text.to_string()).unwrap_or_default();
             PyTypeError::new_err(format!("{given} is not a member of OpSchema.{}", Self::NAME))
@@ -97,7 +98,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
 
 macro_rules! cell {
     () => {
-        fn cell() -> &'static PyOnceLock<Py<PyAny>> {
+        fn class_cell() -> &'static PyOnceLock<Py<PyAny>> {
             static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
             &CLASS
         }
@@ -107,7 +108,7 @@ macro_rules! cell {
 impl Enumeration for ParameterOption {
     const NAME: &'static str = "FormalParameterOption";
 
-    fn members() -> Vec<(&'static str, i32, Self)> {
+    fn list_members() -> Vec<(&'static str, i32, Self)> {
         vec![
             ("Single", 0, ParameterOption::Single),
             ("Optional", 1, ParameterOption::Optional),
@@ -121,7 +122,7 @@ impl Enumeration for ParameterOption {
 impl Enumeration for Differentiability {
     const NAME: &'static str = "DifferentiationCategory";
 
-    fn members() -> Vec<(&'static str, i32, Self)> {
+    fn list_members() -> Vec<(&'static str, i32, Self)> {
         vec![
             ("Unknown", 0, Differentiability::Unknown),
             ("Differentiable", 1, Differentiability::Differentiable),
@@ -136,7 +137,7 @@ impl Enumeration for Determinism {
     const NAME: &'static str = "NodeDeterminism";
     const BASE: &'static str = "Enum";
 
-    fn members() -> Vec<(&'static str, i32, Self)> {
+    fn list_members() -> Vec<(&'static str, i32, Self)> {
         vec![
             ("Deterministic", 2, Determinism::Deterministic),
             ("NonDeterministic", 1, Determinism::NonDeterministic),
@@ -150,7 +151,7 @@ impl Enumeration for Determinism {
 impl Enumeration for Support {
     const NAME: &'static str = "SupportType";
 
-    fn members() -> Vec<(&'static str, i32, Self)> {
+    fn list_members() -> Vec<(&'static str, i32, Self)> {
         vec![("COMMON", 0, Support::Common), ("EXPERIMENTAL", 1, Support::Experimental)]
     }
 
@@ -160,7 +161,7 @@ impl Enumeration for Support {
 impl Enumeration for AttrType {
     const NAME: &'static str = "AttrType";
 
-    fn members() -> Vec<(&'static str, i32, Self)> {
+    fn list_members() -> Vec<(&'static str, i32, Self)> {
         let numbers = (1..).map_while(|number| {
             let in_file = AttributeType(number);
             Some((in_file.name()?, number, AttrType::of_file(in_file)?))

@@ -9,13 +9,14 @@ use sardonyx::tool::message::types_from_bytes;
 /// Opset versions for which an operator version has a function body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bodies {
-    /// Opset versions of bodies that are the same for every node.
+    /// Opset versions with a function body that is the same for every node.
     pub(crate) fixed: Vec<i32>,
-    /// Opset versions of bodies that depend on the node's attributes and types.
+    /// Opset versions with a function body that depends on the node's attributes and types.
     pub(crate) of_node: Vec<i32>,
 }
 
-/// Lists the function bodies of an operator version. Operators registered by Python code have none.
+/// Lists the opset versions for which a version of an operator has a function body; none for
+/// operators that Python code registered.
 pub(crate) fn list_bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
     let mut bodies = Bodies::default();
     let (Some(operator), Ok(version)) = (operator, u32::try_from(since)) else {
@@ -28,10 +29,10 @@ pub(crate) fn list_bodies(operator: Option<&'static OpDef>, since: i32) -> Bodie
     bodies
 }
 
-/// Returns the function body of an operator for an opset version, by default that of the operator,
-/// as a serialized FunctionProto; empty if there is none. Does not check whether operators in the
-/// body have changed since.
-pub(crate) fn function_body(
+/// Returns the function body of an operator for an opset version, by default `since`, as a
+/// serialized FunctionProto; empty if there is none. Does not check whether operators in the body
+/// have changed since.
+pub(crate) fn make_function_body(
     operator: Option<&'static OpDef>,
     since: i32,
     opset: Option<i32>,
@@ -48,7 +49,7 @@ pub(crate) fn function_body(
 /// Returns the function body for one node, as a serialized FunctionProto, from a serialized
 /// NodeProto and the TypeProtos of its inputs. Empty if there is none for exactly this opset
 /// version.
-pub(crate) fn node_function_body(
+pub(crate) fn make_node_function_body(
     operator: Option<&'static OpDef>,
     since: i32,
     opset: Option<i32>,
@@ -67,14 +68,15 @@ pub(crate) fn node_function_body(
     serialize(function.ok().flatten())
 }
 
-/// Serializes a function; empty if there is none or it cannot be serialized.
+/// Serializes the function body of an operator; empty for `None`, or for a function that cannot be
+/// serialized.
 fn serialize(function: Option<OperatorFunction>) -> Vec<u8> {
     let bytes = function.and_then(|function| function.to_bytes().ok());
     bytes.unwrap_or_default()
 }
 
-/// Returns whether an operator computes equal outputs from equal inputs. One that runs a subgraph
-/// counts as nondeterministic.
+/// Returns whether an operator computes equal outputs from equal inputs. An operator that runs a
+/// subgraph counts as nondeterministic.
 pub(crate) fn find_determinism(schema: &Schema) -> Determinism {
     match schema.determinism {
         schema::Determinism::Unknown => Determinism::Unknown,

@@ -29,20 +29,20 @@ pub(crate) struct Numpy {
 /// Imported numpy: empty before the first use, `None` if numpy is not installed.
 static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
 
-/// Imports numpy on the first call; `None` if it is not installed.
-pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
+/// Imports numpy on the first call and returns its objects; `None` if numpy is not installed.
+pub(crate) fn import_numpy(py: Python<'_>) -> Option<&'static Numpy> {
     NUMPY.get_or_init(py, || Numpy::import(py).ok()).as_ref()
 }
 
-/// Borrows the elements of a small numpy array in place. `None` for other objects, and while numpy
-/// has not been imported here, because this check must not import it.
+/// Borrows the elements of a small numpy array in place. `None` for other objects, and before
+/// [`import_numpy`] has imported numpy, because this check must not import it.
 pub(crate) fn read_small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-    interface(object.py())?.read_small(object)
+    find_interface(object.py())?.read_small(object)
 }
 
-/// Returns numpy's C interface. `None` if its version is unknown, and while numpy has not been
-/// imported here, because this check must not import it.
-pub(crate) fn interface(py: Python<'_>) -> Option<&'static Interface> {
+/// Returns numpy's C interface. `None` if its version is unknown, and before [`import_numpy`] has
+/// imported numpy, because this check must not import it.
+pub(crate) fn find_interface(py: Python<'_>) -> Option<&'static Interface> {
     NUMPY.get(py)?.as_ref()?.interface.as_ref()
 }
 
@@ -56,8 +56,9 @@ impl Numpy {
         Ok(Numpy { module: module.unbind(), array, interface, types })
     }
 
-    /// Returns the dtype of an element type; `None` if it needs ml_dtypes, which is not installed.
-    fn dtype<'py>(&self, py: Python<'py>, data_type: DataType) -> Option<&Bound<'py, PyAny>> {
+    /// Returns the numpy dtype of an element type; `None` if the dtype needs ml_dtypes, which is
+    /// not installed.
+    fn load_dtype<'py>(&self, py: Python<'py>, data_type: DataType) -> Option<&Bound<'py, PyAny>> {
         let place = self.types.get(usize::try_from(data_type.number()).ok()?)?;
         let found = place.get_or_init(py, || self.find_dtype(py, data_type).ok());
         found.as_ref().map(|dtype| dtype.bind(py))
@@ -65,7 +66,7 @@ impl Numpy {
 
     /// Looks up the dtype of an element type in numpy or ml_dtypes.
     fn find_dtype(&self, py: Python<'_>, data_type: DataType) -> Result<Py<PyAny>, PyErr> {
-        let name = elements::dtype_name(data_type);
+        let name = elements::find_dtype_name(data_type);
         let dtype = self.module.bind(py).getattr("dtype")?;
         let of = if elements::is_of_ml_dtypes(data_type) {
             py.import("ml_dtypes")?.getattr(name)?
@@ -75,8 +76,8 @@ impl Numpy {
         Ok(dtype.call1((of,))?.unbind())
     }
 
-    /// Converts a tensor to an array: a copy of a small tensor, else a view of its memory. Returns
-    /// a `Tensor` if numpy has no dtype for it.
+    /// Converts a tensor to a numpy array: a copy of a small tensor, else a view of its memory.
+    /// Returns a `Tensor` if numpy has no dtype for the element type.
     pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,
@@ -88,7 +89,7 @@ impl Numpy {
             return Ok(array);
         }
         let data_type = tensor.data_type();
-        let Some(dtype) = self.dtype(py, data_type) else {
+        let Some(dtype) = self.load_dtype(py, data_type) else {
             return Ok(Bound::new(py, PyTensor::new(py, tensor)?)?.into_any());
         };
         let shape = PyTuple::new(py, tensor.dims())?;
@@ -98,7 +99,7 @@ impl Numpy {
             array.setattr("flat", strings)?;
             return Ok(array);
         }
-        let tensor = if data_type.is_packed() { unpack(py, &tensor)? } else { tensor };
+        let tensor = if data_type.is_packed() { unpack_elements(py, &tensor)? } else { tensor };
         let memory = Bound::new(py, PyTensor::new(py, tensor)?)?;
         self.array.bind(py).call1((shape, dtype, memory))
     }
@@ -106,7 +107,7 @@ impl Numpy {
 
 /// Unpacks elements narrower than a byte to one byte each, as ml_dtypes stores them. Signed
 /// elements are sign-extended.
-fn unpack(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
+fn unpack_elements(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
     let failed = |error| tensor_error(py, &ValueName::Other("an output"), &error);
     let mut codes = tensor.to_codes().map_err(failed)?;
     if matches!(tensor.data_type(), DataType::Int4 | DataType::Int2) {
@@ -131,7 +132,7 @@ pub(crate) fn tensor_from_ml_dtypes(
     else {
         return Ok(None);
     };
-    let Some(numpy) = numpy(py) else { return Ok(None) };
+    let Some(numpy) = import_numpy(py) else { return Ok(None) };
     let module = numpy.module.bind(py);
     let is_array = object.is_instance(numpy.array.bind(py))?
         || object.is_instance(&module.getattr("generic")?)?;
@@ -163,7 +164,7 @@ pub(crate) fn as_array<'py>(
     if object.is_instance_of::<PyType>() {
         return Ok(None);
     }
-    let Some(numpy) = numpy(py) else { return Ok(None) };
+    let Some(numpy) = import_numpy(py) else { return Ok(None) };
     let module = numpy.module.bind(py);
     // numpy also reads DLPack 1.0, which can mark an array as read-only.
     if object.hasattr("__dlpack__")?

@@ -34,13 +34,13 @@ const NAMES: [(DataType, &str); 27] = [
     (DataType::Float6e3m2, "float6_e3m2fn"),
 ];
 
-/// Returns the element type with a dtype name of numpy or ml_dtypes.
+/// Returns the element type with a dtype name of numpy or ml_dtypes; `None` for an unknown name.
 pub(crate) fn find_type(name: &str) -> Option<DataType> {
     NAMES.iter().find(|(_, known)| *known == name).map(|(data_type, _)| *data_type)
 }
 
 /// Returns the dtype name of an element type in numpy or ml_dtypes; `object` for strings.
-pub(crate) fn dtype_name(data_type: DataType) -> &'static str {
+pub(crate) fn find_dtype_name(data_type: DataType) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == data_type);
     found.map_or("object", |(_, name)| *name)
 }
@@ -52,7 +52,7 @@ pub(crate) fn is_of_ml_dtypes(data_type: DataType) -> bool {
         || data_type.is_float() && data_type.bits() == Some(8)
 }
 
-/// Element format of a buffer.
+/// Format of the elements of a Python buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Numbers of an element type, and whether their bytes must be swapped on this machine.

@@ -25,18 +25,18 @@ use super::settings::Settings;
 use super::take::{InputConverter, as_dict, shorten_repr};
 use super::test_operators;
 
-/// Duration below which the next run keeps the GIL: handing it to another thread and back would
-/// take longer.
+/// Duration of a run in nanoseconds below which the next run keeps the GIL: handing the GIL to
+/// another thread and back would take longer.
 const SHORT_NANOSECONDS: u64 = 20_000;
 
-/// Duration below which the next run of a model without loops ignores Ctrl-C. Checking for signals
-/// reads the clock twice per step.
+/// Duration of a run in nanoseconds below which the next run of a model without loops ignores
+/// Ctrl-C. Checking for signals reads the clock twice per step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
-/// Outputs of a call, on the stack for the usual model with up to 4 outputs.
+/// Outputs of a run as Python objects; up to 4 are stored on the stack.
 pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// Selection of the outputs that a call returns.
+/// Selection of the model outputs that a run returns.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct OutputSelection<'w, 'py> {
     /// Indices of the outputs in the order in which they are returned; `None` for all.
@@ -52,23 +52,24 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
         OutputSelection { numbers, into: &[] }
     }
 
-    /// Returns the position of output `number` among the selected outputs.
-    pub(crate) fn position_of(&self, number: usize) -> Option<usize> {
+    /// Returns the position of the output with index `number` among the selected outputs; `None` if
+    /// that output is not selected.
+    pub(crate) fn find_position(&self, number: usize) -> Option<usize> {
         match self.numbers {
             None => Some(number),
             Some(numbers) => numbers.iter().position(|wanted| *wanted == number),
         }
     }
 
-    /// Whether an output is selected twice.
+    /// Whether any output is selected more than once.
     pub(crate) fn has_duplicates(&self) -> bool {
         let numbers = self.numbers.unwrap_or_default();
         let mut all = numbers.iter().enumerate();
         all.any(|(place, number)| numbers[..place].contains(number))
     }
 
-    /// Converts the outputs of a run, none of which is returned twice. A `None` value has been
-    /// written into its destination array, which is returned instead.
+    /// Converts the outputs of a run to Python objects. No output may be selected twice. A `None`
+    /// output has been written into its destination array, which is returned instead.
     fn to_objects(
         &self,
         py: Python<'py>,
@@ -101,12 +102,13 @@ pub(crate) struct ModelFacts {
 pub(crate) struct Engine {
     session: Session,
     model: Model,
+    /// Path or bytes of the model, for pickling.
     source: Source,
     settings: Settings,
     pub(crate) facts: ModelFacts,
-    /// Interned names of the inputs, in order.
+    /// Interned names of the model inputs, in the order of the model.
     input_names: Vec<Py<PyString>>,
-    /// Interned names of the outputs, in order.
+    /// Interned names of the model outputs, in the order of the model.
     output_names: Vec<Py<PyString>>,
     /// Duration of the last run, in nanoseconds.
     last_nanoseconds: AtomicU64,
@@ -127,7 +129,7 @@ impl Engine {
         // lives.
         let opened =
             opened.with_own_structure().map_err(|error| to_exception(model.py(), &error))?;
-        Engine::make(model.py(), opened, source, settings)
+        Engine::from_model(model.py(), opened, source, settings)
     }
 
     /// Builds the session of an opened model.
@@ -135,7 +137,7 @@ impl Engine {
     /// # Errors
     ///
     /// `sardonyx.Error` if the model is not supported.
-    pub(crate) fn make(
+    pub(crate) fn from_model(
         py: Python<'_>,
         model: Model,
         source: Source,
@@ -152,7 +154,7 @@ impl Engine {
         source: Source,
         settings: Settings,
     ) -> Result<Engine, sardonyx::Error> {
-        let builder = test_operators::add_to(Session::builder(&model), &model);
+        let builder = test_operators::add_test_operators(Session::builder(&model), &model);
         let session = py.detach(|| settings.apply_to(builder).build())?;
         Ok(Engine {
             input_names: intern_names(py, session.inputs()),
@@ -167,16 +169,17 @@ impl Engine {
         })
     }
 
-    /// Builds a session of the same model in which dimensions of one name may have different sizes.
+    /// Builds a second session of this model, in which dimensions that share a name may have
+    /// different sizes.
     pub(crate) fn with_independent_sizes(&self, py: Python<'_>) -> PyResult<Engine> {
         let mut model = self.model.clone();
         let fixed: Vec<&str> = self.settings.dims.iter().map(|(name, _)| name.as_str()).collect();
         model.forget_size_names(&fixed);
         let source = self.source.clone_ref(py);
-        Engine::make(py, model, source, self.settings.clone())
+        Engine::from_model(py, model, source, self.settings.clone())
     }
 
-    /// Runs the model on a mapping of inputs by name and returns all outputs, or those of the
+    /// Runs the model on a mapping of inputs by name and returns all outputs, or the outputs at the
     /// indices `wanted`.
     pub(crate) fn run<'py>(
         &self,
@@ -187,8 +190,8 @@ impl Engine {
         self.run_dict(&as_dict(feeds)?, wanted, limits)
     }
 
-    /// Runs the model on a dict of inputs by name and returns all outputs, or those of the indices
-    /// `wanted`.
+    /// Runs the model on a dict of inputs by name and returns all outputs, or the outputs at the
+    /// indices `wanted`.
     fn run_dict<'py>(
         &self,
         feeds: &Bound<'py, PyDict>,
@@ -208,7 +211,7 @@ impl Engine {
         self.run_by_index(py, &given, OutputSelection::new(wanted), limits)
     }
 
-    /// Checks that every key names an input.
+    /// Checks that every key of `feeds` is the name of a model input.
     ///
     /// # Errors
     ///
@@ -254,8 +257,9 @@ impl Engine {
         self.run_by_index(py, &given, OutputSelection::default(), limits)
     }
 
-    /// Runs the model on inputs by index, each at most once. Chooses between the run in place for
-    /// small arrays and the general run, and whether the GIL is released.
+    /// Runs the model on pairs of input index and value, with each index at most once. Chooses
+    /// between the run in place for small arrays and the general run, and whether the GIL is
+    /// released.
     pub(crate) fn run_by_index<'py>(
         &self,
         py: Python<'py>,
@@ -306,23 +310,23 @@ impl Engine {
         returned
     }
 
-    /// Records the duration of a run that has just ended.
+    /// Records the duration of a run that began at `started` and has just ended.
     fn record_duration(&self, started: Instant) {
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
     }
 
-    /// Returns the index of the input with a name.
-    pub(crate) fn input_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+    /// Returns the index of the model input with this name; `None` if there is none.
+    pub(crate) fn find_input_index(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
         find_name(name, &self.input_names)
     }
 
-    /// Returns the index of the output with a name.
-    pub(crate) fn output_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+    /// Returns the index of the model output with this name; `None` if there is none.
+    pub(crate) fn find_output_index(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
         find_name(name, &self.output_names)
     }
 
-    /// Returns the names of the inputs, in order.
+    /// Returns the names of the model inputs, in the order of the model.
     pub(crate) fn input_names(&self) -> &[Py<PyString>] {
         &self.input_names
     }
@@ -336,12 +340,12 @@ impl Engine {
         find_output_indices(names, &self.output_names)
     }
 
-    /// Returns the names of the outputs, in order.
+    /// Returns the names of the model outputs, in the order of the model.
     pub(crate) fn output_names(&self) -> &[Py<PyString>] {
         &self.output_names
     }
 
-    /// Returns the inputs of a run.
+    /// Returns name and type of each input of a run.
     pub(crate) fn input_ports(&self) -> &[Port] {
         self.session.inputs()
     }
@@ -373,8 +377,9 @@ impl Engine {
         ports.collect()
     }
 
-    /// Returns the texts with which the model marks sizes of a port as unknown, each with its axis.
-    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    /// Returns the axes of the input or output `name` whose sizes the model marks as unknown, with
+    /// the text that marks each.
+    pub(crate) fn find_size_marks(&self, name: &str) -> Vec<(usize, String)> {
         self.model.list_invalid_symbols(name)
     }
 
@@ -407,7 +412,7 @@ impl Engine {
 
     /// Returns the path of the model as a str, or its bytes.
     pub(crate) fn source<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.source.object(py)
+        self.source.to_object(py)
     }
 
     /// Returns the options of the session as keyword arguments, for pickling.
@@ -427,12 +432,12 @@ pub(crate) fn find_output_indices(
 ) -> PyResult<Vec<usize>> {
     let py = names.py();
     if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
-        return Err(wrong_names(names));
+        return Err(output_names_error(names));
     }
     let mut wanted = Vec::new();
     for name in names.try_iter()? {
         let name = name?;
-        let name = name.cast::<PyString>().map_err(|_| wrong_names(names))?;
+        let name = name.cast::<PyString>().map_err(|_| output_names_error(names))?;
         // Usually the same object, as names come from `outputs` or are interned.
         let same = all.iter().position(|known| known.is(name));
         wanted.push(match same {
@@ -444,18 +449,19 @@ pub(crate) fn find_output_indices(
 }
 
 /// Makes the exception for output names that are not a list of str.
-fn wrong_names(names: &Bound<'_, PyAny>) -> PyErr {
+fn output_names_error(names: &Bound<'_, PyAny>) -> PyErr {
     let found = shorten_repr(names);
     let what = format!("the names of outputs are {found}, which is not a list of str");
     PyTypeError::new_err(what)
 }
 
-/// Interns the names of ports, so that equal names in calls are usually the same object.
+/// Interns the names of inputs or outputs, so that equal names in calls are usually the same
+/// object.
 fn intern_names(py: Python<'_>, ports: &[Port]) -> Vec<Py<PyString>> {
     ports.iter().map(|port| PyString::intern(py, port.name()).unbind()).collect()
 }
 
-/// Returns the index of a name in `all`.
+/// Returns the index of a name in `all`; `None` if `all` does not contain the name.
 fn find_name(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
     // Usually the same object, as names come from the session or are interned.
     if let Some(same) = all.iter().position(|known| known.is(name)) {
@@ -477,24 +483,25 @@ fn find_name(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Optio
 fn find_output(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
     let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
     all.iter().position(|known| known == name).ok_or_else(|| {
-        let help = format!("use one of its outputs: '{}'", all.join("', '"));
+        let help = format!("use one of the model's outputs: '{}'", all.join("', '"));
         let what = format!("the model has no output '{name}'");
         new_error(py, ErrorKind::Output, what, Some(&help))
     })
 }
 
-/// Converts a key of a dict of inputs to a name.
+/// Converts a key of a dict of inputs to the name of an input.
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if it is not a str.
+/// `sardonyx.Error` if the key is not a str.
 pub(crate) fn to_input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
     key.extract().map_err(|_| {
         input_error(key.py(), format!("the name {} of an input is not a str", shorten_repr(key)))
     })
 }
 
-/// Converts the outputs of a run to Python objects: all, or those of the indices `wanted`.
+/// Converts the outputs of a run to Python objects: all outputs, or the outputs at the indices
+/// `wanted`.
 pub(crate) fn to_objects<'py>(
     py: Python<'py>,
     outputs: Outputs,
@@ -508,7 +515,8 @@ pub(crate) fn to_objects<'py>(
     }
 }
 
-/// Makes a dict of outputs by name. `values` are all outputs, or those of the indices `wanted`.
+/// Makes a dict of outputs by name. `values` are all outputs, or the outputs at the indices
+/// `wanted`.
 pub(crate) fn to_dict<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
@@ -536,8 +544,8 @@ fn select_outputs(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Va
     })
 }
 
-/// Replaces symbolic sizes that are not in `names`, and so were invented by shape inference, by
-/// unknown ones.
+/// Replaces symbolic sizes that shape inference invented, whose symbols are not in `names`, by
+/// unknown sizes.
 fn forget_inferred_names(port: &Port, names: &[String]) -> Port {
     let mut ty = port.ty().cloned();
     if let Some(ty) = &mut ty {

@@ -35,7 +35,7 @@ pub(crate) fn argument_error(py: Python<'_>, what: impl Display, help: Option<&s
     new_error(py, ErrorKind::Argument, what, help)
 }
 
-/// Problem with an argument, with optional advice.
+/// Invalid Python argument, as a message and optional advice.
 pub(crate) struct ArgumentProblem {
     /// Message about the argument.
     pub(crate) what: String,
@@ -44,7 +44,8 @@ pub(crate) struct ArgumentProblem {
 }
 
 impl ArgumentProblem {
-    /// Makes the problem of an argument that is not one of `names`, with the names as advice.
+    /// Creates the problem of an argument whose value `given` is not one of `names`, which become
+    /// the advice.
     pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> ArgumentProblem {
         ArgumentProblem {
             what: format!("{argument} is '{given}', which does not exist"),
@@ -52,7 +53,7 @@ impl ArgumentProblem {
         }
     }
 
-    /// Adds advice.
+    /// Sets the advice about the invalid argument.
     pub(crate) fn with_help(self, help: &str) -> ArgumentProblem {
         ArgumentProblem { help: Some(help.to_string()), ..self }
     }
@@ -69,7 +70,7 @@ impl<T: Into<String>> From<T> for ArgumentProblem {
     }
 }
 
-/// Makes an exception with the code of `kind` and optional advice.
+/// Creates a `sardonyx.Error` with the code of `kind` and optional advice.
 pub(crate) fn new_error(
     py: Python<'_>,
     kind: ErrorKind,

@@ -6,13 +6,13 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use sardonyx::value::{Map, MapKey};
 use sardonyx::{Tensor, Value};
 
-use super::arrays::numpy;
+use super::arrays::import_numpy;
 use super::errors::input_error;
 use super::memory::PyTensor;
 use super::tensor;
 
-/// Converts a value: tensors to arrays, sequences to lists, maps to dicts, an empty optional to
-/// None.
+/// Converts an output value to a Python object: tensors to arrays, sequences to lists, maps to
+/// dicts, an empty optional to None.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: Value) -> Result<Bound<'py,
 
 /// Converts a tensor to a numpy array, or to a `Tensor` where numpy is not installed.
 fn tensor_to_python<'py>(py: Python<'py>, tensor: Tensor) -> Result<Bound<'py, PyAny>, PyErr> {
-    match numpy(py) {
+    match import_numpy(py) {
         Some(numpy) => numpy.to_array(py, tensor),
         None => Ok(Bound::new(py, PyTensor::new(py, tensor)?)?.into_any()),
     }

@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// Builds a session, which waits for the sessions of the other members. Reports a failure to
-    /// them.
+    /// the other members.
     ///
     /// # Errors
     ///
@@ -84,14 +84,14 @@ impl Connection {
             let exception = self.raised.to_exception(py, &error);
             // The other members detect a lost or mismatching worker themselves.
             if error.kind() != ErrorKind::Worker {
-                self.fail(&exception);
+                self.report_failure(&exception);
             }
             exception
         })
     }
 
     /// Reports an exception to the other members, whose calls raise an error then.
-    pub(super) fn fail(&self, error: &PyErr) {
+    pub(super) fn report_failure(&self, error: &PyErr) {
         if let Some(transport) = &self.transport {
             let text = error.to_string();
             // The text of an exception without a message, such as `KeyboardInterrupt: `.
@@ -107,7 +107,7 @@ impl Connection {
         stop: &StopFlag,
         work: impl FnOnce() -> R + Send,
     ) -> PyResult<R> {
-        run_interruptible(py, stop, |error| self.fail(error), work)
+        run_interruptible(py, stop, |error| self.report_failure(error), work)
     }
 
     /// Drops the connection without the GIL, which the threads of the transport need to finish.
@@ -161,7 +161,7 @@ pub(super) fn run_interruptible<R: Send>(
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if it is less than a millisecond, more than 1e9 seconds, or NaN.
+/// `sardonyx.Error` if `seconds` is less than a millisecond, more than 1e9 seconds, or NaN.
 pub(super) fn parse_deadline(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     // 1e9 seconds are practically forever, and within the range of every platform's clock.
     if (0.001..=1e9).contains(&seconds) {
@@ -185,6 +185,7 @@ pub(super) struct OpenSession<S> {
 #[derive(Default)]
 struct EndSignal {
     has_ended: Mutex<bool>,
+    /// Notified when `has_ended` becomes true.
     changed: Condvar,
 }
 
@@ -194,7 +195,8 @@ impl EndSignal {
         *lock(&self.has_ended)
     }
 
-    /// Waits for the end, at most `at_most`. Returns whether it has come.
+    /// Waits at most `at_most` for the session and its threads to end. Returns whether they have
+    /// ended.
     fn wait(&self, at_most: Duration) -> bool {
         let has_ended = lock(&self.has_ended);
         let waited = self.changed.wait_timeout_while(has_ended, at_most, |over| !*over);
@@ -202,7 +204,7 @@ impl EndSignal {
     }
 }
 
-/// Guard that signals the end when it is dropped.
+/// Guard that signals the end of a session and its threads when it is dropped.
 struct EndGuard(Arc<EndSignal>);
 
 impl Drop for EndGuard {
@@ -214,8 +216,9 @@ impl Drop for EndGuard {
 
 /// Session of a worker or rank, until it is closed.
 pub(super) struct Handle<S: Send + Sync + 'static> {
+    /// Session with its connection; `None` once it is closed.
     open: Arc<Mutex<Option<Arc<OpenSession<S>>>>>,
-    /// Noun for messages: `worker` or `rank`.
+    /// Noun for the session in messages: `worker` or `rank`.
     what: &'static str,
 }
 
@@ -229,7 +232,7 @@ pub(super) trait Close: Send + Sync {
     fn close_if_idle(&self);
 
     /// Reports `why` to the other members, which ends the runs of all members with an error.
-    fn fail(&self, why: &PyErr);
+    fn report_failure(&self, why: &PyErr);
 }
 
 impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
@@ -248,9 +251,9 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
         drop(idle);
     }
 
-    fn fail(&self, why: &PyErr) {
+    fn report_failure(&self, why: &PyErr) {
         let open = lock(self).clone();
-        open.inspect(|open| open.connection.fail(why));
+        open.inspect(|open| open.connection.report_failure(why));
     }
 }
 
@@ -258,7 +261,7 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
 /// their threads must not use it afterwards.
 static OPEN: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 
-/// Session in [`OPEN`].
+/// Session that [`OPEN`] lists, with the signal of its end.
 struct Registered {
     session: Weak<dyn Close>,
     ended: Arc<EndSignal>,
@@ -292,7 +295,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
         let open = OpenSession { session, connection, _ended: EndGuard(Arc::clone(&ended)) };
         let open = Arc::new(Mutex::new(Some(Arc::new(open))));
         let handle = Handle { open, what };
-        close_at_exit(py)?;
+        register_close_at_exit(py)?;
         let closes: Arc<dyn Close> = handle.open.clone();
         let mut all = lock(&OPEN);
         all.retain(|registered| !registered.ended.is_over());
@@ -306,7 +309,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
     ///
     /// `sardonyx.Error` if the session is closed; the error of `work`; the exception of a signal
     /// handler.
-    pub(super) fn with<R: Send>(
+    pub(super) fn with_session<R: Send>(
         &self,
         py: Python<'_>,
         stop: Option<StopFlag>,
@@ -327,7 +330,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
     }
 
     /// Converts a dict of inputs to values for `ports`. Calls `unknown` for a name that no port
-    /// has, for its error.
+    /// has, and raises the error of `unknown`.
     pub(super) fn convert_inputs(
         &self,
         feeds: &Bound<'_, PyAny>,
@@ -341,7 +344,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
             let name = to_input_name(&key)?;
             let Some(PyPort(port)) = ports.iter().find(|PyPort(port)| port.name() == name) else {
                 // The session reports the unknown name, with suggestions.
-                self.with(py, None, |open, _| unknown(&open.session, &name))?;
+                self.with_session(py, None, |open, _| unknown(&open.session, &name))?;
                 continue;
             };
             if let Some(value) = converter.convert_argument(&value, port)? {
@@ -364,10 +367,14 @@ pub(super) fn close(py: Python<'_>, open: &dyn Close) {
 
 /// Closes a session after a `with` block. Reports the exception `value` that ended the block to the
 /// other members first.
-pub(super) fn close_after(py: Python<'_>, open: &dyn Close, value: Option<&Bound<'_, PyAny>>) {
+pub(super) fn close_after_block(
+    py: Python<'_>,
+    open: &dyn Close,
+    value: Option<&Bound<'_, PyAny>>,
+) {
     if let Some(value) = value {
         let error = PyErr::from_value(value.clone());
-        py.detach(|| open.fail(&error));
+        py.detach(|| open.report_failure(&error));
     }
     close(py, open);
 }
@@ -379,7 +386,7 @@ impl<S: Send + Sync + 'static> Drop for Handle<S> {
 }
 
 /// Registers [`close_all`] with `atexit`, once per process.
-fn close_at_exit(py: Python<'_>) -> PyResult<()> {
+fn register_close_at_exit(py: Python<'_>) -> PyResult<()> {
     static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
     REGISTERED
         .get_or_try_init(py, || {
@@ -394,25 +401,25 @@ fn close_at_exit(py: Python<'_>) -> PyResult<()> {
 /// process.
 #[pyfunction]
 fn close_all(py: Python<'_>) {
-    let why = PyRuntimeError::new_err("Python ends");
+    let why = PyRuntimeError::new_err("the Python interpreter exits");
     py.detach(|| {
         let all = std::mem::take(&mut *lock(&OPEN));
         let start = Instant::now();
-        while open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
+        while list_open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
             && start.elapsed() < PATIENCE
         {
             thread::sleep(Duration::from_millis(1));
         }
-        open_sessions(&all).for_each(|open| open.fail(&why));
-        open_sessions(&all).for_each(|open| open.close());
+        list_open_sessions(&all).for_each(|open| open.report_failure(&why));
+        list_open_sessions(&all).for_each(|open| open.close());
         for registered in &all {
             registered.ended.wait(LAST_PATIENCE);
         }
     });
 }
 
-/// Returns the sessions that exist and have not ended.
-fn open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
+/// Returns the sessions in `all` that still exist and have not ended.
+fn list_open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
     let running = all.iter().filter(|registered| !registered.ended.is_over());
     running.filter_map(|registered| registered.session.upgrade())
 }

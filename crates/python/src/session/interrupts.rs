@@ -14,11 +14,11 @@ use pyo3::sync::PyOnceLock;
 /// Interval between checks for signals. Each check takes the GIL, which other threads may hold.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Checks for signals during one run in the main thread.
+/// Periodic signal checks during one run in Python's main thread.
 pub(crate) struct Interrupts {
-    /// Time of the next check.
+    /// Time of the next signal check.
     next: Instant,
-    /// Exception of a signal handler.
+    /// Exception that a signal handler raised; `None` before.
     raised: Option<PyErr>,
 }
 
@@ -40,7 +40,8 @@ pub(crate) fn is_main_thread(py: Python<'_>) -> bool {
 }
 
 impl Interrupts {
-    /// Prepares checks for a run of the calling thread; `None` if that is not the main thread.
+    /// Prepares signal checks for a run of the calling thread; `None` outside of Python's main
+    /// thread.
     pub(crate) fn new(py: Python<'_>) -> Option<Interrupts> {
         is_main_thread(py).then(|| Interrupts { next: Instant::now() + PAUSE, raised: None })
     }
@@ -60,7 +61,7 @@ impl Interrupts {
         self.raised.is_some()
     }
 
-    /// Returns the exception of a signal handler.
+    /// Returns the exception that a signal handler raised; `None` if none did.
     pub(crate) fn into_exception(self) -> Option<PyErr> {
         self.raised
     }

@@ -36,8 +36,8 @@ pub(crate) enum GilUse {
 }
 
 impl Limits {
-    /// Runs on device threads within these limits. Device threads do not report steps, so this
-    /// thread waits for them and handles signals.
+    /// Calls `run`, which runs a model on device threads, within these limits. Device threads do
+    /// not report steps, so this thread waits for them and handles signals.
     ///
     /// # Errors
     ///
@@ -61,7 +61,8 @@ impl Limits {
         result?.map_err(|error| to_exception(py, &error))
     }
 
-    /// Runs within these limits, with the GIL kept or released as `interpreter` requires.
+    /// Calls `run`, which runs a model, within these limits, with the GIL kept or released as
+    /// `interpreter` requires.
     ///
     /// # Errors
     ///

@@ -27,11 +27,11 @@ enum Elements {
 
 /// State of the conversion of one nested list.
 struct Reader<'w> {
-    /// Place of the list, for messages.
+    /// Name of the converted list in messages.
     what: &'w ValueName<'w>,
     /// Element type of the result; `None` derives it from the first element.
     elem: Option<DataType>,
-    /// Lengths of the first list of each level.
+    /// Dimensions of the tensor: the length of the first list of each nesting level.
     dims: Vec<usize>,
     /// Elements read so far; `None` before the first one.
     elements: Option<Elements>,
@@ -81,13 +81,13 @@ pub(crate) fn tensor_from_objects(
     let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
     let mut strings = StringArray::new();
     for item in flat.try_iter()? {
-        strings.push(element_text(&item?)?);
+        strings.push(convert_to_text(&item?)?);
     }
     Tensor::from_strings(dims, strings).map_err(|error| tensor_error(py, what, &error))
 }
 
 /// Returns the bytes of a `bytes` object, or of a str in UTF-8; `None` for other objects.
-pub(crate) fn text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+pub(crate) fn extract_text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Some(bytes.as_bytes().to_vec());
     }
@@ -102,8 +102,8 @@ pub(crate) fn text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
 
 /// Converts an element to bytes of text: any object but str and bytes by `str()`, because columns
 /// of tables mix strings with numbers.
-fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
-    match text_bytes(object) {
+fn convert_to_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
+    match extract_text_bytes(object) {
         Some(text) => Ok(text),
         None => Ok(object.str()?.to_string_lossy().into_owned().into_bytes()),
     }
@@ -135,13 +135,18 @@ fn as_lists<'py>(
     let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
     if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
         let what = format!("{what} is a list that contains an array of {size} elements");
-        return Err(new_error(object.py(), ErrorKind::Input, what, Some("pass one array")));
+        return Err(new_error(
+            object.py(),
+            ErrorKind::Input,
+            what,
+            Some("pass one array instead of the list"),
+        ));
     }
     to_list.call0()
 }
 
 impl Reader<'_> {
-    /// Determines the dimensions from the lengths of the first list of each level.
+    /// Determines the tensor dimensions from the length of the first list of each nesting level.
     fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         let mut first = as_lists(object, self.what)?;
         while is_list(&first) {
@@ -189,7 +194,8 @@ impl Reader<'_> {
         )
     }
 
-    /// Appends an element. The first one decides the class if the model does not.
+    /// Appends an element to the elements read so far. The first element decides the class, such as
+    /// float, if the model declares no type.
     fn read_element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         if self.elements.is_none() {
             self.elements = Some(self.start_elements(object)?);
@@ -202,16 +208,17 @@ impl Reader<'_> {
             Some(Elements::Bools(all)) => to_bool(object).map(|truth| all.push(truth)),
             Some(Elements::Complex(all)) => to_complex(object)?.map(|number| all.push(number)),
             Some(Elements::Strings(all)) if is_known => {
-                all.push(element_text(object)?);
+                all.push(convert_to_text(object)?);
                 Some(())
             }
-            Some(Elements::Strings(all)) => text_bytes(object).map(|text| all.push(text)),
+            Some(Elements::Strings(all)) => extract_text_bytes(object).map(|text| all.push(text)),
             None => None,
         };
         added.ok_or_else(|| self.element_error(object))
     }
 
-    /// Makes an empty list for the class of the declared type, or else of the first element.
+    /// Creates empty elements for the class of the declared type, or else of the first element
+    /// `object`.
     fn start_elements(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
         Ok(match self.elem.map(DataType::class) {
             Some(Class::Float) => Elements::Floats(Vec::new()),
@@ -224,7 +231,7 @@ impl Reader<'_> {
             None if object.is_instance_of::<PyInt>() => Elements::Signed(Vec::new()),
             None if object.is_instance_of::<PyFloat>() => Elements::Floats(Vec::new()),
             None if object.is_instance_of::<PyComplex>() => Elements::Complex(Vec::new()),
-            None if text_bytes(object).is_some() => Elements::Strings(StringArray::new()),
+            None if extract_text_bytes(object).is_some() => Elements::Strings(StringArray::new()),
             None => return Err(self.element_error(object)),
         })
     }
@@ -294,7 +301,8 @@ fn check_range(
     }
 }
 
-/// Converts a float or int to a float; `None` for other objects and for an int that is too large.
+/// Converts a Python float or int to an `f64`; `None` for other objects and for an int that is too
+/// large.
 fn to_float(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     if !object.is_instance_of::<PyFloat>() && !object.is_instance_of::<PyInt>() {
         return Ok(None);
@@ -302,7 +310,8 @@ fn to_float(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     ignore_overflow(object.extract())
 }
 
-/// Converts an int; `None` for other objects and for an int that is too large.
+/// Converts a Python int to an integer of type `T`; `None` for other objects and for an int that is
+/// too large.
 fn to_int<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString};
 use sardonyx::{Outputs, Port};
 
 use super::engine::{to_dict, to_objects};
-use super::group::{Close, close, close_after};
+use super::group::{Close, close, close_after_block};
 use super::ports::PyPort;
 
 /// Base class of the programs that work together in a group: `Worker` and `Rank`.
@@ -18,9 +18,9 @@ pub(crate) struct PyMember {
     pub(super) inputs: Vec<PyPort>,
     pub(super) outputs: Vec<PyPort>,
     pub(super) output_names: Vec<Py<PyString>>,
-    /// Number of this member, from 0.
+    /// Number of this member in its group, from 0.
     pub(super) rank: usize,
-    /// Number of members.
+    /// Number of members of the group.
     pub(super) size: usize,
     /// Number of threads of a run.
     threads: usize,
@@ -29,9 +29,9 @@ pub(crate) struct PyMember {
 /// Position of a member in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemberPlace {
-    /// Number of the member, from 0.
+    /// Number of the member in its group, from 0.
     pub(super) rank: usize,
-    /// Number of members.
+    /// Number of members of the group.
     pub(super) size: usize,
 }
 
@@ -58,7 +58,8 @@ impl PyMember {
         }
     }
 
-    /// Converts the outputs of a run to a dict by name: all, or those of the indices `wanted`.
+    /// Converts the outputs of a run to a dict by name: all outputs, or the outputs at the indices
+    /// `wanted`.
     pub(super) fn outputs_to_dict<'py>(
         &self,
         py: Python<'py>,
@@ -94,7 +95,7 @@ impl PyMember {
         trace: Option<&Bound<'_, PyAny>>,
     ) {
         let _ = (kind, trace);
-        close_after(py, &*self.open, value);
+        close_after_block(py, &*self.open, value);
     }
 
     /// Returns the number of this member, from 0.

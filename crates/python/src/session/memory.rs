@@ -68,6 +68,7 @@ impl AsRef<[u8]> for BorrowedBuffer {
 pub(crate) struct PyTensor {
     /// Sole owner of its memory, so that Python may write to it.
     tensor: Tensor,
+    /// Address of the first element of `tensor`; null for strings.
     start: Address,
 }
 
@@ -88,7 +89,7 @@ struct ViewLayout {
 }
 
 impl PyTensor {
-    /// Takes over a tensor. Copies it if its memory is shared.
+    /// Wraps a tensor for Python. Copies the tensor if its memory is shared.
     ///
     /// # Errors
     ///
@@ -118,20 +119,22 @@ impl PyTensor {
         self.tensor.view().to_tensor()
     }
 
-    /// Returns the buffer protocol's format of the elements for a view requested with `flags`.
+    /// Returns the element format, in the notation of the buffer protocol, for a view requested
+    /// with `flags`.
     ///
     /// # Errors
     ///
     /// The request cannot be met: strings, Fortran order, or an element type without a format.
-    fn buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
+    fn find_buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
         let data_type = self.tensor.data_type();
         if data_type == DataType::String {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
         }
         if has_flags(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
-            return Err("the elements are in C order, not Fortran order".to_string());
+            return Err("a Tensor exports no buffer in Fortran order: its elements are in C order"
+                .to_string());
         }
-        match format_code(data_type) {
+        match find_format_code(data_type) {
             Some(format) => Ok(format),
             None if has_flags(flags, ffi::PyBUF_FORMAT) => {
                 Err(format!("elements of type {data_type} have no format in the buffer protocol"))
@@ -228,7 +231,9 @@ impl PyTensor {
         // CPU memory has no streams, and every consumer accepts version 0 of the protocol.
         let _ = (stream, max_version);
         if dl_device.is_some_and(|device| device != (1, 0)) {
-            return Err(PyBufferError::new_err("the tensor is on the CPU"));
+            return Err(PyBufferError::new_err(
+                "the tensor is on the CPU and cannot be exported to another device",
+            ));
         }
         let py = slf.py();
         let owner = if copy == Some(true) {
@@ -257,14 +262,14 @@ impl PyTensor {
         flags: c_int,
     ) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("the view is null"));
+            return Err(PyBufferError::new_err("the pointer to the buffer view is null"));
         }
         // SAFETY: the interpreter passes a view that may be written.
         let view = unsafe { &mut *view };
         // Consumers read `obj` even if an error is raised.
         view.obj = ptr::null_mut();
         let this = slf.get();
-        let format = this.buffer_format(flags).map_err(PyBufferError::new_err)?;
+        let format = this.find_buffer_format(flags).map_err(PyBufferError::new_err)?;
         let itemsize = this.tensor.data_type().element_bytes().unwrap_or(1) as ffi::Py_ssize_t;
         view.buf = this.start.0.cast();
         view.len = this.tensor.bytes().len() as ffi::Py_ssize_t;
@@ -305,7 +310,7 @@ impl PyTensor {
 }
 
 /// Returns the buffer protocol's format character of an element type; `None` if it has none.
-fn format_code(data_type: DataType) -> Option<&'static str> {
+fn find_format_code(data_type: DataType) -> Option<&'static str> {
     Some(match data_type {
         DataType::Float => "f",
         DataType::Double => "d",

@@ -22,14 +22,14 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns the path of the model as a str, or its bytes.
-    pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+    pub(crate) fn to_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
             Source::Path(path) => to_text(py, path).into_any(),
             Source::Bytes(bytes) => bytes.bind(py).clone(),
         }
     }
 
-    /// Clones the path, or the reference to the bytes.
+    /// Clones the path of the model, or the reference to its bytes.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Source {
         match self {
             Source::Path(path) => Source::Path(path.clone()),
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Opens a model: a path, the bytes of a model, or an object with `SerializeToString`.
+/// Opens a model that is given as a path, as bytes, or as an object with `SerializeToString`.
 ///
 /// # Errors
 ///
@@ -55,10 +55,10 @@ pub(crate) fn open_model(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> 
 /// model is not a path.
 pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
-    let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
+    let is_path = import_messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
     if access == Access::Share && !is_path {
         let help = "give the path of the model, or leave mapped out";
-        return Err(argument_error(py, "mapped=True is for the path of a model", Some(help)));
+        return Err(argument_error(py, "mapped=True needs the path of a model", Some(help)));
     }
     open_model_with(model, &OpenOptions::new().access(access))
 }
@@ -73,9 +73,9 @@ pub(crate) fn open_model_with(
     options: &OpenOptions,
 ) -> PyResult<(Model, Source)> {
     let py = model.py();
-    let messages = messages(py)?;
+    let messages = import_messages(py)?;
     if messages.call_method1("is_path", (model,))?.is_truthy()? {
-        let path = file_path(model)?;
+        let path = to_path(model)?;
         // Absolute, so that unpickling finds the file after a change of directory.
         let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let model = py.detach(|| options.open(&path)).map_err(|error| to_exception(py, &error))?;
@@ -91,12 +91,12 @@ pub(crate) fn open_model_with(
 /// Returns the function that parses bytes to the message class of `model` (`FromString`); `None` if
 /// `model` is a path or bytes.
 pub(crate) fn find_parser(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-    let from_string = messages(model.py())?.call_method1("reader", (model,))?;
+    let from_string = import_messages(model.py())?.call_method1("reader", (model,))?;
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
-/// Serializes a model: to an object of the class of `FromString` function `class`, or to bytes.
-/// Data files stay external.
+/// Serializes a model to bytes, or to a message object with the `FromString` function `class`. Data
+/// files stay external.
 ///
 /// # Errors
 ///
@@ -114,8 +114,8 @@ pub(crate) fn to_message<'py>(
     }
 }
 
-/// Serializes a model in the form of the argument it came from. Embeds data files if that was a
-/// path: bytes have no directory to resolve relative paths.
+/// Serializes a model to a message object or bytes, like the Python argument it came from. Embeds
+/// data files if the argument was a path: bytes have no directory to resolve relative paths.
 ///
 /// # Errors
 ///
@@ -156,16 +156,16 @@ fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
     text
 }
 
-/// Converts a path argument: a str, bytes or `os.PathLike`.
+/// Converts a Python path (a str, bytes or `os.PathLike`) to a Rust path.
 ///
 /// # Errors
 ///
 /// `TypeError` for any other object.
-pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    messages(path.py())?.call_method1("file_path", (path,))?.extract()
+pub(crate) fn to_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    import_messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 
 /// Imports the Python module `sardonyx._messages`, which distinguishes paths, bytes and messages.
-pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+pub(crate) fn import_messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("sardonyx._messages")
 }

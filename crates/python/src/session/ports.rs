@@ -12,7 +12,7 @@ pub(crate) struct PyPort(pub(crate) Port);
 
 impl PyPort {
     /// Formats the port as `name: type`.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         self.0.to_string()
     }
 }
@@ -74,7 +74,7 @@ impl PyPort {
     }
 
     fn __repr__(&self) -> String {
-        format!("Port({})", self.text())
+        format!("Port({})", self.to_text())
     }
 }
 

@@ -11,7 +11,7 @@ use super::member::PyMember;
 use super::opened::open_model;
 use super::settings::Settings;
 use super::take::InputConverter;
-use super::{PyStopFlag, call_limits};
+use super::{PyStopFlag, make_call_limits};
 
 /// One of several programs that each run a model of their own, with collective operators that
 /// exchange values between them.
@@ -42,7 +42,7 @@ impl PyRank {
         model, transport, *, deadline=60.0, threads=None, precision="exact", memory_limit=None,
         dims=None, seed=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         transport: &Bound<'_, PyAny>,
@@ -56,7 +56,7 @@ impl PyRank {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         let connection = Connection::new(py, Some(transport), parse_deadline(py, deadline)?)?;
-        let made = open_model(model).inspect_err(|error| connection.fail(error));
+        let made = open_model(model).inspect_err(|error| connection.report_failure(error));
         let made = made.and_then(|(model, _)| {
             connection.build_session(py, || {
                 let builder = settings.apply_to(Session::builder(&model));
@@ -97,7 +97,7 @@ impl PyRank {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
         let (member, open) = (slf.as_super().get(), &slf.get().open);
-        let of_call = call_limits(stop, timeout)?;
+        let of_call = make_call_limits(stop, timeout)?;
         let picked =
             outputs.map(|names| find_output_indices(names, &member.output_names)).transpose()?;
         let mut converter = InputConverter::default();
@@ -105,7 +105,7 @@ impl PyRank {
             open.convert_inputs(feeds, &member.inputs, &mut converter, |session, name| {
                 session.input(name).map(|_| ())
             })?;
-        let found = open.with(py, of_call.stop, |open, stop| {
+        let found = open.with_session(py, of_call.stop, |open, stop| {
             let mut options = RunOptions::new().stop(stop);
             options.deadline = of_call.deadline;
             open.session.run(values, &options)

@@ -15,20 +15,20 @@ pub(crate) struct Settings {
     pub(crate) threads: Option<usize>,
     /// Precision of matrix products.
     pub(crate) precision: Precision,
-    /// Most bytes that the session and one run use together.
+    /// Maximum number of bytes that the session and one run use together.
     pub(crate) memory_limit: Option<usize>,
     /// Sizes of symbolic dimensions, by name.
     pub(crate) dims: Vec<(String, usize)>,
-    /// Seed of random operators that have none; `None` for new numbers in each run.
+    /// Seed of random operators without an attribute `seed`; `None` for new numbers in each run.
     pub(crate) seed: Option<u64>,
-    /// Whether axes of the model were fixed by denotation.
+    /// Whether sizes of axes were fixed by their denotation, such as `DATA_BATCH`.
     pub(crate) has_denoted_sizes: bool,
     /// Whether weights stay in memory-mapped files.
     pub(crate) mapped: bool,
 }
 
 impl Settings {
-    /// Converts arguments of a Python constructor.
+    /// Converts the arguments that the Python constructors of sessions and trainers share.
     ///
     /// # Errors
     ///
@@ -52,12 +52,12 @@ impl Settings {
         };
         if let Some(threads) = threads.filter(|threads| *threads < 1) {
             let what = format!("threads must be 1 or more, not {threads}");
-            let help = "leave it out for one thread for each processor";
+            let help = "leave threads out for one thread for each processor";
             return Err(argument_error(py, what, Some(help)));
         }
         if let Some(bytes) = memory_limit.filter(|bytes| *bytes < 0) {
             let what = format!("memory_limit must be 0 or more bytes, not {bytes}");
-            return Err(argument_error(py, what, Some("leave it out for no limit")));
+            return Err(argument_error(py, what, Some("leave memory_limit out for no limit")));
         }
         let seed = seed.map(|seed| {
             u64::try_from(seed).map_err(|_| {
@@ -74,7 +74,7 @@ impl Settings {
     /// Sets these options on a session builder.
     pub(crate) fn apply_to<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder = builder.precision(self.precision);
-        if let Some(threads) = self.threads.or_else(threads_from_environment) {
+        if let Some(threads) = self.threads.or_else(read_thread_count) {
             builder = builder.threads(threads);
         }
         if let Some(bytes) = self.memory_limit {
@@ -122,7 +122,7 @@ impl Settings {
     }
 }
 
-/// Converts a positive count; one that exceeds `usize` is as good as unlimited.
+/// Converts a count of 0 or more; a count above `usize::MAX` becomes `usize::MAX`.
 fn saturate(count: i128) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -144,7 +144,7 @@ pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(Stri
                 shorten_repr(&name),
                 shorten_repr(&size)
             );
-            let help = "give a number for the name of each size: dims={'batch': 8}";
+            let help = "give each dimension name a size: dims={'batch': 8}";
             return Err(argument_error(dims.py(), what, Some(help)));
         };
         pairs.push(pair);
@@ -154,7 +154,7 @@ pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(Stri
 
 /// Returns the first number in the environment variable `OMP_NUM_THREADS`, which may be a list, but
 /// at most the number of processors.
-fn threads_from_environment() -> Option<usize> {
+fn read_thread_count() -> Option<usize> {
     let text = std::env::var("OMP_NUM_THREADS").ok()?;
     let threads: usize = text.split(',').next()?.trim().parse().ok()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

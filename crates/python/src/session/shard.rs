@@ -66,7 +66,7 @@ pub(crate) fn shard<'py>(
 }
 
 impl ShardArguments {
-    /// Validates the options against each other.
+    /// Validates the arguments against each other and converts them to a request.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl ShardArguments {
             (_, false, false) => (Division::Tensor, "tensor"),
             (false, true, false) => (Division::Pipeline, "pipeline"),
             (false, false, true) => (Division::Batch, "batch"),
-            _ => return Err("more than one of tensor, pipeline and batch is True".into()),
+            _ => return Err("at most one of tensor, pipeline and batch may be True".into()),
         };
         let added = match self.devices {
             Some(devices) if !(2..=MOST_DEVICES).contains(&devices) => {
@@ -84,7 +84,7 @@ impl ShardArguments {
                 return Err(what.into());
             }
             Some(_) if self.configuration.is_some() => {
-                let wrong = ArgumentProblem::from("devices and configuration are both given");
+                let wrong = ArgumentProblem::from("devices and configuration exclude each other");
                 return Err(wrong.with_help(
                     "devices adds a configuration: set its name with the argument name",
                 ));
@@ -93,7 +93,7 @@ impl ShardArguments {
                 Some((self.name.unwrap_or_else(|| format!("{kind}-{devices}")), devices))
             }
             None if !self.local => {
-                let wrong = ArgumentProblem::from("devices is not given");
+                let wrong = ArgumentProblem::from("the number of devices is not given");
                 return Err(wrong.with_help(
                     "give the number of devices, or use local=True for an annotated model",
                 ));
@@ -140,7 +140,7 @@ impl ShardRequest {
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
                 let undivided = model.explain_undivided(&report, self.division);
-                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.advice())))
+                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.find_advice())))
             }
             None => (None, None),
         };
@@ -160,10 +160,12 @@ impl ShardRequest {
         Ok((models.collect::<Result<_, _>>()?, undivided))
     }
 
-    /// Returns the advice for a model that this strategy cannot divide.
-    fn advice(&self) -> &'static str {
+    /// Returns the advice for a model that this sharding strategy cannot divide.
+    fn find_advice(&self) -> &'static str {
         match self.division {
-            Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",
+            Division::Tensor => {
+                "use batch=True to divide the examples, or pipeline=True to divide the nodes"
+            }
             Division::Pipeline => "use batch=True to divide the examples",
             Division::Batch => "use tensor=True or pipeline=True",
         }

@@ -33,8 +33,8 @@ pub(crate) const COPIED_BYTES: usize = 1 << 14;
 /// Greatest nesting depth of lists and dicts, and so the greatest rank of a tensor given as lists.
 pub(crate) const MOST_NESTED: usize = 64;
 
-/// Converts inputs and keeps the buffers that they borrow until it is dropped, which must happen
-/// with the GIL held.
+/// Converter of Python inputs to values. Keeps the buffers that the values borrow until the
+/// converter is dropped, which must happen with the GIL held.
 #[derive(Default)]
 pub(crate) struct InputConverter {
     /// Borrowed buffers of the values that were read in place.
@@ -43,14 +43,14 @@ pub(crate) struct InputConverter {
     copies_all: bool,
 }
 
-/// Place of a value in the arguments of a call, for messages. Formatted only when a message is
-/// made.
+/// Name of an argument of a call, or of a value inside an argument, for messages. Formatted only
+/// when a message is made.
 pub(crate) enum ValueName<'w> {
     /// Value of the input with this name.
     Input(&'w str),
-    /// Item of a list: its index and the place of the list.
+    /// Item of a list: its index and the name of the list.
     Item(usize, &'w ValueName<'w>),
-    /// Value in a dict: its key and the place of the dict.
+    /// Value in a dict: its key and the name of the dict.
     ValueOf(String, &'w ValueName<'w>),
     /// Any other value, described by a noun phrase.
     Other(&'static str),
@@ -78,8 +78,8 @@ impl InputConverter {
         self.lent.is_empty()
     }
 
-    /// Converts the argument for an input. Returns `None` for a Python None that omits an input
-    /// which is not of an optional type.
+    /// Converts a Python argument to the value of an input. Returns `None` for a Python None that
+    /// omits an input which is not of an optional type.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl InputConverter {
         self.convert_value(object, port).map(Some)
     }
 
-    /// Converts an argument to the type that the input declares.
+    /// Converts a Python argument to the type that the model declares for the input.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl InputConverter {
         self.convert_nested(object, port.ty(), &ValueName::Input(port.name()), 0)
     }
 
-    /// Converts an object inside `depth` lists, dicts or optionals to type `ty`, or to a tensor of
-    /// its own type.
+    /// Converts an object inside `depth` lists, dicts or optionals to type `ty`; for `None`, to a
+    /// tensor of the object's own element type.
     fn convert_nested(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -426,7 +426,8 @@ pub(crate) fn as_dict<'py>(inputs: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDi
     Ok(dict)
 }
 
-/// Copies elements that are not contiguous, or that are in the other byte order.
+/// Copies the elements of a buffer that are not contiguous, or not in the byte order of this
+/// machine, to a contiguous tensor.
 fn gather_elements(
     object: &Bound<'_, PyAny>,
     data_type: DataType,
@@ -467,7 +468,7 @@ fn convert_map_key(
     what: &ValueName<'_>,
 ) -> Result<MapKey, PyErr> {
     let made = match key_type.class() {
-        Class::String => lists::text_bytes(key).map(|text| MapKey::String(text.into())),
+        Class::String => lists::extract_text_bytes(key).map(|text| MapKey::String(text.into())),
         Class::Signed => key.extract().ok().map(MapKey::Signed),
         _ => key.extract().ok().map(MapKey::Unsigned),
     };
@@ -489,8 +490,10 @@ pub(crate) fn no_array_error(
         return error;
     }
     let found = describe_class(object);
-    let refusal =
-        input_error(py, format!("{what} is {found}, which gives no array: {}", error.value(py)));
+    let refusal = input_error(
+        py,
+        format!("{what} is {found}, which cannot be converted to an array: {}", error.value(py)),
+    );
     refusal.set_cause(py, Some(error));
     refusal
 }

@@ -12,7 +12,10 @@ const DOMAIN: &str = "ai.sardonyx.test";
 
 /// Adds the test operators to the session of a model that imports their domain.
 #[cfg(debug_assertions)]
-pub(crate) fn add_to<'m>(builder: SessionBuilder<'m>, model: &Model) -> SessionBuilder<'m> {
+pub(crate) fn add_test_operators<'m>(
+    builder: SessionBuilder<'m>,
+    model: &Model,
+) -> SessionBuilder<'m> {
     use sardonyx::ops::{OperatorCall, OperatorError};
 
     if !model.opsets().iter().any(|opset| opset.domain == DOMAIN) {
@@ -33,6 +36,6 @@ pub(crate) fn add_to<'m>(builder: SessionBuilder<'m>, model: &Model) -> SessionB
 
 /// Returns the builder unchanged: release builds have no test operators.
 #[cfg(not(debug_assertions))]
-pub(crate) fn add_to<'m>(builder: SessionBuilder<'m>, _: &Model) -> SessionBuilder<'m> {
+pub(crate) fn add_test_operators<'m>(builder: SessionBuilder<'m>, _: &Model) -> SessionBuilder<'m> {
     builder
 }

@@ -19,11 +19,11 @@ use super::errors::{argument_error, new_error, to_exception};
 use super::give;
 use super::group::parse_deadline;
 use super::limits::{GilUse, Limits};
-use super::opened::{file_path, find_parser, open_model, to_message};
+use super::opened::{find_parser, open_model, to_message, to_path};
 use super::ports::{PyPort, join_ports};
 use super::settings::Settings;
 use super::take::{InputConverter, ValueName, as_dict, shorten_repr};
-use super::{PyStopFlag, call_limits};
+use super::{PyStopFlag, make_call_limits};
 use turns::TurnLock;
 
 /// Trainer of a model that describes its training in `training_info`.
@@ -51,7 +51,9 @@ use turns::TurnLock;
 /// supported.
 #[pyclass(frozen, name = "Trainer", module = "sardonyx")]
 pub(crate) struct PyTrainer {
+    /// Trainer with the state of the last finished change.
     current: Mutex<Arc<Trainer>>,
+    /// FIFO lock of the calls that change the state.
     turns: TurnLock,
     settings: Settings,
     /// `FromString` of the class of `model`; `None` if the model is a path or bytes.
@@ -69,7 +71,7 @@ impl PyTrainer {
         model, *, seed=None, threads=None, precision="exact", memory_limit=None, dims=None,
         outputs=None, devices=false, configuration=None, device_timeout=60.0
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         seed: Option<i128>,
@@ -84,7 +86,7 @@ impl PyTrainer {
     ) -> PyResult<PyTrainer> {
         let py = model.py();
         let deadline = parse_deadline(py, device_timeout)?;
-        let devices = device_options(py, devices, configuration, deadline)?;
+        let devices = parse_device_options(py, devices, configuration, deadline)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         let outputs = outputs.map(parse_output_names).transpose()?;
         let class = find_parser(model)?;
@@ -121,8 +123,8 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'_, PyStopFlag>>,
     ) -> PyResult<()> {
-        let limits = call_limits(stop, timeout)?;
-        self.change(py, limits, |trainer, options| trainer.initialize(options), Ok)
+        let limits = make_call_limits(stop, timeout)?;
+        self.update_trainer(py, limits, |trainer, options| trainer.initialize(options), Ok)
     }
 
     /// Runs one training step of an entry of `training_info` and returns a dict of the outputs by
@@ -141,12 +143,12 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
-        let limits = call_limits(stop, timeout)?;
+        let limits = make_call_limits(stop, timeout)?;
         // Copies large arrays too: a step may assign an input to a state variable, which must not
         // alias memory of the caller.
-        let ports = step_inputs(py, &self.current(), entry)?;
+        let ports = list_step_inputs(py, &self.current(), entry)?;
         let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
-        self.change(
+        self.update_trainer(
             py,
             limits,
             |trainer, options| trainer.step(entry, inputs, options),
@@ -165,8 +167,8 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let ports = step_inputs(inputs.py(), &self.current(), entry)?;
-        let limits = call_limits(stop, timeout)?;
+        let ports = list_step_inputs(inputs.py(), &self.current(), entry)?;
+        let limits = make_call_limits(stop, timeout)?;
         self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
             trainer.evaluate(entry, inputs, options)
         })
@@ -186,12 +188,12 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = inputs.py();
-        let limits = call_limits(stop, timeout)?;
+        let limits = make_call_limits(stop, timeout)?;
         let current = self.current();
-        let ports = (0..current.entries()).map(|entry| step_inputs(py, &current, entry));
+        let ports = (0..current.entries()).map(|entry| list_step_inputs(py, &current, entry));
         let ports = ports.collect::<PyResult<Vec<_>>>()?.concat();
         let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
-        self.change(
+        self.update_trainer(
             py,
             limits,
             |trainer, options| trainer.iterate(inputs, options),
@@ -215,7 +217,7 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let limits = call_limits(stop, timeout)?;
+        let limits = make_call_limits(stop, timeout)?;
         let ports: Vec<Port> = self.current().inference_inputs().cloned().collect();
         self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
             trainer.infer(inputs, options)
@@ -238,25 +240,25 @@ impl PyTrainer {
         let py = value.py();
         let current = self.current();
         let held = current.variable(name).map_err(|error| to_exception(py, &error))?;
-        let what = ValueName::Other("the value");
+        let what = ValueName::Other("the new value of the state variable");
         let tensor =
             InputConverter::with_copies().convert_tensor(value, Some(held.data_type()), &what)?;
-        let limits = call_limits(None, None)?;
-        self.change(py, limits, |trainer, _| trainer.set_state(name, tensor), Ok)
+        let limits = make_call_limits(None, None)?;
+        self.update_trainer(py, limits, |trainer, _| trainer.set_state(name, tensor), Ok)
     }
 
     /// Writes the state atomically to a file whose name ends in `.safetensors` or `.npz`: the
     /// values of all state variables, the position of the random generator, and a hash of the
     /// model.
     fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (path, current) = (file_path(path)?, self.current());
+        let (path, current) = (to_path(path)?, self.current());
         py.detach(|| current.save(path)).map_err(|error| to_exception(py, &error))
     }
 
     /// Replaces the state by that of a file that `save` wrote for the same model.
     fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
-        let path = file_path(path)?;
-        self.change(py, call_limits(None, None)?, |trainer, _| trainer.load(path), Ok)
+        let path = to_path(path)?;
+        self.update_trainer(py, make_call_limits(None, None)?, |trainer, _| trainer.load(path), Ok)
     }
 
     /// Returns the model with the current state as initializers and with its training information.
@@ -283,7 +285,7 @@ impl PyTrainer {
     /// of the model are copied if `path` is in another directory.
     #[pyo3(signature = (path, *, inference=false))]
     fn export_to(&self, path: &Bound<'_, PyAny>, inference: bool) -> PyResult<()> {
-        let (py, path) = (path.py(), file_path(path)?);
+        let (py, path) = (path.py(), to_path(path)?);
         let current = self.current();
         let saved = py.detach(|| export_model(&current, inference)?.save(path));
         saved.map_err(|error| to_exception(py, &error))
@@ -318,13 +320,13 @@ impl PyTrainer {
     /// graph, then those of the algorithm.
     #[pyo3(signature = (entry=0))]
     fn inputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(to_python_ports(step_inputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(list_step_inputs(py, &self.current(), entry)?))
     }
 
     /// Returns the outputs of the training step of an entry as a list of `Port`.
     #[pyo3(signature = (entry=0))]
     fn outputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(to_python_ports(step_outputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(list_step_outputs(py, &self.current(), entry)?))
     }
 
     /// Returns the inputs of `infer` as a list of `Port`. Those that are state variables are
@@ -357,8 +359,8 @@ impl PyTrainer {
         let variables: Vec<String> = variables.collect();
         let mut steps = Vec::new();
         for entry in 0..current.entries() {
-            let inputs = join_ports(&step_inputs(py, &current, entry)?);
-            let outputs = join_ports(&step_outputs(py, &current, entry)?);
+            let inputs = join_ports(&list_step_inputs(py, &current, entry)?);
+            let outputs = join_ports(&list_step_outputs(py, &current, entry)?);
             steps.push(format!("({inputs}) => ({outputs})"));
         }
         Ok(format!("Trainer([{}], state=({}))", steps.join(", "), variables.join(", ")))
@@ -371,21 +373,21 @@ impl PyTrainer {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Applies `change` to a clone of the trainer, converts its result with `give`, and then
-    /// publishes the clone. One thread at a time; an error of either closure leaves the state
-    /// unchanged.
-    fn change<R: Send, G>(
+    /// Applies `update` to a clone of the trainer, converts its result with `convert`, and then
+    /// publishes the clone. Admits one thread at a time; an error of either closure leaves the
+    /// state unchanged.
+    fn update_trainer<R: Send, G>(
         &self,
         py: Python<'_>,
         limits: Limits,
-        change: impl FnOnce(&mut Trainer, &RunOptions<'_>) -> Result<R, Error> + Send,
-        give: impl FnOnce(R) -> PyResult<G>,
+        update: impl FnOnce(&mut Trainer, &RunOptions<'_>) -> Result<R, Error> + Send,
+        convert: impl FnOnce(R) -> PyResult<G>,
     ) -> PyResult<G> {
         let _turn = self.turns.acquire(py, &limits)?;
         let mut next = Trainer::clone(&self.current());
         let on_devices = next.device_count() > 0;
-        let changed = run(py, limits, on_devices, |options| change(&mut next, options))?;
-        let given = give(changed)?;
+        let changed = run(py, limits, on_devices, |options| update(&mut next, options))?;
+        let given = convert(changed)?;
         let mut next = Arc::new(next);
         std::mem::swap(
             &mut *self.current.lock().unwrap_or_else(PoisonError::into_inner),
@@ -467,12 +469,13 @@ fn run<R: Send>(
     }
 }
 
-/// Converts the arguments of `Trainer` about devices; `None` if it uses none.
+/// Converts the arguments of `Trainer` about devices to options; `None` for a trainer without
+/// devices.
 ///
 /// # Errors
 ///
 /// A configuration is named for a trainer without devices.
-fn device_options(
+fn parse_device_options(
     py: Python<'_>,
     devices: bool,
     configuration: Option<&str>,
@@ -508,22 +511,22 @@ fn export_model(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
     if inference { trainer.export_inference() } else { trainer.export() }
 }
 
-/// Returns the inputs of the training step of an entry.
+/// Returns the inputs of the training step of an entry of `training_info`.
 ///
 /// # Errors
 ///
 /// `sardonyx.Error` if the entry does not exist.
-fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
+fn list_step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
     let ports = trainer.step_inputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }
 
-/// Returns the outputs of the training step of an entry.
+/// Returns the outputs of the training step of an entry of `training_info`.
 ///
 /// # Errors
 ///
 /// `sardonyx.Error` if the entry does not exist.
-fn step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
+fn list_step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
     let ports = trainer.step_outputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }

@@ -123,7 +123,7 @@ impl TrainingArguments {
             .gradient_nodes(self.gradient_nodes)
             .float_copies(self.float_copies);
         match (self.clip_norm, self.clip_value) {
-            (Some(_), Some(_)) => return Err("clip_norm and clip_value are both given".into()),
+            (Some(_), Some(_)) => return Err("clip_norm and clip_value exclude each other".into()),
             (Some(norm), None) => options = options.clipping(Clipping::Norm(norm)),
             (None, Some(value)) => options = options.clipping(Clipping::Value(value)),
             (None, None) => {}
@@ -134,7 +134,8 @@ impl TrainingArguments {
         })
     }
 
-    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class`.
+    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class` to a
+    /// loss.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl TrainingArguments {
             }
             (Some("squared-error"), None) => Ok(Loss::SquaredError { output }),
             (Some(other), None) => Err(ArgumentProblem::unknown("loss", other, &LOSSES)),
-            (Some(_), Some(_)) => Err("loss and loss_value are both given".into()),
+            (Some(_), Some(_)) => Err("loss and loss_value exclude each other".into()),
             (None, None) => Err(ArgumentProblem {
                 what: "neither loss nor loss_value is given".to_string(),
                 help: Some(format!("give a loss: {}", LOSSES.join(", "))),
@@ -163,7 +164,7 @@ impl TrainingArguments {
         }
     }
 
-    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on.
+    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on to an optimizer.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use super::member::{MemberPlace, PyMember};
 use super::opened::open_model;
 use super::settings::Settings;
 use super::take::InputConverter;
-use super::{PyStopFlag, call_limits};
+use super::{PyStopFlag, make_call_limits};
 
 /// Outputs of one run that this worker receives.
 enum Served {
@@ -53,6 +53,7 @@ enum Served {
 /// supported.
 #[pyclass(frozen, extends = PyMember, name = "Worker", module = "sardonyx.distributed")]
 pub(crate) struct PyWorker {
+    /// Session of the worker; `None` inside once the worker is closed.
     open: Handle<DeviceSession>,
     /// Number of devices of all workers.
     devices: usize,
@@ -67,7 +68,7 @@ impl PyWorker {
         model, configuration=None, *, transport=None, deadline=60.0, results="first", threads=None,
         precision="exact", seed=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
         model: &Bound<'_, PyAny>,
         configuration: Option<String>,
@@ -99,7 +100,7 @@ impl PyWorker {
         if let Some(name) = configuration {
             options = options.configuration(name);
         }
-        let made = open_model(model).inspect_err(|error| connection.fail(error));
+        let made = open_model(model).inspect_err(|error| connection.report_failure(error));
         let made = made.and_then(|(model, _)| {
             let session = connection.build_session(py, || {
                 settings.apply_to(Session::builder(&model)).devices(options)
@@ -137,7 +138,7 @@ impl PyWorker {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let runs = PyList::new(py, [feeds])?;
-        let found = run_all(slf, runs.as_any(), outputs, call_limits(stop, timeout)?)?;
+        let found = run_all(slf, runs.as_any(), outputs, make_call_limits(stop, timeout)?)?;
         Ok(found.into_iter().next().unwrap_or_else(|| PyDict::new(py)))
     }
 
@@ -154,7 +155,7 @@ impl PyWorker {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        run_all(slf, feeds, outputs, call_limits(stop, timeout)?)
+        run_all(slf, feeds, outputs, make_call_limits(stop, timeout)?)
     }
 
     /// Runs the devices of this worker for every run of worker 0, and returns when worker 0 is
@@ -168,23 +169,23 @@ impl PyWorker {
         let (py, PyWorker { open, results, .. }) = (slf.py(), slf.get());
         let member = slf.as_super().get();
         if take.is_some() && *results == Results::First {
-            let what = "results are for worker 0 alone, so take is never called";
-            let help = "make all workers with results='all' or results='split'";
+            let what = "take is never called: only worker 0 receives results with results='first'";
+            let help = "create all workers with results='all' or results='split'";
             return Err(argument_error(py, what, Some(help)));
         }
         let mut raised = None;
-        let served = open.with(py, None, |open, stop| {
+        let served = open.with_session(py, None, |open, stop| {
             let mut call_take = |served: Served| {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
                     let outputs = match served {
                         Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, None)?,
-                        Served::Parts(parts) => parts_by_name(py, member, parts, None)?,
+                        Served::Parts(parts) => group_parts_by_name(py, member, parts, None)?,
                     };
                     take.call1(py, (outputs,)).map(|_| ())
                 });
                 if let Err(error) = taken {
-                    open.connection.fail(&error);
+                    open.connection.report_failure(&error);
                     raised = Some(error);
                 }
             };
@@ -232,7 +233,7 @@ fn run_all<'py>(
             |session, name| session.input(name).map(|_| ()),
         )?);
     }
-    let found = open.with(py, limits.stop, |open, stop| {
+    let found = open.with_session(py, limits.stop, |open, stop| {
         let mut options = RunOptions::new().stop(stop);
         options.deadline = limits.deadline;
         match results {
@@ -248,7 +249,7 @@ fn run_all<'py>(
     });
     let dicts = found?.into_iter().map(|served| match served {
         Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, picked.as_deref()),
-        Served::Parts(parts) => parts_by_name(py, member, parts, picked.as_deref()),
+        Served::Parts(parts) => group_parts_by_name(py, member, parts, picked.as_deref()),
     });
     let dicts = dicts.collect();
     // Releases the borrowed buffers here, where this thread holds the GIL.
@@ -257,8 +258,8 @@ fn run_all<'py>(
 }
 
 /// Groups the output shards of this worker's devices by output: a dict of lists of `OutputPart`,
-/// for all outputs or those of the indices `wanted`.
-fn parts_by_name<'py>(
+/// for all outputs, or the outputs at the indices `wanted`.
+fn group_parts_by_name<'py>(
     py: Python<'py>,
     member: &PyMember,
     parts: Vec<OutputPart>,

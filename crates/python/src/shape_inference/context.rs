@@ -15,6 +15,7 @@ use crate::registry::Key;
 /// Node whose output types an inference function infers. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct InferenceContext {
+    /// Facts about the node, as serialized messages.
     facts: NodeFacts,
     /// Serialized TypeProtos of the outputs; empty for an unknown type.
     outputs: Mutex<Vec<Vec<u8>>>,
@@ -44,14 +45,14 @@ impl InferenceContext {
         self.with_outputs(|outputs| outputs.clone())
     }
 
-    /// Calls `work` with the output types, locked.
+    /// Calls `work` with the output types, which are locked meanwhile.
     fn with_outputs<R>(&self, work: impl FnOnce(&mut Vec<Vec<u8>>) -> R) -> R {
         work(&mut self.outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies the inference rule of a standard operator to the outputs.
-    fn apply(&self, py: Python<'_>, key: Key) -> PyResult<()> {
-        let inferred = self.link.rule(py, self.depth, key)?;
+    /// Sets the output types by the inference rule of a standard operator.
+    fn apply_rule(&self, py: Python<'_>, key: Key) -> PyResult<()> {
+        let inferred = self.link.infer_by_rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {
             for (output, inferred) in outputs.iter_mut().zip(inferred) {
                 if !inferred.is_empty() {
@@ -71,11 +72,14 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Index> {
         let number = object.extract();
-        number.map(Index).map_err(|_| PyTypeError::new_err("the index is not an int of 0 or more"))
+        number.map(Index).map_err(|_| {
+            PyTypeError::new_err("the index of an input or output is not an int of 0 or more")
+        })
     }
 }
 
-/// Converts a fact about an input to a message object of the onnx package.
+/// Converts a fact about an input, such as its type, to a message object of the onnx package;
+/// `None` if the fact is unknown.
 ///
 /// # Errors
 ///
@@ -91,7 +95,7 @@ fn fact_to_python<'py>(
     object.transpose()
 }
 
-/// Makes the exception for an index that is out of range.
+/// Makes the exception for the index of an input or output that is out of range.
 fn index_error(what: &str, index: usize) -> PyErr {
     PyRuntimeError::new_err(format!("{what} {index} is out of bounds."))
 }
@@ -100,7 +104,7 @@ fn index_error(what: &str, index: usize) -> PyErr {
 impl InferenceContext {
     #[new]
     fn refuse_construction() -> PyResult<InferenceContext> {
-        Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
+        Err(PyTypeError::new_err("only shape inference can create an InferenceContext"))
     }
 
     /// Returns an attribute of the node as an AttributeProto; None if the node does not have it.
@@ -109,7 +113,7 @@ impl InferenceContext {
         py: Python<'py>,
         name: &str,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.link.attribute(py, self.depth, name)?;
+        let found = self.link.query_attribute(py, self.depth, name)?;
         let object = found.map(|bytes| protos::to_python(py, "AttributeProto", &bytes));
         object.transpose()
     }
@@ -178,7 +182,7 @@ impl InferenceContext {
         attr_name: &str,
     ) -> PyResult<GraphInferencer> {
         let context = slf.get();
-        let found = context.link.attribute(slf.py(), context.depth, attr_name)?;
+        let found = context.link.query_attribute(slf.py(), context.depth, attr_name)?;
         let is_graph = found
             .is_some_and(|bytes| matches!(default_value::parse_type(&bytes), Ok(AttrType::Graph)));
         if is_graph {
@@ -217,9 +221,9 @@ impl InferenceContext {
 /// Inference of the subgraph in an attribute of a node. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct GraphInferencer {
-    /// Name of the attribute.
+    /// Name of the attribute with the subgraph.
     attribute: String,
-    /// Context of the node.
+    /// Context of the node that has the attribute.
     context: Py<InferenceContext>,
 }
 
@@ -227,7 +231,7 @@ pub(crate) struct GraphInferencer {
 impl GraphInferencer {
     #[new]
     fn refuse_construction() -> PyResult<GraphInferencer> {
-        Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
+        Err(PyTypeError::new_err("only shape inference can create a GraphInferencer"))
     }
 
     /// Infers the subgraph for these types of its inputs (TypeProtos or None) and returns the types
@@ -247,7 +251,7 @@ impl GraphInferencer {
             .collect::<PyResult<_>>()?;
         let context = self.context.get();
         let link = &context.link;
-        let outputs = link.graph(py, context.depth, &self.attribute, inputs)?;
+        let outputs = link.infer_subgraph(py, context.depth, &self.attribute, inputs)?;
         outputs.iter().map(|ty| protos::to_python(py, "TypeProto", ty)).collect()
     }
 }
@@ -260,6 +264,6 @@ pub(crate) struct StandardRule(pub(crate) Option<Key>);
 #[pymethods]
 impl StandardRule {
     fn __call__(&self, py: Python<'_>, context: PyRef<'_, InferenceContext>) -> PyResult<()> {
-        self.0.map_or(Ok(()), |key| context.apply(py, key))
+        self.0.map_or(Ok(()), |key| context.apply_rule(py, key))
     }
 }

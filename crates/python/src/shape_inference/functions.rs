@@ -32,7 +32,8 @@ pub(crate) type Functions = HashMap<Key, Arc<Py<PyAny>>>;
 /// Stack size of the inference thread in bytes, the usual size for a main thread.
 const STACK: usize = 8 << 20;
 
-/// Runs inference in which `functions` take precedence over the built-in rules.
+/// Calls `infer` with rules in which the Python inference functions `functions` take precedence
+/// over the built-in rules.
 ///
 /// # Errors
 ///
@@ -86,7 +87,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 enum ToPython {
     /// Request to call the function of an operator for a node.
     Call(Key, NodeFacts),
-    /// Reply with a serialized AttributeProto.
+    /// Reply with a serialized AttributeProto; `None` if the node does not have the attribute.
     Attribute(Option<Vec<u8>>),
     /// Reply with serialized TypeProtos of outputs, or with an error message.
     Types(Result<Vec<Vec<u8>>, String>),
@@ -100,7 +101,7 @@ enum ToEngine {
     Graph(String, Vec<Vec<u8>>),
     /// Query for the output types by the rule of a standard operator.
     Rule(Key),
-    /// End of the function, with the output types, or `None` after an exception.
+    /// Return of the inference function, with the output types, or `None` after an exception.
     Done(Option<Vec<Vec<u8>>>),
 }
 
@@ -149,11 +150,11 @@ impl NodeFacts {
 pub(super) struct InferenceLink {
     to_engine: Mutex<Sender<ToEngine>>,
     from_engine: Mutex<Receiver<ToPython>>,
-    /// Number of functions that are running, nested in each other.
+    /// Number of inference functions that are running, nested in each other.
     depth: AtomicUsize,
-    /// Thread in which the functions run.
+    /// Thread in which the inference functions run.
     owner: ThreadId,
-    /// Exception of a function, until a caller takes it.
+    /// Exception that an inference function raised, until a caller takes it.
     raised: Mutex<Option<PyErr>>,
     /// Inference functions by operator.
     functions: Functions,
@@ -176,7 +177,8 @@ impl InferenceLink {
         }
     }
 
-    /// Calls the function of an operator and returns the output types that it has set.
+    /// Calls the Python inference function of an operator and returns the output types that it has
+    /// set.
     fn call(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
@@ -206,7 +208,7 @@ impl InferenceLink {
     ///
     /// `RuntimeError` if that function is not the innermost running one, or is used from another
     /// thread; the exception of a nested function.
-    fn ask(
+    fn send_query(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
@@ -223,21 +225,24 @@ impl InferenceLink {
         if let Some(raised) = lock(&self.raised).take() {
             return Err(raised);
         }
-        answer.ok_or_else(|| PyRuntimeError::new_err("shape inference has ended"))
+        answer.ok_or_else(|| {
+            PyRuntimeError::new_err("shape inference ended before it answered the InferenceContext")
+        })
     }
 
-    /// Returns an attribute of the node as a serialized AttributeProto.
+    /// Returns an attribute of the node as a serialized AttributeProto; `None` if the node does not
+    /// have it.
     ///
     /// # Errors
     ///
-    /// Those of [`InferenceLink::ask`].
-    pub(super) fn attribute(
+    /// Those of [`InferenceLink::send_query`].
+    pub(super) fn query_attribute(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         name: &str,
     ) -> PyResult<Option<Vec<u8>>> {
-        match self.ask(py, depth, ToEngine::Attribute(name.to_string()))? {
+        match self.send_query(py, depth, ToEngine::Attribute(name.to_string()))? {
             ToPython::Attribute(found) => Ok(found),
             ToPython::Call(..) | ToPython::Types(_) => Ok(None),
         }
@@ -248,39 +253,39 @@ impl InferenceLink {
     ///
     /// # Errors
     ///
-    /// `InferenceError` if inference fails; those of [`InferenceLink::ask`].
-    pub(super) fn graph(
+    /// `InferenceError` if inference fails; those of [`InferenceLink::send_query`].
+    pub(super) fn infer_subgraph(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         attribute: &str,
         inputs: Vec<Vec<u8>>,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.ask_for_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
+        self.query_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
     }
 
     /// Infers the output types of the node by the rule of a standard operator.
     ///
     /// # Errors
     ///
-    /// `InferenceError` if the rule fails; those of [`InferenceLink::ask`].
-    pub(super) fn rule(
+    /// `InferenceError` if the rule fails; those of [`InferenceLink::send_query`].
+    pub(super) fn infer_by_rule(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         key: Key,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.ask_for_types(py, depth, ToEngine::Rule(key))
+        self.query_types(py, depth, ToEngine::Rule(key))
     }
 
     /// Sends a query whose reply is a list of types.
-    fn ask_for_types(
+    fn query_types(
         self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         question: ToEngine,
     ) -> PyResult<Vec<Vec<u8>>> {
-        match self.ask(py, depth, question)? {
+        match self.send_query(py, depth, question)? {
             ToPython::Types(types) => types.map_err(InferenceError::new_err),
             ToPython::Call(..) | ToPython::Attribute(_) => Ok(Vec::new()),
         }
@@ -294,7 +299,8 @@ struct PythonRules {
     keys: HashSet<Key>,
     to_python: Sender<ToPython>,
     from_python: Receiver<ToEngine>,
-    /// Whether a function has raised an exception, so that no further ones are called.
+    /// Whether an inference function has raised an exception, so that no further functions are
+    /// called.
     stopped: Cell<bool>,
 }
 
@@ -318,7 +324,8 @@ impl InferRules for PythonRules {
 }
 
 impl PythonRules {
-    /// Requests a call of the function and answers its queries. `None` if it raised an exception.
+    /// Requests a call of the Python inference function of an operator and answers the queries of
+    /// the function. `None` if the function raised an exception.
     fn call(&self, key: Key, node: &mut NodeTypes<'_, '_>) -> Option<()> {
         self.to_python.send(ToPython::Call(key, NodeFacts::from_node(node))).ok()?;
         loop {
@@ -343,8 +350,8 @@ impl PythonRules {
         }
     }
 
-    /// Converts types to a reply. The function receives an error as an exception and may catch it,
-    /// so inference is not stopped any more.
+    /// Converts inferred types to a reply for the Python thread. The inference function receives an
+    /// error as an exception and may catch it, so inference is not stopped any more.
     fn to_reply(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
         self.stopped.set(false);
         ToPython::Types(

@@ -15,7 +15,7 @@ pub(super) fn to_python<'py>(
     Ok(message)
 }
 
-/// Serializes a message object.
+/// Serializes a message object of the onnx package.
 ///
 /// # Errors
 ///

@@ -7,11 +7,11 @@ use sardonyx::tool::infer::ProblemKind;
 use sardonyx::tool::message::{NamedMessages, NodeContext, NodeOutputs, type_to_bytes};
 
 use super::functions::with_functions;
-use super::{as_reference, raise};
-use crate::checker::{like_onnx, raise_errors};
+use super::{make_reference_options, raise_problems};
+use crate::checker::{make_onnx_options, raise_errors};
 use crate::defs::description::Description;
 use crate::errors::{InferenceError, ValidationError};
-use crate::message::{self, Header, Part, parse_error};
+use crate::message::{self, Header, Part, to_parse_error};
 use crate::registry;
 
 /// Infers the output types of a serialized NodeProto by a description of its operator. Returns them
@@ -21,18 +21,18 @@ use crate::registry;
 ///
 /// `ValidationError` if the node does not match the schema; `InferenceError` if its inputs
 /// contradict each other; `ValueError` for bytes that are not a message.
-pub(crate) fn node_outputs(
+pub(crate) fn infer_node_outputs(
     py: Python<'_>,
     description: &Description,
     node: &[u8],
     mut around: NodeContext,
 ) -> PyResult<NamedMessages> {
-    let (operators, schema) = registry::snapshot().with_operator(description)?;
+    let (operators, schema) = registry::take_snapshot().with_operator(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =
         Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
     let checked = message::read_part(node, Part::Node, &alone)?;
-    let options = like_onnx(operators.registry.clone());
+    let options = make_onnx_options(operators.registry.clone());
     raise_errors(checked.check_part(tool::CheckPart::Signatures, &options))?;
 
     for (_, sparse) in &around.sparse_constants {
@@ -41,12 +41,12 @@ pub(crate) fn node_outputs(
     if around.header.opset_imports.is_empty() {
         around.header.opset_imports = own_version.into();
     }
-    let options = as_reference(false).registry(operators.registry.clone());
-    let functions = operators.functions(Some((description, &schema)));
+    let options = make_reference_options(false).registry(operators.registry.clone());
+    let functions = operators.collect_functions(Some((description, &schema)));
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::infer_node_outputs(node, &around, &schema, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(to_parse_error)?;
     if let Some(problem) = problems.first() {
         let words = problem.to_string();
         return Err(match problem.kind {
@@ -63,19 +63,20 @@ pub(crate) fn node_outputs(
 /// # Errors
 ///
 /// `InferenceError` with all contradictions; `ValueError` for bytes that are not a message.
-pub(super) fn function_outputs(
+pub(super) fn infer_function_outputs(
     py: Python<'_>,
     function: &[u8],
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],
 ) -> PyResult<Vec<Vec<u8>>> {
-    let operators = registry::snapshot();
-    let options = as_reference(false).check_types(true).registry(operators.registry.clone());
-    let functions = operators.functions(None);
+    let operators = registry::take_snapshot();
+    let options =
+        make_reference_options(false).check_types(true).registry(operators.registry.clone());
+    let functions = operators.collect_functions(None);
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::infer_function_outputs(function, input_types, attributes, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
-    raise(problems.into_iter())?;
+    let NodeOutputs { types, problems, .. } = found.map_err(to_parse_error)?;
+    raise_problems(problems.into_iter())?;
     Ok(types.iter().map(|(_, ty)| type_to_bytes(ty.as_ref())).collect())
 }

@@ -38,7 +38,7 @@ impl FirstException {
         exception
     }
 
-    /// Keeps the first exception and returns the text of this one.
+    /// Stores `error` unless an earlier exception is stored, and returns the text of `error`.
     fn record(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl PyChannel {
         let rank: usize = transport.getattr("rank")?.extract()?;
         let size: usize = transport.getattr("size")?.extract()?;
         if rank >= size {
-            let what = format!("the transport has the rank {rank} and the size {size}");
+            let what = format!("the rank {rank} of the transport is not less than its size {size}");
             let help = "ranks are numbers from 0 to size - 1";
             return Err(argument_error(transport.py(), what, Some(help)));
         }
@@ -66,14 +66,14 @@ impl PyChannel {
 
     /// Calls `work` with the transport object, holding the GIL. An exception becomes a channel
     /// error; so does the exit of the interpreter.
-    fn with<R>(
+    fn with_transport<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, Box<dyn Error + Send + Sync>> {
         Python::try_attach(|py| {
             work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
         })
-        .unwrap_or_else(|| Err("Python ends".into()))
+        .unwrap_or_else(|| Err("the Python interpreter exits".into()))
     }
 }
 
@@ -87,7 +87,7 @@ impl Channel for PyChannel {
     }
 
     fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.with(|transport| {
+        self.with_transport(|transport| {
             let data = PyBytes::new(transport.py(), message);
             transport.call_method1("send", (to, data)).map(|_| ())
         })
@@ -98,7 +98,7 @@ impl Channel for PyChannel {
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        let received = self.with(|transport| {
+        let received = self.with_transport(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
             if received.is_none() { Ok(None) } else { parse_message(&received).map(Some) }
         })?;
@@ -130,6 +130,6 @@ fn parse_message(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)
 /// Makes the exception for an unsuitable result of `recv`.
 fn message_error(received: &Bound<'_, PyAny>) -> PyErr {
     let found = shorten_repr(received);
-    let what = format!("recv returned {found}, which is not a source with bytes, or None");
+    let what = format!("recv returned {found}, which is not None or a pair of source and bytes");
     PyTypeError::new_err(what)
 }

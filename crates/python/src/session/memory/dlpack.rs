@@ -61,7 +61,7 @@ pub(crate) fn import_tensor(
     let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
         let what = format!("{what} is on another device (DLPack device type {device})");
-        return Err(new_error(py, ErrorKind::Input, what, Some("copy it to the CPU")));
+        return Err(new_error(py, ErrorKind::Input, what, Some("copy the array to the CPU")));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };
@@ -75,7 +75,7 @@ pub(crate) fn import_tensor(
 /// Copies the elements of an array to a contiguous tensor.
 fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Result<Tensor, PyErr> {
     let refuse = |said: String| Err(input_error(py, format!("{what} {said}")));
-    let Some(data_type) = data_type(array) else {
+    let Some(data_type) = find_data_type(array) else {
         let (code, bits, lanes) = (array.code, array.bits, array.lanes);
         return refuse(format!(
             "has elements of DLPack type {code} with {bits} bits in {lanes} lanes, which is not an ONNX type"
@@ -87,7 +87,7 @@ fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Resu
     }
     // SAFETY: `shape` points to `ndim` sizes, and `strides` to `ndim` strides unless it is null.
     let (shape, strides) =
-        unsafe { (numbers_at(array.shape, rank), numbers_at(array.strides, rank)) };
+        unsafe { (read_numbers(array.shape, rank), read_numbers(array.strides, rank)) };
     let dims: Result<Vec<usize>, _> = shape.iter().map(|size| usize::try_from(*size)).collect();
     let Ok(dims) = dims else {
         return refuse(format!("has the invalid shape {shape:?}"));
@@ -100,11 +100,11 @@ fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Resu
         return Tensor::zeros(data_type, dims).map_err(failed);
     }
     let strides: Vec<isize> = if strides.is_empty() {
-        contiguous_strides(&dims)
+        compute_contiguous_strides(&dims)
     } else {
         strides.iter().map(|stride| *stride as isize).collect()
     };
-    let Some((before, elements)) = memory_extent(&dims, &strides) else {
+    let Some((before, elements)) = compute_memory_extent(&dims, &strides) else {
         return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     let width = data_type.element_bytes().unwrap_or(1);
@@ -126,12 +126,12 @@ fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Resu
     view.and_then(|view| view.to_tensor()).map_err(failed)
 }
 
-/// Returns the numbers at an address; an empty slice for null.
+/// Returns the `count` numbers at the address `start`; an empty slice for null.
 ///
 /// # Safety
 ///
 /// Unless `start` is null, `count` numbers must lie there for as long as the result is used.
-unsafe fn numbers_at<'a>(start: *const i64, count: usize) -> &'a [i64] {
+unsafe fn read_numbers<'a>(start: *const i64, count: usize) -> &'a [i64] {
     if start.is_null() || count == 0 {
         return &[];
     }
@@ -140,7 +140,7 @@ unsafe fn numbers_at<'a>(start: *const i64, count: usize) -> &'a [i64] {
 }
 
 /// Computes the strides of a contiguous array in C order, in elements.
-fn contiguous_strides(dims: &[usize]) -> Vec<isize> {
+fn compute_contiguous_strides(dims: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; dims.len()];
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(dims[axis] as isize);
@@ -148,9 +148,9 @@ fn contiguous_strides(dims: &[usize]) -> Vec<isize> {
     strides
 }
 
-/// Computes how many elements lie before the first one in memory, and the number from the lowest to
-/// the highest address, gaps included; `None` on overflow.
-fn memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
+/// Computes how many elements lie before the first element in memory, and the number of elements
+/// from the lowest to the highest address, gaps included; `None` on overflow.
+fn compute_memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     let (mut before, mut after) = (0usize, 0usize);
     for (dim, stride) in dims.iter().zip(strides) {
         let far = (dim - 1).checked_mul(stride.unsigned_abs())?;
@@ -160,7 +160,7 @@ fn memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     Some((before, before.checked_add(after)?.checked_add(1)?))
 }
 
-/// Element types with their `DLDataTypeCode` and their bits.
+/// Element types with their `DLDataTypeCode` and their width in bits.
 const TYPES: [(DataType, u8, u8); 20] = [
     (DataType::Int8, 0, 8),
     (DataType::Int16, 0, 16),
@@ -185,7 +185,7 @@ const TYPES: [(DataType, u8, u8); 20] = [
 ];
 
 /// Returns the element type of an array; `None` if ONNX has no such type.
-fn data_type(array: &DlTensor) -> Option<DataType> {
+fn find_data_type(array: &DlTensor) -> Option<DataType> {
     let wanted = (array.code, array.bits, array.lanes);
     TYPES.iter().find(|(_, code, bits)| (*code, *bits, 1) == wanted).map(|(ty, ..)| *ty)
 }
@@ -208,7 +208,7 @@ struct ExportedTensor {
     _owner: Py<PyTensor>,
 }
 
-/// Name of a capsule that has not been consumed; a consumer renames it.
+/// Name of a DLPack capsule that has not been consumed; a consumer renames the capsule.
 const NAME: &CStr = c"dltensor";
 
 /// Exports the memory of a tensor, which begins at `start`, as a capsule.
@@ -240,7 +240,7 @@ pub(crate) fn export_tensor<'py>(
     let mut handed = Box::new(ExportedTensor {
         managed: ManagedTensor { array, context: ptr::null_mut(), deleter: Some(free) },
         shape: tensor.dims().iter().map(|dim| *dim as i64).collect(),
-        strides: contiguous_strides(tensor.dims())
+        strides: compute_contiguous_strides(tensor.dims())
             .into_iter()
             .map(|stride| stride as i64)
             .collect(),

@@ -14,7 +14,7 @@ use sardonyx::{DataType, Error, RunOptions, Session, TensorView, TensorViewMut, 
 use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
-use crate::session::arrays::interface;
+use crate::session::arrays::find_interface;
 use crate::session::engine::{Objects, OutputSelection};
 use crate::session::errors::to_exception;
 use crate::session::give;
@@ -33,7 +33,7 @@ pub(crate) fn run_small<'py>(
     given: &[(usize, Bound<'py, PyAny>)],
     wanted: OutputSelection<'_, 'py>,
 ) -> Option<Result<Objects<'py>, PyErr>> {
-    let numpy = interface(py)?;
+    let numpy = find_interface(py)?;
     let ports = session.inputs();
     let mut views: SmallVec<[(&str, TensorView<'_>); 2]> = SmallVec::new();
     for (index, object) in given {
@@ -53,7 +53,7 @@ pub(crate) fn run_small<'py>(
     let is_bound = wanted.into.iter().any(Option::is_some);
     let mut lent = Occupied::from_inputs(if is_bound { &views } else { &[] });
     let lend = |number: usize, data_type, dims: &[usize]| {
-        let place = wanted.position_of(number)?;
+        let place = wanted.find_position(number)?;
         let (array, start, len) = match wanted.into.get(place) {
             Some(Some(into)) => {
                 let found = numpy.describe(into)?;
@@ -86,7 +86,7 @@ pub(crate) fn run_small<'py>(
         Err(error) => return Some(Err(to_exception(py, &error))),
     };
     for (number, value) in values.into_iter().enumerate() {
-        if let (Some(value), Some(place)) = (value, wanted.position_of(number)) {
+        if let (Some(value), Some(place)) = (value, wanted.find_position(number)) {
             match give::to_python(py, value) {
                 Ok(object) => outputs[place] = Some(object),
                 Err(error) => return Some(Err(error)),
@@ -119,7 +119,7 @@ struct Destination {
     memory: Option<Memory>,
 }
 
-/// Address and length of writable memory.
+/// Address and length in bytes of writable memory.
 struct Memory {
     start: *mut u8,
     len: usize,
@@ -130,14 +130,14 @@ unsafe impl Send for Memory {}
 
 impl<'a> BoundRun<'a> {
     /// Prepares a run that writes outputs to their destination arrays, as far as these are
-    /// contiguous and disjoint from the inputs and from each other. `None` if none is, if an input
-    /// is not a tensor, or if an output is wanted twice.
+    /// contiguous and disjoint from the inputs and from each other. `None` if no destination is, if
+    /// an input is not a tensor, or if an output is wanted twice.
     pub(crate) fn new(
         py: Python<'_>,
         inputs: &'a [(&'a str, Value)],
         wanted: OutputSelection<'a, '_>,
     ) -> Option<BoundRun<'a>> {
-        let numpy = interface(py)?;
+        let numpy = find_interface(py)?;
         if wanted.into.iter().all(Option::is_none) || wanted.has_duplicates() {
             return None;
         }
@@ -159,7 +159,8 @@ impl<'a> BoundRun<'a> {
         (!destinations.is_empty()).then_some(BoundRun { inputs, destinations, arrays })
     }
 
-    /// Runs the session. An output that was written to its array is `None` in the result.
+    /// Runs the session and returns its outputs; `None` for an output that was written to its
+    /// destination array.
     ///
     /// # Errors
     ///
@@ -193,12 +194,13 @@ impl Occupied {
     /// Collects the address ranges of the inputs.
     fn from_inputs(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
         let bytes = inputs.iter().filter_map(|(_, view)| view.contiguous_bytes());
-        Occupied(bytes.map(|bytes| address_range(bytes.as_ptr(), bytes.len())).collect())
+        Occupied(bytes.map(|bytes| to_address_range(bytes.as_ptr(), bytes.len())).collect())
     }
 
-    /// Adds the range of an array unless it overlaps another one. Returns whether it was added.
+    /// Adds the address range of an array unless it overlaps a range of this set. Returns whether
+    /// the range was added.
     fn occupy(&mut self, array: &DenseArray<'_>) -> bool {
-        let new = address_range(array.start, array.len);
+        let new = to_address_range(array.start, array.len);
         let is_free = self.0.iter().all(|old| old.end <= new.start || new.end <= old.start);
         if is_free {
             self.0.push(new);
@@ -207,7 +209,7 @@ impl Occupied {
     }
 }
 
-/// Returns the address range of `len` bytes.
-fn address_range(start: *const u8, len: usize) -> Range<usize> {
+/// Returns the address range of the `len` bytes from `start` on.
+fn to_address_range(start: *const u8, len: usize) -> Range<usize> {
     start.addr()..start.addr().saturating_add(len)
 }

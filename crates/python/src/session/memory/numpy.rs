@@ -17,7 +17,7 @@ use sardonyx::{DataType, Tensor};
 
 use crate::session::take::COPIED_BYTES;
 
-/// Greatest rank of an array that is made here.
+/// Maximum rank of an array that [`Interface::make_array`] creates.
 const MOST_DIMS: usize = 8;
 
 /// Flags of a contiguous, aligned array in C order: `NPY_ARRAY_C_CONTIGUOUS` and
@@ -69,9 +69,9 @@ type New = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// Index of `PyArray_GetNDArrayCVersion` in the function table.
+/// Index of `PyArray_GetNDArrayCVersion` in the function table of numpy's C interface.
 const VERSION: usize = 0;
-/// Index of `PyArray_New` in the function table.
+/// Index of `PyArray_New` in the function table of numpy's C interface.
 const NEW: usize = 93;
 
 /// Functions and classes of numpy's C interface.
@@ -82,14 +82,14 @@ pub(crate) struct Interface {
     new: New,
 }
 
-/// Contiguous elements of a small array.
+/// Contiguous elements of a numpy array of at most [`COPIED_BYTES`] bytes.
 pub(crate) struct SmallArray<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: &'a [u8],
 }
 
-/// Contiguous, aligned elements of an array of any size.
+/// Contiguous, aligned elements of a numpy array of any size.
 pub(super) struct DenseArray<'a> {
     pub(super) data_type: DataType,
     pub(super) dims: &'a [usize],
@@ -133,8 +133,8 @@ impl Interface {
         let py = numpy.py();
         let array = numpy.call_method1("zeros", ((2, 3), "float64"))?;
         let dtype = array.getattr("dtype")?;
-        if basic_size(self.class.bind(py))? < size_of::<ArrayFields>()
-            || basic_size(&dtype.get_type())? < size_of::<DescrFields>()
+        if read_basic_size(self.class.bind(py))? < size_of::<ArrayFields>()
+            || read_basic_size(&dtype.get_type())? < size_of::<DescrFields>()
             || !array.get_type().is(&self.class)
         {
             return Ok(false);
@@ -150,7 +150,7 @@ impl Interface {
             || !ptr::addr_eq(fields.descr, dtype.as_ptr())
             || fields.flags != flags
             || descr.type_num != dtype.getattr("num")?.extract::<c_int>()?
-            || type_number(DataType::Double) != Some(descr.type_num)
+            || find_type_number(DataType::Double) != Some(descr.type_num)
             || fields.dimensions.is_null()
         {
             return Ok(false);
@@ -190,7 +190,7 @@ impl Interface {
         }
         // SAFETY: an array keeps its dtype alive.
         let descr = unsafe { &*array.descr };
-        let data_type = type_by_number(descr.type_num)?;
+        let data_type = find_type_by_number(descr.type_num)?;
         if !is_native(descr.byteorder as u8) {
             return None;
         }
@@ -228,9 +228,9 @@ impl Interface {
         Ok(Some(array))
     }
 
-    /// Makes an array of `len` bytes and returns it with the address of its memory, which is
-    /// uninitialized and not yet visible to Python code. `None` if it is large or numpy does not
-    /// have the element type.
+    /// Creates a numpy array of `len` bytes and returns the array with the address of its memory,
+    /// which is uninitialized and not yet visible to Python code. `None` for a large array, or if
+    /// numpy does not have the element type.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Interface {
         sizes: &[usize],
         len: usize,
     ) -> Result<Option<(Bound<'py, PyAny>, *mut u8)>, PyErr> {
-        let Some(number) = type_number(data_type) else { return Ok(None) };
+        let Some(number) = find_type_number(data_type) else { return Ok(None) };
         if len > COPIED_BYTES || sizes.len() > MOST_DIMS {
             return Ok(None);
         }
@@ -298,16 +298,16 @@ const NUMBERS: [(DataType, c_int); 14] = [
 ];
 
 /// Returns the size in bytes of the C structure of a class's instances.
-fn basic_size(class: &Bound<'_, PyType>) -> PyResult<usize> {
+fn read_basic_size(class: &Bound<'_, PyType>) -> PyResult<usize> {
     class.getattr("__basicsize__")?.extract()
 }
 
-/// Returns the numpy type number of an element type.
-fn type_number(data_type: DataType) -> Option<c_int> {
+/// Returns the numpy type number of an element type; `None` if numpy does not have the type.
+fn find_type_number(data_type: DataType) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| *known == data_type).map(|(_, number)| *number)
 }
 
-/// Returns the element type of a numpy type number.
-fn type_by_number(number: c_int) -> Option<DataType> {
+/// Returns the element type of a numpy type number; `None` for any other number.
+fn find_type_by_number(number: c_int) -> Option<DataType> {
     NUMBERS.iter().find(|(_, known)| *known == number).map(|(data_type, _)| *data_type)
 }

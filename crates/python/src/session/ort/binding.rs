@@ -20,7 +20,8 @@ use super::runner::Runner;
 pub(crate) struct Binding {
     /// Session whose inputs and outputs are bound.
     runner: Py<Runner>,
-    /// Never locked while Python code may run, which could wait for the same lock.
+    /// Bound inputs and outputs. Never locked while Python code may run, which could wait for the
+    /// same lock.
     bindings: Mutex<Bindings<Py<PyAny>>>,
 }
 
@@ -35,8 +36,8 @@ pub(super) struct Snapshot<'py> {
 }
 
 impl<'py> Snapshot<'py> {
-    /// Returns the selection of outputs with their destination arrays.
-    pub(super) fn selection(&self) -> OutputSelection<'_, 'py> {
+    /// Returns the bound outputs with their destination arrays, as the selection for a run.
+    pub(super) fn to_selection(&self) -> OutputSelection<'_, 'py> {
         OutputSelection { numbers: Some(&self.outputs), into: &self.into }
     }
 }
@@ -48,7 +49,7 @@ impl Binding {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the bindings belong to this session.
+    /// Whether the bindings belong to the session `runner`.
     pub(super) fn belongs_to(&self, runner: &Bound<'_, Runner>) -> bool {
         self.runner.is(runner)
     }
@@ -67,8 +68,8 @@ impl Binding {
         }
     }
 
-    /// Stores the outputs of a run. Copies those that the run could not write to their destination
-    /// arrays.
+    /// Stores the outputs of a run, and copies outputs that the run could not write to their
+    /// destination arrays into these arrays.
     pub(super) fn store_outputs(
         slf: &Bound<'_, Self>,
         snapshot: &Snapshot<'_>,
@@ -118,7 +119,7 @@ impl Binding {
     fn _bind_input(&self, name: &Bound<'_, PyString>, value: Py<PyAny>) -> PyResult<()> {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
-        let Some(number) = engine.input_number(name)? else {
+        let Some(number) = engine.find_input_index(name)? else {
             return Err(Binding::unknown_name_error(name, "input", engine.input_names()));
         };
         let before = self.lock_bindings().bind_input(number, value);
@@ -130,7 +131,7 @@ impl Binding {
     fn _bind_output(&self, name: &Bound<'_, PyString>, into: Option<Py<PyAny>>) -> PyResult<()> {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
-        let Some(number) = engine.output_number(name)? else {
+        let Some(number) = engine.find_output_index(name)? else {
             return Err(Binding::unknown_name_error(name, "output", engine.output_names()));
         };
         let before = self.lock_bindings().bind_output(number, into);

@@ -10,10 +10,10 @@ use sardonyx_ort::Status;
 use super::super::errors::set_attributes;
 use crate::errors::Error;
 
-/// Class of the exception for a missing input, which is also a `ValueError`.
+/// Name of the exception class for a missing input, which is also a `ValueError`.
 const MISSING_INPUT: &str = "MissingInput";
 
-/// Converts an error to an exception of the class of its status.
+/// Converts an error to an exception of onnxruntime's class for the status of the error.
 pub(super) fn to_exception(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
     to_exception_of_class(py, error.status.name(), error)
 }
@@ -23,7 +23,7 @@ pub(super) fn to_missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> P
     to_exception_of_class(py, MISSING_INPUT, error)
 }
 
-/// Converts an error to an exception of a class in `sardonyx.ort._errors`.
+/// Converts an error to an exception of the class `name` in `sardonyx._shims.onnxruntime.errors`.
 fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
     let class = match find_class(py, name) {
         Ok(class) => class,
@@ -38,12 +38,13 @@ fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error
 /// Converts a `sardonyx.Error` of a run to the corresponding class of onnxruntime, with its
 /// attributes. Returns other exceptions unchanged.
 pub(super) fn to_run_exception(py: Python<'_>, error: PyErr) -> PyErr {
-    let Some(kind) = error_kind(py, &error) else { return error };
+    let Some(kind) = find_error_kind(py, &error) else { return error };
     let value = error.value(py);
     convert_to_class(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
 
-/// Makes an exception of a class in `sardonyx.ort._errors` with the text and attributes of another.
+/// Converts an exception to the class `name` in `sardonyx._shims.onnxruntime.errors`, with its text
+/// and attributes.
 fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
     let converted = find_class(exception.py(), name)?.call1((exception.str()?,))?;
     let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
@@ -52,7 +53,7 @@ fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyRes
 }
 
 /// Returns the error kind of a `sardonyx.Error`; `None` for other exceptions.
-pub(super) fn error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
+pub(super) fn find_error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     if !error.is_instance_of::<Error>(py) {
         return None;
     }

@@ -10,14 +10,14 @@ use sardonyx_ort::{Opened, Opening, Source, Status};
 
 use super::super::PySession;
 use super::super::engine::Engine;
-use super::super::opened::{self, file_path};
+use super::super::opened::{self, to_path};
 use super::super::settings::Settings;
 use super::super::take::{InputConverter, ValueName};
 use super::errors::{to_exception, to_run_exception};
 use super::options::SessionOptions;
 use crate::message;
 
-/// Opens a model, a path or bytes, with the options of onnxruntime.
+/// Opens the session of a model, given as a path or bytes, with the options of onnxruntime.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ pub(super) fn open(
             (Source::Bytes(message::share_bytes(content)), kept)
         }
         Err(_) => {
-            let path = file_path(model)?;
+            let path = to_path(model)?;
             // Absolute, so that unpickling finds the file after a change of directory.
             let full = absolute(&path).unwrap_or_else(|_| path.clone());
             (Source::Path(path), opened::Source::Path(full))

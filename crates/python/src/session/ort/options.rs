@@ -22,8 +22,8 @@ use crate::message;
 /// Array that a caller passes to replace an initializer.
 type Shared = Arc<Py<PyAny>>;
 
-/// Pickled state: option values, configuration entries, sizes by name, sizes by denotation,
-/// initializers, and contents of data files.
+/// Pickled state of [`SessionOptions`]: option values, configuration entries, sizes by name, sizes
+/// by denotation, initializers, and contents of data files.
 type State<'py> = (
     Bound<'py, PyDict>,
     Vec<(String, OsString)>,
@@ -36,7 +36,7 @@ type State<'py> = (
 /// Options of a session.
 #[pyclass(frozen, subclass, name = "SessionOptions", module = "sardonyx._core.ort")]
 pub(crate) struct SessionOptions {
-    /// Never locked while Python code may run, which could wait for the same lock.
+    /// Option values. Never locked while Python code may run, which could wait for the same lock.
     options: Mutex<ort::SessionOptions<Shared>>,
 }
 
@@ -47,7 +47,7 @@ impl SessionOptions {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Clones the options. Arrays and file contents are shared.
+    /// Clones the session options. The clone shares arrays and file contents.
     pub(super) fn clone_options(&self) -> ort::SessionOptions<Shared> {
         self.lock_options().clone()
     }
@@ -91,7 +91,8 @@ impl SessionOptions {
         self.lock_options().values.add_entry(key, value);
     }
 
-    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if the configuration entry
+    /// is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
         find_entry(&self.lock_options().values, key)
     }
@@ -141,7 +142,7 @@ impl SessionOptions {
             file_lengths(&names, &sizes, &lengths).map_err(|error| to_exception(py, &error))?;
         let mut contents = Vec::with_capacity(names.len());
         for ((buffer, size), length) in buffers.iter().zip(sizes).zip(lengths) {
-            contents.push(message::share_bytes(first_bytes(buffer, size, length)?));
+            contents.push(message::share_bytes(take_first_bytes(buffer, size, length)?));
         }
         let mut options = self.lock_options();
         for (name, content) in names.into_iter().zip(contents) {
@@ -209,6 +210,7 @@ impl SessionOptions {
 /// Options of a run.
 #[pyclass(frozen, subclass, name = "RunOptions", module = "sardonyx._core.ort")]
 pub(crate) struct RunOptions {
+    /// Option values. Never locked while Python code may run, which could wait for the same lock.
     options: Mutex<ort::RunOptions>,
 }
 
@@ -220,7 +222,7 @@ impl RunOptions {
     }
 
     /// Returns the flag that cancels runs with these options.
-    pub(super) fn stop(&self) -> sardonyx::StopFlag {
+    pub(super) fn stop_flag(&self) -> sardonyx::StopFlag {
         self.lock_options().stop.clone()
     }
 }
@@ -258,7 +260,8 @@ impl RunOptions {
         self.lock_options().values.add_entry(key, value);
     }
 
-    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if the configuration entry
+    /// is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
         find_entry(&self.lock_options().values, key)
     }
@@ -274,7 +277,7 @@ impl RunOptions {
         let Ok(is_raised) = value.extract::<bool>() else {
             return Err(option_type_error("terminate", value, "bool"));
         };
-        let stop = self.stop();
+        let stop = self.stop_flag();
         if is_raised {
             stop.stop()
         } else {
@@ -337,15 +340,19 @@ fn option_type_error(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr 
 ///
 /// # Errors
 ///
-/// `RuntimeError` if it is not set.
+/// `RuntimeError` if the configuration entry is not set.
 fn find_entry(values: &Values, key: &str) -> PyResult<OsString> {
     let found = values.entry(key).map(ToOwned::to_owned);
     found.map_err(|error| PyRuntimeError::new_err(error.message))
 }
 
-/// Returns the first bytes of a buffer: the object itself if it is `bytes` of that length, else a
-/// copy.
-fn first_bytes(buffer: &Bound<'_, PyAny>, size: usize, length: usize) -> PyResult<PyBackedBytes> {
+/// Returns the first `length` of the `size` bytes of a buffer: the object itself if it is a `bytes`
+/// object of this length, else a copy.
+fn take_first_bytes(
+    buffer: &Bound<'_, PyAny>,
+    size: usize,
+    length: usize,
+) -> PyResult<PyBackedBytes> {
     if length == size && buffer.is_instance_of::<PyBytes>() {
         return Ok(buffer.extract()?);
     }

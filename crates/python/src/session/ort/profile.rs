@@ -40,7 +40,7 @@ impl Profile {
     /// Writes the profile and returns the name of its file, or an empty string if it was written
     /// before. Raises `OSError` if the file cannot be written.
     pub(super) fn end(&self, py: Python<'_>) -> PyResult<OsString> {
-        let now = local_time(py)?;
+        let now = read_local_time(py)?;
         let thread = py.import("threading")?.call_method0("get_native_id")?.extract()?;
         let steps = self.session.get().0.step_infos();
         let ended = py.detach(|| self.profile.end(&steps, now, thread));
@@ -56,7 +56,7 @@ impl Profile {
 }
 
 /// Returns the local time of the system, to the millisecond.
-fn local_time(py: Python<'_>) -> PyResult<LocalTime> {
+fn read_local_time(py: Python<'_>) -> PyResult<LocalTime> {
     let time = py.import("time")?;
     let now: f64 = time.call_method0("time")?.extract()?;
     let local = time.call_method1("localtime", (now,))?;

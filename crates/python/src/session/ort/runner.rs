@@ -15,7 +15,7 @@ use sardonyx_ort::profile::Recorder;
 use super::super::engine::Objects;
 use super::super::limits::Limits;
 use super::super::take::{as_dict, describe_class, shorten_repr};
-use super::super::{PySession, thread_limits};
+use super::super::{PySession, make_thread_limits};
 use super::binding::{self, Binding, Snapshot};
 use super::errors::{self, to_missing_input, to_run_exception};
 use super::opening;
@@ -23,8 +23,9 @@ use super::options::{RunOptions, SessionOptions};
 use super::profile::Profile;
 
 /// Warning of the first run in which dimensions that share a name differ in size.
-const DIFFERENT_SIZES: &std::ffi::CStr = c"inputs differ in a size to which the model gives one \
-    name: it runs with sizes that have nothing to do with each other";
+const DIFFERENT_SIZES: &std::ffi::CStr =
+    c"inputs differ in size in dimensions that share a name in the \
+    model: the run treats the sizes of these dimensions as independent";
 
 /// Name, type and shape of an input or output. The shape has an int, a str or None per axis.
 type PortFacts<'py> = (String, String, Bound<'py, PyList>);
@@ -62,13 +63,17 @@ impl Runner {
         let (recorder, started) = (Arc::new(Recorder::default()), Instant::now());
         let session = Py::new(py, opening::open(model, options)?)?;
         if self.session.set(py, session.clone_ref(py)).is_err() {
-            return Err(PyRuntimeError::new_err("the session is set already"));
+            return Err(PyRuntimeError::new_err(
+                "_open was called twice: the session is open already",
+            ));
         }
         let Some(prefix) = options.get().clone_options().profile_prefix() else { return Ok(None) };
         let profile = Profile::new(prefix, recorder, started.elapsed(), session);
         let profile = Bound::new(py, profile)?;
         if self.profile.set(py, profile.clone().unbind()).is_err() {
-            return Err(PyRuntimeError::new_err("runs are recorded already"));
+            return Err(PyRuntimeError::new_err(
+                "_open was called twice: the session has a profile already",
+            ));
         }
         Ok(Some(profile))
     }
@@ -154,7 +159,7 @@ impl Runner {
         };
         if !binding.get().belongs_to(slf) {
             return Err(PyValueError::new_err(
-                "the binding is of another session; use one that io_binding() of this session made",
+                "the binding belongs to another session; use a binding that io_binding() of this session made",
             ));
         }
         let snapshot = binding.get().snapshot(py);
@@ -213,7 +218,7 @@ impl Runner {
     ) -> PyResult<Objects<'py>> {
         let limits = self.make_limits(py, run_options)?;
         let engine = &self.session(py)?.get().0;
-        engine.run_by_index(py, &snapshot.inputs, snapshot.selection(), limits)
+        engine.run_by_index(py, &snapshot.inputs, snapshot.to_selection(), limits)
     }
 
     /// Makes the limits of a run from its `RunOptions`, with the recorder of the profile.
@@ -222,14 +227,14 @@ impl Runner {
         py: Python<'_>,
         run_options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Limits> {
-        let mut limits = thread_limits(None, None);
+        let mut limits = make_thread_limits(None, None);
         if let Some(options) = run_options {
             let Ok(options) = options.cast::<RunOptions>() else {
                 let found = describe_class(options);
                 let what = format!("run_options is {found}, which is not RunOptions");
                 return Err(PyTypeError::new_err(what));
             };
-            limits.stop = Some(options.get().stop());
+            limits.stop = Some(options.get().stop_flag());
         }
         limits.profile = self.profile.get(py).and_then(|profile| profile.get().recorder());
         Ok(limits)
@@ -250,7 +255,7 @@ impl Runner {
         run_options: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Objects<'py>> {
         let py = input_feed.py();
-        let is_of_input = errors::error_kind(py, &error) == Some(ErrorKind::Input);
+        let is_of_input = errors::find_error_kind(py, &error) == Some(ErrorKind::Input);
         if !is_of_input || !input_feed.is_instance_of::<PyMapping>() {
             return Err(to_run_exception(py, error));
         }
@@ -263,13 +268,13 @@ impl Runner {
         }
         // The profile describes the steps of the first session.
         let limits = Limits { profile: None, ..self.make_limits(py, run_options)? };
-        let outputs = self.independent_session(py)?.get().0.run(input_feed, wanted, limits);
+        let outputs = self.open_independent_session(py)?.get().0.run(input_feed, wanted, limits);
         outputs.map_err(|error| to_run_exception(py, error))
     }
 
     /// Returns the session that allows different sizes for dimensions that share a name. The first
     /// call makes it and emits a warning.
-    fn independent_session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
+    fn open_independent_session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         if self.independent.get(py).is_none() {
             let engine = self.session(py)?.get().0.with_independent_sizes(py);
             let session =
@@ -319,7 +324,7 @@ impl Runner {
 
     /// Returns name, type and shape of a port in the form of onnxruntime's `NodeArg`.
     fn describe_port<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
-        let marks = self.session(py)?.get().0.size_marks(port.name());
+        let marks = self.session(py)?.get().0.find_size_marks(port.name());
         let sizes = PyList::empty(py);
         for size in ports::sizes(port, &marks) {
             match size {

@@ -20,9 +20,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct TurnLock {
     state: Mutex<TurnQueue>,
+    /// Notified when the lock is released or the queue has changed.
     ended: Condvar,
 }
 
+/// Thread that holds a [`TurnLock`], and the calls that wait for it.
 #[derive(Default)]
 struct TurnQueue {
     /// Thread that holds the lock.
