@@ -17,7 +17,7 @@ use crate::registry;
 use crate::shape_inference::{self, Mode};
 
 /// Adds the classes and functions of `sardonyx._core.checker` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ValidationError", module.py().get_type::<ValidationError>())?;
     module.add_class::<CheckerContext>()?;
     module.add_class::<LexicalScopeContext>()?;

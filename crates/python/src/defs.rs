@@ -19,9 +19,9 @@ use crate::registry;
 use classes::OpSchema;
 
 /// Adds the classes and functions of `sardonyx._core.defs` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SchemaError", module.py().get_type::<SchemaError>())?;
-    classes::fill(module)?;
+    classes::fill_module(module)?;
     module.add_function(wrap_pyfunction!(has_schema, module)?)?;
     module.add_function(wrap_pyfunction!(schema_version_map, module)?)?;
     module.add_function(wrap_pyfunction!(get_schema, module)?)?;

@@ -14,7 +14,7 @@ use crate::checker::raise_errors;
 use crate::message;
 
 /// Adds the functions of `sardonyx._core.inliner` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
     module.add_function(wrap_pyfunction!(inline_selected_functions, module)?)?;
     module.add_function(wrap_pyfunction!(inline_selected_functions2, module)?)

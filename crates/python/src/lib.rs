@@ -33,15 +33,15 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
     module.add("HAS_TEST_OPERATORS", cfg!(debug_assertions))?;
     let submodules: [(&str, fn(&Bound<'_, PyModule>) -> PyResult<()>); 9] = [
-        ("checker", checker::fill),
-        ("defs", defs::fill),
-        ("inliner", inliner::fill),
-        ("ort", session::ort::fill),
-        ("parser", parser::fill),
-        ("printer", printer::fill),
-        ("session", session::fill),
-        ("shape_inference", shape_inference::fill),
-        ("version_converter", version_converter::fill),
+        ("checker", checker::fill_module),
+        ("defs", defs::fill_module),
+        ("inliner", inliner::fill_module),
+        ("ort", session::ort::fill_module),
+        ("parser", parser::fill_module),
+        ("printer", printer::fill_module),
+        ("session", session::fill_module),
+        ("shape_inference", shape_inference::fill_module),
+        ("version_converter", version_converter::fill_module),
     ];
     let loaded = py.import("sys")?.getattr("modules")?;
     for (name, fill) in submodules {

@@ -10,7 +10,7 @@ use sardonyx::tool::{DiagnosticSeverity, TextPart, parse_part_like_onnx};
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Adds the functions of `sardonyx._core.parser` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_model, module)?)?;
     module.add_function(wrap_pyfunction!(parse_graph, module)?)?;
     module.add_function(wrap_pyfunction!(parse_function, module)?)?;

@@ -11,7 +11,7 @@ use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};
 
 /// Adds the functions of `sardonyx._core.printer` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model_to_text, module)?)?;
     module.add_function(wrap_pyfunction!(function_to_text, module)?)?;
     module.add_function(wrap_pyfunction!(graph_to_text, module)?)?;

@@ -43,7 +43,7 @@ use ports::{PyPort, join_ports};
 use settings::Settings;
 
 /// Adds the classes and functions of `sardonyx._core.session` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
     module.add_class::<trainer::PyTrainer>()?;

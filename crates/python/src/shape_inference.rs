@@ -29,7 +29,7 @@ pub(crate) use functions::Functions;
 pub(crate) use single::infer_node_outputs;
 
 /// Adds the classes and functions of `sardonyx._core.shape_inference` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InferenceError", module.py().get_type::<InferenceError>())?;
     module.add_class::<InferenceContext>()?;
     module.add_class::<GraphInferencer>()?;

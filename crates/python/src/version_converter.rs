@@ -14,7 +14,7 @@ use crate::registry;
 use crate::shape_inference::make_reference_options;
 
 /// Adds the functions of `sardonyx._core.version_converter` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
     module.add_function(wrap_pyfunction!(convert_version, module)?)?;
     module.add_function(wrap_pyfunction!(convert, module)?)

@@ -18,7 +18,7 @@ use crate::message::Header;
 use crate::shape_inference::{StandardRule, infer_node_outputs};
 
 /// Adds the class `OpSchema` to `module`, and its nested classes and enumerations to `OpSchema`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<OpSchema>()?;
     let schema = module.getattr("OpSchema")?;

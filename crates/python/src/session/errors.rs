@@ -46,7 +46,7 @@ pub(crate) struct ArgumentProblem {
 impl ArgumentProblem {
     /// Creates the problem of an argument whose value `given` is not one of `names`, which become
     /// the advice.
-    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> ArgumentProblem {
+    pub(crate) fn unknown_value(argument: &str, given: &str, names: &[&str]) -> ArgumentProblem {
         ArgumentProblem {
             what: format!("{argument} is '{given}', which does not exist"),
             help: Some(format!("use one of: {}", names.join(", "))),

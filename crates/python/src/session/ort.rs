@@ -18,7 +18,7 @@ use sardonyx_ort::{Status, options as tables, providers, refused};
 use errors::to_exception;
 
 /// Adds the constants, classes and functions of `sardonyx._core.ort` to `module`.
-pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", sardonyx_ort::VERSION)?;
     module.add("VENDOR", sardonyx_ort::VENDOR)?;
     module.add("NO_MODEL_VERSION", sardonyx_ort::NO_MODEL_VERSION)?;

@@ -65,7 +65,8 @@ impl Settings {
                 argument_error(py, what, None)
             })
         });
-        let (threads, memory_limit) = (threads.map(saturate), memory_limit.map(saturate));
+        let (threads, memory_limit) =
+            (threads.map(saturate_count), memory_limit.map(saturate_count));
         let dims = parse_dims(dims)?;
         let seed = seed.transpose()?;
         Ok(Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() })
@@ -123,7 +124,7 @@ impl Settings {
 }
 
 /// Converts a count of 0 or more; a count above `usize::MAX` becomes `usize::MAX`.
-fn saturate(count: i128) -> usize {
+fn saturate_count(count: i128) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 

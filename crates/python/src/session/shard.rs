@@ -107,7 +107,7 @@ impl ShardArguments {
             "microsoft" => Collectives::Microsoft,
             "tensorrt" => Collectives::TensorRt,
             other => {
-                return Err(ArgumentProblem::unknown(
+                return Err(ArgumentProblem::unknown_value(
                     "collectives",
                     other,
                     &["microsoft", "tensorrt"],

@@ -155,7 +155,7 @@ impl TrainingArguments {
                 Err("class_axis and ignore_class are for the loss cross-entropy".into())
             }
             (Some("squared-error"), None) => Ok(Loss::SquaredError { output }),
-            (Some(other), None) => Err(ArgumentProblem::unknown("loss", other, &LOSSES)),
+            (Some(other), None) => Err(ArgumentProblem::unknown_value("loss", other, &LOSSES)),
             (Some(_), Some(_)) => Err("loss and loss_value exclude each other".into()),
             (None, None) => Err(ArgumentProblem {
                 what: "neither loss nor loss_value is given".to_string(),
@@ -173,7 +173,7 @@ impl TrainingArguments {
         let mut names = OptimizerName::ALL.into_iter();
         let Some(name) = names.find(|name| name.name() == self.optimizer) else {
             let names = OptimizerName::ALL.map(OptimizerName::name);
-            return Err(ArgumentProblem::unknown("optimizer", &self.optimizer, &names));
+            return Err(ArgumentProblem::unknown_value("optimizer", &self.optimizer, &names));
         };
         let optimizer = name.to_optimizer(&OptimizerNumbers {
             learning_rate: self.learning_rate,

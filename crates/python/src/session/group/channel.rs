@@ -39,7 +39,7 @@ impl FirstException {
     }
 
     /// Stores `error` unless an earlier exception is stored, and returns the text of `error`.
-    fn record(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
+    fn record_exception(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(error);
@@ -71,7 +71,7 @@ impl PyChannel {
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, Box<dyn Error + Send + Sync>> {
         Python::try_attach(|py| {
-            work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
+            work(self.transport.bind(py)).map_err(|error| self.raised.record_exception(error))
         })
         .unwrap_or_else(|| Err("the Python interpreter exits".into()))
     }

@@ -238,7 +238,7 @@ pub(crate) fn export_tensor<'py>(
         byte_offset: 0,
     };
     let mut handed = Box::new(ExportedTensor {
-        managed: ManagedTensor { array, context: ptr::null_mut(), deleter: Some(free) },
+        managed: ManagedTensor { array, context: ptr::null_mut(), deleter: Some(free_exported) },
         shape: tensor.dims().iter().map(|dim| *dim as i64).collect(),
         strides: compute_contiguous_strides(tensor.dims())
             .into_iter()
@@ -249,10 +249,15 @@ pub(crate) fn export_tensor<'py>(
     handed.managed.array.shape = handed.shape.as_ptr();
     handed.managed.array.strides = handed.strides.as_ptr();
     let address = NonNull::from(Box::leak(handed));
-    // SAFETY: the address is that of a leaked `ExportedTensor`, which lives until `free` is called,
-    // by the consumer, or by `destroy` if the capsule is never consumed.
+    // SAFETY: the address is that of a leaked `ExportedTensor`, which lives until `free_exported`
+    // is called, by the consumer, or by `destroy_capsule` if the capsule is never consumed.
     let made = unsafe {
-        PyCapsule::new_with_pointer_and_destructor(owner.py(), address.cast(), NAME, Some(destroy))
+        PyCapsule::new_with_pointer_and_destructor(
+            owner.py(),
+            address.cast(),
+            NAME,
+            Some(destroy_capsule),
+        )
     };
     if made.is_err() {
         // SAFETY: no capsule holds the address.
@@ -266,7 +271,7 @@ pub(crate) fn export_tensor<'py>(
 /// # Safety
 ///
 /// `managed` must be the first field of a leaked [`ExportedTensor`] that is not used afterwards.
-unsafe extern "C" fn free(managed: *mut ManagedTensor) {
+unsafe extern "C" fn free_exported(managed: *mut ManagedTensor) {
     // SAFETY: the caller passes the first field of a leaked `ExportedTensor`, which is `repr(C)`.
     drop(unsafe { Box::from_raw(managed.cast::<ExportedTensor>()) });
 }
@@ -277,12 +282,12 @@ unsafe extern "C" fn free(managed: *mut ManagedTensor) {
 /// # Safety
 ///
 /// `capsule` must be one that [`export_tensor`] made; the interpreter is destroying it.
-unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn destroy_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: the caller passes a capsule that `export_tensor` made. While it has this name, its
     // address is that of an `ExportedTensor` that has not been freed.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
-            free(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
+            free_exported(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
         }
     }
 }
