@@ -96,7 +96,8 @@ enum Kind {
 }
 
 impl Kind {
-    /// Converts the kind to the message type of the library; `None` for a model.
+    /// Returns the library's [`Document`] for this kind of file; `None` for a model, which is not a
+    /// `Document`.
     fn to_document(self) -> Option<Document> {
         match self {
             Kind::Model => None,

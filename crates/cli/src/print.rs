@@ -41,7 +41,7 @@ pub(crate) struct Args {
     no_weights: bool,
     /// Write tensors of up to SIZE into the text, such as 4K [default: 128 bytes]. `all` writes all
     /// values into the text, also those in data files
-    #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_inline_limit)]
     inline: Option<u64>,
     /// Write the SHA-256 of values outside of the text; it is verified when the text is parsed
     #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 }
 
 /// Parses the value of `--inline`: a size in bytes, or `all`.
-fn parse_inline(text: &str) -> Result<u64, String> {
+fn parse_inline_limit(text: &str) -> Result<u64, String> {
     match text {
         "all" => Ok(u64::MAX),
         _ => human::parse_bytes(text),

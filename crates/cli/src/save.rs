@@ -161,7 +161,10 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         (Some(from), Some(to), ..) => save_model(args, from, to, &target, terminal),
         (_, _, Some(_), Some(format)) => save_values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
-            .help("`sardonyx cat --all-tensors` writes the values of a model to such a file")),
+            .help(format!(
+                "`sardonyx cat --all-tensors` writes the values of a model to a .{} file",
+                to.name()
+            ))),
         _ => Err(Failure::new(format!("a .{} file holds values, not a model", from.name()))
             .help("write values to .npy, .npz, .pb, .safetensors, .txt or .csv")),
     }

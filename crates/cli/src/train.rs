@@ -503,7 +503,8 @@ impl Course<'_> {
         }
         let state = match &saved {
             Ok(Some(_)) if !args.inference => state.map_err(|failure| {
-                failure.help_if_none("the model that was written has the values of the state")
+                failure
+                    .help_if_none("the written model has the trained values of the state variables")
             }),
             _ => state,
         };

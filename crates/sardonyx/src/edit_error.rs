@@ -88,7 +88,7 @@ impl EditError {
 
     /// Returns the name of the function or operator that is most similar to the unmatched pattern
     /// of this error; `None` for other errors.
-    fn similar(&self) -> Option<&str> {
+    fn similar_name(&self) -> Option<&str> {
         match self {
             EditError::UnknownFunction { similar, .. }
             | EditError::UnknownOperator { similar, .. } => similar.as_deref(),
@@ -132,7 +132,7 @@ impl From<EditError> for Error {
             return (*result).into();
         }
         let public = Error::new(ErrorKind::Invalid, error.to_string());
-        let public = match error.similar() {
+        let public = match error.similar_name() {
             Some(similar) => public.with_help(format!("did you mean {similar}?")),
             None => public,
         };

@@ -76,7 +76,7 @@ impl Unfinished {
                 done => return done,
             }
         }
-        self.replace(path)
+        self.rename_to(path)
     }
 
     /// Gives the file a temporary name, unless the file has one.
@@ -108,8 +108,8 @@ impl Unfinished {
         copied.map(|()| copy)
     }
 
-    /// Renames the file to a path; replaces an existing file.
-    pub(crate) fn replace(&mut self, path: &Path) -> io::Result<()> {
+    /// Renames the file to `path`, and replaces an existing file there.
+    pub(crate) fn rename_to(&mut self, path: &Path) -> io::Result<()> {
         self.take_temporary_name(get_directory(path))?;
         if let Some(temporary) = &self.temporary {
             fs::rename(temporary, path)?;
@@ -287,7 +287,7 @@ mod tests {
         kept.push(temporary.file_name().unwrap().to_str().unwrap().to_string());
         kept.sort();
         assert_eq!(list_names(scratch.path()), kept);
-        written.replace(&at("done")).unwrap();
+        written.rename_to(&at("done")).unwrap();
         assert!(at("done").exists() && !temporary.exists());
 
         // Dropping without `discard` leaves the state of a killed process.

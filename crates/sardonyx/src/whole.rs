@@ -59,7 +59,7 @@ impl WholeFile {
     /// existing file.
     pub(crate) fn finish_as(mut self, path: &Path) -> io::Result<()> {
         self.file.flush()?;
-        self.file.get_mut().0.replace(path)
+        self.file.get_mut().0.rename_to(path)
     }
 }
 

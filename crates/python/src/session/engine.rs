@@ -379,7 +379,7 @@ impl Engine {
 
     /// Returns the axes of the input or output `name` whose sizes the model marks as unknown, with
     /// the text that marks each.
-    pub(crate) fn find_size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    pub(crate) fn list_invalid_symbols(&self, name: &str) -> Vec<(usize, String)> {
         self.model.list_invalid_symbols(name)
     }
 

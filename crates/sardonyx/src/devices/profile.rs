@@ -115,9 +115,10 @@ impl DeviceSession {
 const MOST_EVENTS: usize = 1_000_000;
 
 impl DeviceRun {
-    /// Starts the record of a device that begins its part now, in a run that began at `handed_out`.
-    pub(super) fn begin(device: usize, handed_out: SystemTime) -> DeviceRun {
-        let start = handed_out.elapsed().unwrap_or_default();
+    /// Starts the record of a device that begins its part now, in a run that began at
+    /// `run_start`.
+    pub(super) fn begin(device: usize, run_start: SystemTime) -> DeviceRun {
+        let start = run_start.elapsed().unwrap_or_default();
         DeviceRun { device, start, took: Duration::ZERO, events: Vec::new(), untold: 0 }
     }
 

@@ -586,7 +586,7 @@ impl Saving<'_> {
         model.take_temporary_name(self.directory.path())?;
         let target = self.directory.path().join(self.name);
         let replaced =
-            self.call_hook("replace the old model file").and_then(|()| model.replace(&target));
+            self.call_hook("replace the old model file").and_then(|()| model.rename_to(&target));
         if replaced.is_err() && self.call_hook("discard an unfinished file").is_ok() {
             model.discard();
         }

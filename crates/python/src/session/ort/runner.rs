@@ -324,9 +324,9 @@ impl Runner {
 
     /// Returns name, type and shape of a port in the form of onnxruntime's `NodeArg`.
     fn describe_port<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
-        let marks = self.session(py)?.get().0.find_size_marks(port.name());
+        let invalid_symbols = self.session(py)?.get().0.list_invalid_symbols(port.name());
         let sizes = PyList::empty(py);
-        for size in ports::sizes(port, &marks) {
+        for size in ports::sizes(port, &invalid_symbols) {
             match size {
                 Size::Known(size) => sizes.append(size)?,
                 Size::Text(text) => sizes.append(text)?,
