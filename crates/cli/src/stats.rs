@@ -166,7 +166,7 @@ impl Sums {
         self.float_sum = total;
     }
 
-    /// Adds a chunk of integers or truth values.
+    /// Adds a chunk of integers or booleans.
     fn add_integers<T: Copy + Ord + Into<i128>>(&mut self, values: &[T]) {
         let (Some(min), Some(max)) = (values.iter().min(), values.iter().max()) else {
             return;

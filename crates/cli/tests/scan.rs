@@ -13,7 +13,7 @@ fn a_harmless_model_has_no_findings() {
     let text = sardonyx(&["scan", &digits_model()]).good();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("tensors"), "{text}");
-    assert!(text.contains("no findings that make it unsafe"), "{text}");
+    assert!(text.contains("no findings that make the file unsafe"), "{text}");
     let text = sardonyx(&["scan", "--strict", "--checksums", &digits_model()]).good();
     assert!(text.contains("no findings that make"), "{text}");
 }

@@ -488,7 +488,7 @@ fn the_model_is_written_if_the_state_cannot_be() {
         let told = |words: &str| rest.iter().any(|line| line.contains(words));
         assert!(told("the run was stopped") && told(&format!("wrote {}", place(kept))), "{rest:?}");
         assert!(told(&format!("cannot write '{}'", place(lost))), "{rest:?}");
-        assert_eq!(told("the model that was written has the values"), lost == "state.npz");
+        assert_eq!(told("the written model has the trained values"), lost == "state.npz");
         if kept == "out.onnx" {
             assert!((number(&place(kept), "w") - 2.0).abs() < 0.2);
         } else {

@@ -288,9 +288,9 @@ fn structure_can_be_read_without_payloads() {
         assert!(model.to_bytes().len() < bytes.len() / 4);
         let largest = model.tensors().into_iter().max_by_key(|tensor| tensor.bytes);
         let error = model.value_of(&largest.unwrap()).unwrap_err();
-        assert!(error.to_string().contains("skipped"), "{error}");
+        assert!(error.to_string().contains("skipp"), "{error}");
         for error in [model.content_hash().unwrap_err(), model.save("x.onnx").unwrap_err()] {
-            assert!(error.to_string().contains("skipped"), "{error}");
+            assert!(error.to_string().contains("skipp"), "{error}");
         }
     }
     // The stream ends inside a payload that is skipped.
