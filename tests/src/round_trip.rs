@@ -39,7 +39,7 @@ fn model(file: &Path) -> Result<(), String> {
     let text = model.to_text();
     let again = sardonyx::Model::from_text(&text).map_err(|error| error.to_string())?;
     unchanged(&bytes, &again.to_bytes()).map_err(|why| format!("as text: {why}"))?;
-    let formatted = sardonyx::text::format(text.clone().into_bytes());
+    let formatted = sardonyx::Model::format_text(text.clone().into_bytes());
     let formatted = formatted.map_err(|error| error.to_string())?;
     unchanged(text.as_bytes(), &formatted).map_err(|why| format!("formatted: {why}"))
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::text;
+use sardonyx::Model;
 
 use crate::failure::{self, Failure};
 use crate::files;
@@ -55,8 +55,8 @@ fn format_file(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Fa
         files::read(path)?.as_slice().to_vec()
     };
     let name = if from_stdin { "standard input".to_string() } else { path.display().to_string() };
-    let after =
-        text::format(before.clone()).map_err(|error| failure::syntax_failure(&error, &name))?;
+    let after = Model::format_text(before.clone())
+        .map_err(|error| failure::syntax_failure(&error, &name))?;
     let changes = after != before;
     if args.check {
         if changes {

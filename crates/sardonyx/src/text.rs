@@ -18,7 +18,7 @@
 //!
 //! let wrong = "<ir_version: 10, opset_import: [\"\": 21]>
 //!     double (float[N] x) => (float[N] y) { y = Add(x x) }";
-//! let error = text::format(wrong.as_bytes().to_vec()).unwrap_err();
+//! let error = Model::format_text(wrong.as_bytes().to_vec()).unwrap_err();
 //! assert!(error.to_string().contains("inputs are separated by commas"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
@@ -46,17 +46,17 @@ use crate::whole::WholeFile;
 #[doc(inline)]
 pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
-/// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
-/// idempotent.
-///
-/// # Errors
-///
-/// All syntax errors in the text.
-pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
-    sardonyx_text::format(text.into())
-}
-
 impl Model {
+    /// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting
+    /// is idempotent.
+    ///
+    /// # Errors
+    ///
+    /// All syntax errors in the text.
+    pub fn format_text(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
+        sardonyx_text::format(text.into())
+    }
+
     /// Parses a model in the ONNX text notation.
     ///
     /// # Errors

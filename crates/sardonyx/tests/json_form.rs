@@ -5,7 +5,7 @@ use sardonyx::convert::{ConvertOptions, Target};
 use sardonyx::device::{Division, ShardOptions};
 use sardonyx::edit::{InlineOptions, StripOptions};
 use sardonyx::infer::InferOptions;
-use sardonyx::text::{PrintOptions, format};
+use sardonyx::text::PrintOptions;
 use sardonyx::tool::TextForm;
 use sardonyx::train::{GradientOptions, Loss, TrainingOptions};
 use sardonyx::{Dim, Model};
@@ -225,7 +225,7 @@ g (float[N] x) => (float[N] y) {
 }
 ";
     assert_form(
-        &format(wrong.as_bytes().to_vec()).unwrap_err(),
+        &Model::format_text(wrong.as_bytes().to_vec()).unwrap_err(),
         r#"[{"code":"syntax-error","message":"expected `,` or `)` after an input, found `z`",
         "line":4,"column":5,"help":"the `(` of line 3 has no `)`"}]"#,
     );
