@@ -595,7 +595,6 @@ impl PackedConv {
                 input,
                 output,
                 epilogue,
-                is_near: false,
             }),
             Algorithm::Direct(_) => {
                 let conv = self;

@@ -53,11 +53,11 @@ pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 
 pub(crate) use blocked::{FinishTransposed, Operand, Product};
-pub(crate) use epilogue::TileEpilogue;
+pub(crate) use epilogue::{ShortEpilogue, TileEpilogue};
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
 pub(crate) use sizes::{Lies, OperandKind, Sizes};
-pub(crate) use tile::{TileEnd, finish, finish_first};
+pub(crate) use tile::{TileEnd, finish};
 
 use amx::product::ProductByTiles;
 use matrix::strided_len;

@@ -299,7 +299,7 @@ impl Units<'_> {
                 let before = (image * plane + first * self.depthwise.in_dims[2]) * pitch;
                 let data = SendPtr(band.as_mut_ptr().wrapping_sub(before));
                 let input = Side { data, ..self.depthwise.input };
-                Depthwise { input, is_near: true, ..self.depthwise }.rows(image, start..end);
+                Depthwise { input, ..self.depthwise }.rows(image, start..end);
             }
             Ok(())
         })

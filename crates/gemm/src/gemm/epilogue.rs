@@ -384,6 +384,27 @@ impl TileEpilogue {
         TileEpilogue { col_bias: std::ptr::null(), ..*self }.is_plain()
     }
 
+    /// Splits into a part that takes a few instructions for each vector, and the rest.
+    pub(crate) fn split_short(&self) -> (ShortEpilogue, TileEpilogue) {
+        let TileEpilogue { col_bias: bias, activation, .. } = *self;
+        let rest = self.after_residual();
+        let before =
+            TileEpilogue { activation: Activation::None, factor: std::ptr::null(), ..*self };
+        if !before.is_column_bias() {
+            return (ShortEpilogue::PLAIN, *self);
+        }
+        let is_short = matches!(
+            activation,
+            Activation::None | Activation::Relu | Activation::Clip(..) | Activation::HardSwish
+        );
+        if is_short {
+            let rest = TileEpilogue { activation: Activation::None, ..rest };
+            (ShortEpilogue { bias, activation }, rest)
+        } else {
+            (ShortEpilogue { bias, ..ShortEpilogue::PLAIN }, rest)
+        }
+    }
+
     /// The limits that the activation clamps to.
     #[inline(always)]
     pub(crate) fn limits(&self) -> (f32, f32) {
@@ -438,6 +459,70 @@ impl TileEpilogue {
             }
             x
         }
+    }
+}
+
+/// A bias of columns and an activation of a few instructions, which need no registers of their own
+/// in the loops of a tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortEpilogue {
+    /// Null: none.
+    bias: *const f32,
+    /// None, limits or [`Activation::HardSwish`].
+    activation: Activation,
+}
+
+// SAFETY: only reads, from memory borrowed for the whole call that made it.
+unsafe impl Send for ShortEpilogue {}
+// SAFETY: only reads, as said above.
+unsafe impl Sync for ShortEpilogue {}
+
+impl ShortEpilogue {
+    /// Leaves sums as they are.
+    const PLAIN: ShortEpilogue =
+        ShortEpilogue { bias: std::ptr::null(), activation: Activation::None };
+
+    /// Finishes a vector of columns from `col` on of each of `R` rows.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`]; `mask` leaves out what is not a column.
+    #[inline(always)]
+    pub(crate) unsafe fn finish<S: Simd, const R: usize>(
+        &self,
+        mut sums: [S::V; R],
+        col: usize,
+        mask: S::M,
+    ) -> [S::V; R] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.bias.is_null() {
+                let bias = S::load_m(self.bias.add(col), mask);
+                for sum in &mut sums {
+                    *sum = S::add(*sum, bias);
+                }
+            }
+            match self.activation {
+                Activation::Relu => Self::apply::<S, R>(sums, Activation::Relu),
+                Activation::Clip(lo, hi) => Self::apply::<S, R>(sums, Activation::Clip(lo, hi)),
+                Activation::HardSwish => Self::apply::<S, R>(sums, Activation::HardSwish),
+                _ => sums,
+            }
+        }
+    }
+
+    /// Applies an activation whose kind the compiler knows.
+    #[inline(always)]
+    unsafe fn apply<S: Simd, const R: usize>(
+        mut sums: [S::V; R],
+        activation: Activation,
+    ) -> [S::V; R] {
+        // SAFETY: the caller's promise.
+        let prepared = unsafe { activation.prepare::<S>() };
+        for sum in &mut sums {
+            *sum = prepared.apply(*sum);
+        }
+        sums
     }
 }
 

@@ -479,49 +479,6 @@ impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
     }
 }
 
-/// Stores the first `rows` rows of a tile that is one vector wide.
-///
-/// # Safety
-///
-/// `rows` must be at most `R`, and [`finish`]'s demands must hold.
-#[inline(always)]
-pub(crate) unsafe fn finish_first<S: Simd, const R: usize>(
-    t: &TileEnd,
-    rows: usize,
-    acc: &[[S::V; 1]; R],
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        copy_sums::<S, R, 1>(acc);
-        S::call(FinishFirst { tile: t, rows });
-    }
-}
-
-/// Finishes some rows of a tile that is one vector wide and whose sums have been copied.
-struct FinishFirst<'a> {
-    tile: &'a TileEnd,
-    rows: usize,
-}
-
-impl Body for FinishFirst<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let t = self.tile;
-        // SAFETY: the caller's promise. Finishing a row overwrites only copies of rows before it.
-        unsafe {
-            let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
-            for r in 0..self.rows {
-                let sum = S::load(sums_of_thread().add(r * S::LANES));
-                let epilogue = e.at(r, 0);
-                let end = TileEnd { c: t.c.add(r * t.ldc), epilogue: &epilogue, ..*t };
-                finish::<S, 1, 1>(&end, [[sum]]);
-            }
-        }
-    }
-}
-
 /// Stores a tile whose epilogue is more than a few instructions for each vector: all but a
 /// function is done where the output is.
 #[inline(always)]

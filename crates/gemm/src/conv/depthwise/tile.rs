@@ -1,0 +1,368 @@
+//! The inner loops of depthwise convolution.
+//!
+//! A tile is `Q` neighbouring outputs of `R` rows, for some vectors of channels. Each input vector
+//! is loaded once for each input row and multiplied by the weights of all taps that it lies under.
+//! The taps of an output are added in the order of the kernel, whatever the tile.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::super::Geometry;
+use crate::gemm::ShortEpilogue;
+use sardonyx_simd::{Body, Simd};
+
+/// Most channels of a tile.
+pub(super) const MOST_CHANNELS: usize = 256;
+
+/// Channels of a pixel of padding.
+#[repr(align(64))]
+struct Zeros([f32; MOST_CHANNELS]);
+static ZEROS: Zeros = Zeros([0.0; MOST_CHANNELS]);
+
+/// A row of input pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Pixel in column 0.
+    pub(super) first: *const f32,
+    /// Distance of pixels in floats.
+    pub(super) pitch: usize,
+}
+
+impl Line {
+    /// Returns the same row, counted from column `col` on; negative in padding.
+    pub(super) fn from_column(self, col: isize) -> Line {
+        let first = self.first.wrapping_offset(col.wrapping_mul(self.pitch as isize));
+        Line { first, ..self }
+    }
+
+    /// Returns a row of padding.
+    pub(super) fn zeros() -> Line {
+        Line { first: ZEROS.0.as_ptr(), pitch: 0 }
+    }
+}
+
+/// One tile's operands.
+#[derive(Clone)]
+pub(super) struct Tile<'a> {
+    pub(super) geometry: &'a Geometry,
+    /// Input rows under the kernel rows of the first output row, and those that further output rows
+    /// have beyond them. Column 0 is that of the first tap.
+    pub(super) lines: &'a [Line],
+    /// Columns of the lines that are inside the input.
+    pub(super) inside: Range<isize>,
+    pub(super) weights: *const f32,
+    /// Distance of the weights of neighbouring taps in floats.
+    pub(super) weights_step: usize,
+    /// Channels to compute, counted from the first of all operands; at most [`MOST_CHANNELS`].
+    pub(super) channels: Range<usize>,
+    pub(super) y: *mut f32,
+    /// Distance of output pixels in floats.
+    pub(super) out_pitch: usize,
+    /// Distance of output rows in floats.
+    pub(super) out_line: usize,
+    /// Applied to sums before they are written.
+    pub(super) epilogue: ShortEpilogue,
+}
+
+/// Kind of tile by where its inputs lie.
+pub(super) trait Border: 'static {
+    /// Whether `kernel width / 2` columns on either side may be padding, as where padding keeps
+    /// the size of an image.
+    const SIDES: bool;
+    /// Whether any column may be padding.
+    const ALL: bool;
+    /// Whether the last channels may fill only a part of a vector.
+    const PARTIAL: bool;
+}
+
+macro_rules! borders {
+    ($($(#[$doc:meta])* $name:ident: $sides:literal $all:literal $partial:literal;)*) => {
+        $($(#[$doc])*
+        pub(super) struct $name;
+        impl Border for $name {
+            const SIDES: bool = $sides;
+            const ALL: bool = $all;
+            const PARTIAL: bool = $partial;
+        })*
+    };
+}
+
+borders! {
+    /// All columns are inside the input.
+    Inside: false false false;
+    /// Columns on either side may be padding.
+    Sides: true false false;
+    /// Columns on either side may be padding, and channels fill only a part of a vector.
+    PartialSides: true false true;
+    /// Any column may be padding, and channels may fill only a part of a vector.
+    Anywhere: true true true;
+}
+
+/// Computes a tile. `KW` and `SW` are the width of the kernel and its stride; `KW` is 0 for kernels
+/// that have no loop of their own.
+pub(super) struct Compute<'a, B, const R: usize, const Q: usize, const KW: usize, const SW: usize> {
+    tile: &'a Tile<'a>,
+    border: PhantomData<B>,
+}
+
+impl<'a, B, const R: usize, const Q: usize, const KW: usize, const SW: usize>
+    Compute<'a, B, R, Q, KW, SW>
+{
+    pub(super) fn new(tile: &'a Tile<'a>) -> Self {
+        Compute { tile, border: PhantomData }
+    }
+}
+
+/// Sums of a vector of channels of one output row.
+type Sums<S, const Q: usize> = [<S as Simd>::V; Q];
+
+/// A vector of channels.
+#[derive(Clone, Copy)]
+struct Lanes<S: Simd> {
+    /// Its first channel.
+    c: usize,
+    mask: S::M,
+}
+
+impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
+    for Compute<'_, B, R, Q, KW, SW>
+{
+    type Out = ();
+
+    /// # Safety
+    ///
+    /// Of all lines, the columns that `B` says are inside must be readable, and the outputs
+    /// writable; `R` is 1 or the kernel has 3 rows.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        const { assert!(KW == 0 || (Q - 1) * SW + KW <= COLUMNS) };
+        let t = self.tile;
+        let mut c = t.channels.start;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while c < t.channels.end {
+                let n = if B::PARTIAL { S::LANES.min(t.channels.end - c) } else { S::LANES };
+                let lanes = Lanes { c, mask: S::first(n) };
+                if KW == 0 {
+                    write::<S, B, Q>(t, 0, lanes, any::<S, B, Q>(t, lanes));
+                } else if R == 1 {
+                    write::<S, B, Q>(t, 0, lanes, single::<S, B, Q, KW, SW>(t, lanes));
+                } else {
+                    let [first, second] = pair::<S, B, Q, KW, SW>(t, lanes);
+                    write::<S, B, Q>(t, 0, lanes, first);
+                    write::<S, B, Q>(t, 1, lanes, second);
+                }
+                c += S::LANES;
+            }
+        }
+    }
+}
+
+/// Finishes the sums of output row `r` and writes them.
+///
+/// # Safety
+///
+/// The demands of [`Compute`] must hold.
+#[inline(always)]
+unsafe fn write<S: Simd, B: Border, const Q: usize>(
+    t: &Tile<'_>,
+    r: usize,
+    lanes: Lanes<S>,
+    sums: Sums<S, Q>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sums = t.epilogue.finish::<S, Q>(sums, lanes.c, lanes.mask);
+        let y = t.y.add(r * t.out_line + lanes.c);
+        for (q, sum) in sums.iter().enumerate() {
+            let y = y.add(q * t.out_pitch);
+            if B::PARTIAL {
+                S::store_m(y, lanes.mask, *sum);
+            } else {
+                S::store(y, *sum);
+            }
+        }
+    }
+}
+
+/// Computes one output row.
+///
+/// # Safety
+///
+/// The demands of [`Compute`] must hold.
+#[inline(always)]
+unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
+    t: &Tile<'_>,
+    lanes: Lanes<S>,
+) -> Sums<S, Q> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[S::splat(0.0); Q]];
+        for (i, line) in t.lines.iter().enumerate() {
+            let w = weights::<S, KW>(t, i, lanes.c);
+            sums = add_line::<S, B, 1, Q, KW, SW>(t, line, lanes, [w], sums);
+        }
+        sums[0]
+    }
+}
+
+/// Computes two output rows of a kernel of three rows with stride 1, which share two input rows.
+///
+/// # Safety
+///
+/// The demands of [`Compute`] must hold.
+#[inline(always)]
+unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
+    t: &Tile<'_>,
+    lanes: Lanes<S>,
+) -> [Sums<S, Q>; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let line = |i: usize| t.lines.get_unchecked(i);
+        let u = weights::<S, KW>(t, 0, lanes.c);
+        let v = weights::<S, KW>(t, 1, lanes.c);
+        let w = weights::<S, KW>(t, 2, lanes.c);
+        let zeros = [S::splat(0.0); Q];
+        let [first] = add_line::<S, B, 1, Q, KW, SW>(t, line(0), lanes, [u], [zeros]);
+        let both = [first, zeros];
+        let both = add_line::<S, B, 2, Q, KW, SW>(t, line(1), lanes, [v, u], both);
+        let both = add_line::<S, B, 2, Q, KW, SW>(t, line(2), lanes, [w, v], both);
+        let [first, second] = both;
+        let [second] = add_line::<S, B, 1, Q, KW, SW>(t, line(3), lanes, [w], [second]);
+        [first, second]
+    }
+}
+
+/// Computes one output row of any kernel.
+///
+/// # Safety
+///
+/// The demands of [`Compute`] must hold.
+#[inline(always)]
+unsafe fn any<S: Simd, B: Border, const Q: usize>(t: &Tile<'_>, lanes: Lanes<S>) -> Sums<S, Q> {
+    let g = t.geometry;
+    // SAFETY: the caller's promise.
+    let mut sums = [unsafe { S::splat(0.0) }; Q];
+    let mut weights = t.weights.wrapping_add(lanes.c);
+    for line in t.lines {
+        for kw in 0..g.kernel[2] {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let w = S::load(weights);
+                weights = weights.wrapping_add(t.weights_step);
+                for (q, sum) in sums.iter_mut().enumerate() {
+                    let j = q * g.strides[2] + kw * g.dilations[2];
+                    let x = input::<S, B>(t, line, j, B::ALL, lanes);
+                    *sum = S::fma(w, x, *sum);
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// Loads the weights of kernel row `i`, counted over all planes of the kernel.
+///
+/// # Safety
+///
+/// `S` must be available, and the kernel have as many rows of `KW` taps.
+#[inline(always)]
+unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) -> [S::V; KW] {
+    let row = t.weights.wrapping_add(i * KW * t.weights_step + c);
+    // SAFETY: the caller's promise; weights fill whole vectors.
+    unsafe {
+        let mut weights = [S::splat(0.0); KW];
+        for (kw, weights) in weights.iter_mut().enumerate() {
+            *weights = S::load(row.wrapping_add(kw * t.weights_step));
+        }
+        weights
+    }
+}
+
+/// Loads the inputs in column `j` of a line, or zeros if the column is checked and in padding.
+///
+/// # Safety
+///
+/// `S` must be available, and the column readable if it is not checked.
+#[inline(always)]
+unsafe fn input<S: Simd, B: Border>(
+    t: &Tile<'_>,
+    line: &Line,
+    j: usize,
+    is_checked: bool,
+    lanes: Lanes<S>,
+) -> S::V {
+    let inside = line.first.wrapping_add(j * line.pitch + lanes.c);
+    let is_padding = is_checked && !t.inside.contains(&(j as isize));
+    let p = if is_padding { ZEROS.0.as_ptr() } else { inside };
+    // SAFETY: the caller's promise; zeros fill whole vectors.
+    unsafe { if B::PARTIAL { S::load_m(p, lanes.mask) } else { S::load(p) } }
+}
+
+/// Runs a block for each input column of a tile, with its number as a constant. In a loop the
+/// compiler would test at each column which taps lie over it, which takes six times as long.
+macro_rules! columns {
+    ($column:ident $body:block) => {
+        columns!($column $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20]);
+    };
+    ($column:ident $body:block [$($number:literal)*]) => {
+        $({
+            const $column: usize = $number;
+            $body
+        })*
+    };
+}
+
+/// Most input columns of a tile: those of eight outputs of a kernel of width 7 and stride 2.
+const COLUMNS: usize = 21;
+
+/// Adds the products of an input line to the sums of `N` output rows, each of which has its own
+/// weights for this line.
+///
+/// # Safety
+///
+/// The demands of [`Compute`] must hold.
+#[inline(always)]
+unsafe fn add_line<
+    S: Simd,
+    B: Border,
+    const N: usize,
+    const Q: usize,
+    const KW: usize,
+    const SW: usize,
+>(
+    t: &Tile<'_>,
+    line: &Line,
+    lanes: Lanes<S>,
+    weights: [[S::V; KW]; N],
+    mut sums: [Sums<S, Q>; N],
+) -> [Sums<S, Q>; N] {
+    columns!(J {
+        if J < (Q - 1) * SW + KW {
+            let is_checked = B::ALL || B::SIDES && const { is_at_side::<Q, KW, SW>(J) };
+            // SAFETY: the caller's promise.
+            unsafe {
+                let x = input::<S, B>(t, line, J, is_checked, lanes);
+                for (w, sums) in weights.iter().zip(&mut sums) {
+                    let under = const { outputs_under::<Q, KW, SW>(J) };
+                    for (q, sum) in under.clone().zip(&mut sums[under]) {
+                        *sum = S::fma(w[J - q * SW], x, *sum);
+                    }
+                }
+            }
+        }
+    });
+    sums
+}
+
+/// Returns whether column `j` of the inputs of `Q` outputs is one of the `KW / 2` first or last.
+const fn is_at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> bool {
+    j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
+}
+
+/// Returns the outputs, of `Q`, that have a tap over column `j` of the inputs.
+const fn outputs_under<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> Range<usize> {
+    let start = (j + SW).saturating_sub(KW) / SW;
+    let end = j / SW + 1;
+    start..if end < Q { end } else { Q }
+}
