@@ -26,7 +26,7 @@ impl Ty {
                 dims => format!("{elem}[{}]", dims.join(", ")),
             },
             Ty::Sparse(elem, dims) => {
-                format!("sparse_tensor({})", Ty::Tensor(*elem, dims.clone()).text())
+                format!("sparse_tensor({})", Ty::Tensor(elem, dims.clone()).text())
             }
             Ty::Sequence(inner) => format!("seq({})", inner.text()),
             Ty::Map(key, inner) => format!("map({key}, {})", inner.text()),

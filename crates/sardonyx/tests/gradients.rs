@@ -1033,20 +1033,18 @@ fn files_hold_gradients_through_graphs_and_layers() {
             outputs.tensor(name).unwrap().to_vec::<f64>().unwrap()
         };
         let forward = Session::builder(&model).threads(1).build().unwrap();
-        let expected = (0..at.len()).map(|index| {
+        let difference = |index: usize| {
             let moved = |by: f64| {
                 let mut moved = at;
                 moved[index] += by;
                 run(&forward, &moved, "y").iter().sum::<f64>()
             };
             (moved(1e-5) - moved(-1e-5)) / 2e-5
-        });
-        let expected: Vec<f64> = expected.collect();
+        };
+        let expected: Vec<f64> = (0..at.len()).map(difference).collect();
         for is_node in [false, true] {
-            let options = GradientOptions::new()
-                .differentiate("y")
-                .with_respect_to(["x", "w"])
-                .gradient_node(is_node);
+            let options = GradientOptions::new().differentiate("y").with_respect_to(["x", "w"]);
+            let options = options.gradient_node(is_node);
             let (changed, _) = model.add_gradients(&options).unwrap();
             let report = changed.check(&check::CheckOptions::new());
             let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);

@@ -377,7 +377,7 @@ impl Block<'_> {
             let y = conv.output.pixel(image, pixel).wrapping_add(channels.start);
             let first = at(2, col, 0);
             shifted.clear();
-            shifted.extend(lines.iter().map(|line| line.from_column(first)));
+            shifted.extend(lines.iter().map(|line| line.offset(first)));
             let tile = Tile {
                 geometry: g,
                 lines: &shifted,

@@ -70,11 +70,7 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
 
     /// Converts the outputs of a run to Python objects. No output may be selected twice. A `None`
     /// output has been written into its destination array, which is returned instead.
-    fn to_objects(
-        &self,
-        py: Python<'py>,
-        mut values: Vec<Option<Value>>,
-    ) -> PyResult<Objects<'py>> {
+    fn to_objects(self, py: Python<'py>, mut values: Vec<Option<Value>>) -> PyResult<Objects<'py>> {
         let count = self.numbers.map_or(values.len(), <[usize]>::len);
         let mut objects = Objects::with_capacity(count);
         for place in 0..count {

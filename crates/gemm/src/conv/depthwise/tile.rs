@@ -30,7 +30,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Returns the same row, counted from column `col` on; negative in padding.
-    pub(super) fn from_column(self, col: isize) -> Line {
+    pub(super) fn offset(self, col: isize) -> Line {
         let first = self.first.wrapping_offset(col.wrapping_mul(self.pitch as isize));
         Line { first, ..self }
     }

@@ -297,7 +297,7 @@ fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usiz
     // of the peak where 6 pixels by 2 vectors reach 94 (49 outputs).
     order
         .into_iter()
-        .filter(|vectors| cols.min(table[vectors - 1].len()) * vectors + vectors + 1 <= registers)
+        .filter(|vectors| cols.min(table[vectors - 1].len()) * vectors + vectors < registers)
         .min_by_key(|vectors| of(*vectors))
         .unwrap_or(1)
 }
