@@ -72,7 +72,7 @@ impl Isa {
         }
     }
 
-    /// Number of vector registers; on AArch64, whose portable code has 32, the number of x86.
+    /// Returns the number of vector registers; for portable code that of x86.
     pub const fn registers(self) -> usize {
         match self {
             Isa::Avx512 => 32,

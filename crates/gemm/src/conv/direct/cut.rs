@@ -293,8 +293,8 @@ fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usiz
     };
     // Two vectors have the longest rows of all that keep both units busy.
     let order: [usize; MAX_VECTORS] = [2, 3, 4, 1];
-    // Sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17 registers: 40 %
-    // of the peak where 6 pixels by 2 vectors reach 94 (49 outputs).
+    // Sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17 registers:
+    // 40 % of the peak where 6 pixels by 2 vectors reach 94 (49 outputs).
     order
         .into_iter()
         .filter(|vectors| cols.min(table[vectors - 1].len()) * vectors + vectors < registers)
