@@ -86,7 +86,7 @@ impl DataFiles {
     }
 
     /// Returns the reason why the values of a tensor cannot be read: its data file is missing,
-    /// refused or too short. Returns `None` if there is no such reason.
+    /// refused or too short. Returns `None` if the file can be used.
     pub(crate) fn find_problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;

@@ -158,7 +158,7 @@ impl Args {
     }
 
     /// Checks that each `--shape` and `--fill` matches an input of the model, and that no file
-    /// gives an input that the option names. `given` tells whether a file gives an input.
+    /// gives an input that the option names. `given` is true for inputs that a file gives.
     pub(crate) fn check(
         &self,
         ports: &[Port],

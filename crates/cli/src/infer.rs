@@ -226,7 +226,7 @@ fn format_values<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String 
     text
 }
 
-/// Appends a table of `rows` to `text`, unless there are no rows, and clears `rows`.
+/// Appends a table of `rows` to `text`, unless `rows` is empty, and clears it.
 fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
     let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
     if !rows.is_empty() {

@@ -157,7 +157,7 @@ struct TimedExchange {
 
 impl Device {
     /// Returns the track of a trace that shows the steps of the run with index `run`; `None` if
-    /// there is no such run.
+    /// the run does not exist.
     fn to_track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
         let name = match runner {
             Runner::Session(_) => "steps".to_string(),

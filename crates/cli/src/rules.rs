@@ -26,7 +26,7 @@ pub(crate) struct Rule {
     source: &'static str,
 }
 
-/// Returns the rule with an id in upper or lower case; `None` if there is no such rule.
+/// Returns the rule with an id in upper or lower case; `None` for an unknown id.
 pub(crate) fn find_rule(id: &str) -> Option<Rule> {
     let row = parse_rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
     let [id, strength, words, versions, ..] = row[..] else {

@@ -58,7 +58,7 @@ pub(crate) fn update_registry<E>(
 
 impl Operators {
     /// Returns the description of the newest version of an operator up to `version` (of all
-    /// versions by default); `None` if there is no such version.
+    /// versions by default); `None` if the version does not exist.
     pub(crate) fn find(
         &self,
         name: &str,

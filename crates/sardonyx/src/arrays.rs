@@ -47,8 +47,8 @@ impl TensorFormat {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the file is no valid `.npy`, `.npz` or safetensors file, or is an
-/// archive that unpacks to more than 1 GiB and more than 100 times its own size.
+/// [`ErrorKind::Format`] if the file is not a valid `.npy`, `.npz` or safetensors file, or is
+/// an archive that unpacks to more than 1 GiB and more than 100 times its own size.
 pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Error> {
     let file = file.into();
     match TensorFormat::from_bytes(file.as_slice()) {

@@ -67,7 +67,7 @@ pub(crate) struct DataFiles {
     taken: Mutex<Vec<TakenFrom>>,
 }
 
-/// Where the external data files of a model are looked up.
+/// Source of the external data files of a model.
 enum Place {
     /// Directories in which data files are searched, in this order.
     Directories(Vec<Directory>),

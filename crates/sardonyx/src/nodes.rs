@@ -228,8 +228,8 @@ impl Model {
         Ok(self.with_output_values(wanted))
     }
 
-    /// Lists the names of the outputs of the main graph's node called `name`; `None` if there is no
-    /// such node.
+    /// Lists the names of the outputs of the main graph's node called `name`; `None` for an
+    /// unknown name.
     fn find_node_outputs(&self, name: &str) -> Option<Vec<String>> {
         let model = &self.graph;
         let name = model.symbol(name.as_bytes())?;

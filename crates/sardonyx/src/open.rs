@@ -11,7 +11,7 @@ use crate::form::ModelFormat;
 use crate::mapping;
 use crate::stamp::Stamp;
 
-/// How the bytes of a model file and of its external data files get into memory: mapped or read.
+/// Way in which a model file and its external data files get into memory: mapped or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Access {

@@ -175,7 +175,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     }
 
     /// Infers the node's output types by the inference rule of another operator or version; empty
-    /// if there is no such rule.
+    /// if the operator has no such rule.
     ///
     /// # Errors
     ///
