@@ -205,7 +205,7 @@ WRONG_ARRAYS = [
     (Handed(floats(2), [-2]), "invalid shape"),
     (Handed(floats(2), [2], ndim=-1), "invalid number of dimensions"),
     (Handed(floats(2), [2], ndim=1000), "invalid number of dimensions"),
-    (Handed(None, [2]), "no address"),
+    (Handed(None, [2]), "data pointer is null"),
     (Handed(floats(2), [2], strides=[2**62]), "which are too large"),
     (Handed(floats(2), [2**62, 2**62]), "which are too large"),
 ]

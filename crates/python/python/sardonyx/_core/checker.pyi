@@ -1,63 +1,75 @@
 from typing import final
 
 class ValidationError(Exception):
-    """A model or a part of one breaks the standard."""
+    """Error about a model, or a part of one, that violates the ONNX standard."""
 
 @final
 class CheckerContext:
-    """The model that a part is to be checked for."""
+    """Facts about the model for which a part, such as one node, is checked."""
     ir_version: int
-    """IR version of the model."""
+    """IR version of the model; -1 until it is set."""
     opset_imports: dict[str, int]
-    """Versions of the operator sets that the model imports, by domain. A copy."""
+    """Versions of the operator sets that the model imports, by domain. Reading it returns a copy."""
     def __init__(self) -> None: ...
 
 @final
 class LexicalScopeContext:
-    """The names that are visible around a part. Empty: parts are checked as if they stood in a main
-    graph.
+    """Outer names that a checked part of a model, such as a node, can use. Always empty: parts are
+    checked as members of a main graph.
     """
     def __init__(self) -> None: ...
 
 def check_value_info(bytes: bytes, checker_context: CheckerContext, /) -> None:
-    """Checks a serialized ValueInfoProto."""
+    """Checks a serialized ValueInfoProto. Raises `ValidationError` if it violates the standard."""
 def check_tensor(bytes: bytes, checker_context: CheckerContext, /) -> None:
-    """Checks a serialized TensorProto."""
+    """Checks a serialized TensorProto. Raises `ValidationError` if it violates the standard."""
 def check_sparse_tensor(bytes: bytes, checker_context: CheckerContext, /) -> None:
-    """Checks a serialized SparseTensorProto."""
+    """Checks a serialized SparseTensorProto. Raises `ValidationError` if it violates the standard."""
 def check_attribute(
     bytes: bytes, checker_context: CheckerContext, lexical_scope_context: LexicalScopeContext, /
 ) -> None:
-    """Checks a serialized AttributeProto."""
+    """Checks a serialized AttributeProto. Raises `ValidationError` if it violates the standard."""
 def check_node(
     bytes: bytes, checker_context: CheckerContext, lexical_scope_context: LexicalScopeContext, /
 ) -> None:
-    """Checks a serialized NodeProto."""
+    """Checks a serialized NodeProto. Raises `ValidationError` if it violates the standard."""
 def check_function(
     bytes: bytes, checker_context: CheckerContext, lexical_scope_context: LexicalScopeContext, /
 ) -> None:
-    """Checks a serialized FunctionProto."""
+    """Checks a serialized FunctionProto. Raises `ValidationError` if it violates the standard."""
 def check_graph(
     bytes: bytes, checker_context: CheckerContext, lexical_scope_context: LexicalScopeContext, /
 ) -> None:
-    """Checks a serialized GraphProto."""
+    """Checks a serialized GraphProto. Raises `ValidationError` if it violates the standard."""
 def check_model(
     bytes: bytes,
     full_check: bool = False,
     skip_opset_compatibility_check: bool = False,
     check_custom_domain: bool = False,
 ) -> None:
-    """Checks a serialized ModelProto."""
+    """Checks a serialized ModelProto. Raises `ValidationError` if it violates the standard.
+
+    `full_check` also infers types and shapes, and raises `InferenceError` for contradictions.
+    `skip_opset_compatibility_check` accepts functions that import other versions of an operator set
+    than the model. `check_custom_domain` requires operators of custom domains to be registered.
+    """
 def check_model_path(
     path: str,
     full_check: bool = False,
     skip_opset_compatibility_check: bool = False,
     check_custom_domain: bool = False,
 ) -> None:
-    """Checks a model file, with its data files."""
+    """Checks a model file with its data files. Raises `ValidationError` if it violates the standard,
+    or cannot be read.
+
+    `full_check` also infers types and shapes, and raises `InferenceError` for contradictions.
+    `skip_opset_compatibility_check` accepts functions that import other versions of an operator set
+    than the model. `check_custom_domain` requires operators of custom domains to be registered.
+    """
 def _open_external_data(
     base_dir: str, location: str, tensor_name: str, read_only: bool, /
 ) -> int:
-    """Opens a data file of a model, beneath a directory and nowhere else, and gives its file
-    descriptor, which the caller closes.
+    """Opens the data file `location` of a model in `base_dir` and returns its file descriptor, which
+    the caller must close. Raises `ValidationError` if the location leads out of the directory or
+    the file cannot be opened.
     """

@@ -5,11 +5,11 @@ from typing import final, overload
 from sardonyx._core.shape_inference import InferenceContext
 
 class SchemaError(Exception):
-    """An operator is not there, or its schema is refused."""
+    """Error about an operator that does not exist, or a schema that cannot be registered."""
 
 @final
 class OpSchema:
-    """A version of an operator."""
+    """Operator schema: name, version, inputs, outputs, attributes and documentation."""
     def __init__(
         self,
         name: str,
@@ -24,70 +24,74 @@ class OpSchema:
         node_determinism: OpSchema.NodeDeterminism = ...,
     ) -> None: ...
     name: str
-    """Name of the operator."""
+    """Returns the name of the operator."""
     domain: str
-    """Domain of the operator; empty for `ai.onnx`."""
+    """Returns the domain of the operator; empty for `ai.onnx`."""
     @property
     def doc(self) -> str | None:
-        """What the operator does; `None` if nobody says."""
+        """Returns the documentation of the operator; None if there is none."""
     @doc.setter
     def doc(self, doc: str) -> None: ...
     @property
     def file(self) -> str:
-        """The source file of the definition, which is not recorded."""
+        """Returns `unknown`: the source file of the definition is not recorded."""
     @property
     def line(self) -> int:
-        """The line of the definition, which is not recorded."""
+        """Returns 0: the source line of the definition is not recorded."""
     @property
     def support_level(self) -> OpSchema.SupportType:
-        """How far the operator is supported."""
+        """Returns the maturity of the operator, an `OpSchema.SupportType`."""
     @property
     def since_version(self) -> int:
-        """The opset version that brought this form."""
+        """Returns the opset version that introduced this version of the operator."""
     @property
     def deprecated(self) -> bool:
-        """Whether models should not use it any more."""
+        """Whether new models should not use the operator."""
     @property
     def min_input(self) -> int:
-        """The fewest inputs."""
+        """Returns the smallest number of inputs."""
     @property
     def max_input(self) -> int:
-        """The most inputs."""
+        """Returns the greatest number of inputs; `OpSchema.is_infinite` of it is True for any number."""
     @property
     def min_output(self) -> int:
-        """The fewest outputs."""
+        """Returns the smallest number of outputs."""
     @property
     def max_output(self) -> int:
-        """The most outputs."""
+        """Returns the greatest number of outputs; `OpSchema.is_infinite` of it is True for any number."""
     @property
     def attributes(self) -> dict[str, OpSchema.Attribute]:
-        """The attributes by name."""
+        """Returns the formal attributes as a dict of `OpSchema.Attribute` by name."""
     @property
     def inputs(self) -> list[OpSchema.FormalParameter]:
-        """The inputs."""
+        """Returns the formal inputs as a list of `OpSchema.FormalParameter`."""
     @property
     def outputs(self) -> list[OpSchema.FormalParameter]:
-        """The outputs."""
+        """Returns the formal outputs as a list of `OpSchema.FormalParameter`."""
     @property
     def type_constraints(self) -> list[OpSchema.TypeConstraintParam]:
-        """The type variables."""
+        """Returns the type variables as a list of `OpSchema.TypeConstraintParam`."""
     @property
     def node_determinism(self) -> OpSchema.NodeDeterminism:
-        """Whether equal inputs give equal outputs."""
+        """Whether equal inputs give equal outputs, as an `OpSchema.NodeDeterminism`."""
     @property
     def has_type_and_shape_inference_function(self) -> bool:
-        """Whether types and shapes of outputs can be inferred."""
+        """Whether types and shapes of the outputs can be inferred."""
     @property
     def has_data_propagation_function(self) -> bool:
-        """Whether the inference computes values that describe shapes. That of the standard's operators
-        does, where there are any.
+        """Whether inference computes the values of shape tensors. Standard operators do if they have
+        an inference function.
         """
     def set_type_and_shape_inference_function(
         self, func: Callable[[InferenceContext], None]
     ) -> OpSchema:
-        """Sets what infers types and shapes: a callable that takes an InferenceContext."""
+        """Sets the function that infers types and shapes of the outputs: a callable that takes an
+        `InferenceContext`. Returns the schema. Raises `TypeError` if `func` is not callable.
+        """
     def get_type_and_shape_inference_function(self) -> Callable[[InferenceContext], None]:
-        """The callable that was set, or one that applies the rule of the standard."""
+        """Returns the inference function that was set, or else a callable that applies the rule of the
+        standard.
+        """
     def _infer_node_outputs(
         self,
         node_bytes: bytes,
@@ -97,38 +101,55 @@ class OpSchema:
         opset_imports: dict[str, int] = ...,
         ir_version: int = 14,
     ) -> dict[str, bytes]:
-        """The types of a node's outputs, by name, as TypeProtos."""
+        """Infers the types of a node's outputs and returns them as a dict of serialized TypeProtos by
+        name. Raises `ValidationError` if the node does not match the schema, and `InferenceError`
+        if its inputs contradict each other.
+        """
     @staticmethod
     def is_infinite(count: int, /) -> bool:
-        """Whether a number of inputs or outputs means any number."""
+        """Whether a number of inputs or outputs stands for any number."""
     @property
     def has_function(self) -> bool:
-        """Whether the operator is defined by a function, the same for every node."""
+        """Whether the operator is defined by a function that is the same for every node."""
     @property
     def has_context_dependent_function(self) -> bool:
         """Whether the operator is defined by a function that depends on the node."""
     @property
     def function_opset_versions(self) -> list[int]:
-        """Opset versions for which there are functions that are the same for every node."""
+        """Returns the opset versions for which there is a function that is the same for every node."""
     @property
     def context_dependent_function_opset_versions(self) -> list[int]:
-        """Opset versions for which there are functions that depend on the node."""
+        """Returns the opset versions for which there is a function that depends on the node."""
     @property
     def all_function_opset_versions(self) -> list[int]:
-        """Both."""
+        """Returns the opset versions for which a function defines the operator, in ascending order."""
     @property
     def _function_body(self) -> bytes:
-        """The function as a FunctionProto; empty if there is none."""
+        """Returns the function that defines the operator as a serialized FunctionProto; empty if there
+        is none.
+        """
     def get_function_with_opset_version(self, opset_version: int, /) -> bytes:
-        """The function for an opset version as a FunctionProto; empty if there is none."""
+        """Returns the function that defines the operator at an opset version as a serialized
+        FunctionProto; empty if there is none.
+        """
     def get_context_dependent_function(
         self, node: bytes, input_types: Sequence[bytes], /
     ) -> bytes:
-        """The function for a NodeProto whose inputs have these TypeProtos; empty if there is none."""
+        """Returns the function that defines the operator for one node, as a serialized FunctionProto;
+        empty if there is none.
+
+        `node` is a serialized NodeProto, and `input_types` are the serialized TypeProtos of its
+        inputs.
+        """
     def get_context_dependent_function_with_opset_version(
         self, opset_version: int, node: bytes, input_types: Sequence[bytes], /
     ) -> bytes:
-        """The same for an opset version."""
+        """Returns the function that defines the operator for one node at an opset version, as a
+        serialized FunctionProto; empty if there is none.
+
+        `node` is a serialized NodeProto, and `input_types` are the serialized TypeProtos of its
+        inputs.
+        """
 
     class FormalParameterOption(IntEnum):
         Single = 0
@@ -167,7 +188,11 @@ class OpSchema:
 
     @final
     class Attribute:
-        """A formal attribute."""
+        """Formal attribute of an operator.
+
+        Takes `(name, type, description="", *, required=True)`, or `(name, default_value,
+        description="")` with a default value that is an AttributeProto.
+        """
         @overload
         def __init__(
             self,
@@ -181,23 +206,23 @@ class OpSchema:
         def __init__(self, name: str, default_value: object, description: str = "") -> None: ...
         @property
         def name(self) -> str:
-            """Name of the attribute."""
+            """Returns the name of the attribute."""
         @property
         def description(self) -> str:
-            """What it means."""
+            """Returns the documentation of the attribute."""
         @property
         def type(self) -> OpSchema.AttrType:
-            """Type of its value."""
+            """Returns the type of the attribute, an `OpSchema.AttrType`."""
         @property
         def _default_value(self) -> bytes:
-            """What an absent attribute means, as an AttributeProto; empty for nothing."""
+            """Returns the default value as a serialized AttributeProto; empty if there is none."""
         @property
         def required(self) -> bool:
-            """Whether every node must have it."""
+            """Whether every node must have the attribute."""
 
     @final
     class FormalParameter:
-        """A formal input or output."""
+        """Formal input or output of an operator."""
         def __init__(
             self,
             name: str,
@@ -211,66 +236,74 @@ class OpSchema:
         ) -> None: ...
         @property
         def name(self) -> str:
-            """Name, for people."""
+            """Returns the name of the parameter."""
         @property
         def types(self) -> set[str]:
-            """The names of the types that it may have; empty while it belongs to no operator."""
+            """Returns the names of the allowed types as a set; empty before the parameter belongs to an
+            operator.
+            """
         @property
         def type_str(self) -> str:
-            """A type variable, or a type."""
+            """Returns the name of a type variable, such as `T`, or of a type, such as `tensor(float)`."""
         @property
         def description(self) -> str:
-            """What it means."""
+            """Returns the documentation of the parameter."""
         @property
         def option(self) -> OpSchema.FormalParameterOption:
-            """How often it occurs."""
+            """Returns the number of values that the parameter takes, an `OpSchema.FormalParameterOption`."""
         @property
         def is_homogeneous(self) -> bool:
-            """Whether all values of a variadic parameter have one type."""
+            """Whether all values of a variadic parameter must have the same type."""
         @property
         def min_arity(self) -> int:
-            """The fewest values of a variadic parameter."""
+            """Returns the smallest number of values of a variadic parameter."""
         @property
         def differentiation_category(self) -> OpSchema.DifferentiationCategory:
-            """What training may do with it."""
+            """Returns whether gradients flow through the parameter, an `OpSchema.DifferentiationCategory`."""
 
     @final
     class TypeConstraintParam:
-        """A type variable."""
+        """Type variable of an operator with its allowed types."""
         def __init__(
             self, type_param_str: str, allowed_type_strs: Sequence[str], description: str = ""
         ) -> None: ...
         @property
         def type_param_str(self) -> str:
-            """Name, such as `T`."""
+            """Returns the name of the type variable, such as `T`."""
         @property
         def description(self) -> str:
-            """What it means."""
+            """Returns the documentation of the type variable."""
         @property
         def allowed_type_strs(self) -> list[str]:
-            """The types that it may stand for."""
+            """Returns the names of the allowed types, such as `tensor(float)`."""
 
 @overload
 def has_schema(op_type: str, domain: str = "") -> bool:
-    """Whether there is an operator, in some version up to the one given."""
+    """Whether an operator exists, in a version up to `max_inclusive_version` if that is given."""
 @overload
 def has_schema(op_type: str, max_inclusive_version: int, domain: str = "") -> bool: ...
 @overload
 def get_schema(op_type: str, domain: str = "") -> OpSchema:
-    """The schema of an operator in the newest version up to the one given."""
+    """Returns the schema of an operator in the newest version up to `max_inclusive_version`; in the
+    newest of all by default. Raises `SchemaError` if the operator has no such version.
+    """
 @overload
 def get_schema(op_type: str, max_inclusive_version: int, domain: str = "") -> OpSchema: ...
 def get_all_schemas() -> list[OpSchema]:
-    """The newest version of every operator."""
+    """Returns the schema of every operator in its newest version."""
 def get_all_schemas_with_history() -> list[OpSchema]:
-    """Every version of every operator."""
+    """Returns the schema of every version of every operator."""
 def schema_version_map() -> dict[str, tuple[int, int]]:
-    """Oldest and newest version of every operator set, by domain."""
+    """Returns the oldest and newest version of every operator set, by domain."""
 def set_domain_to_version(
     domain: str, min_version: int, max_version: int, last_release_version: int = -1
 ) -> None:
-    """Says which versions an operator set has."""
+    """Sets the oldest and newest version of an operator set, a known or a new one.
+    `last_release_version` is ignored. Raises `SchemaError` for an empty range or a version below 1.
+    """
 def register_schema(schema: OpSchema) -> None:
-    """Adds a version of an operator."""
+    """Registers a version of an operator. Raises `SchemaError` if the schema is invalid or the version
+    exists already.
+    """
 def deregister_schema(op_type: str, version: int, domain: str) -> None:
-    """Takes a version of an operator away."""
+    """Removes a version of an operator. Raises `SchemaError` if it is not registered."""

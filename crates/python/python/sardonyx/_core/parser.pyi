@@ -1,16 +1,23 @@
 def parse_model(text: str, /) -> tuple[bool, bytes, bytes]:
-    """Reads a model in the notation. Gives whether that went well, what is wrong, and the ModelProto."""
+    """Parses a model in the ONNX text format. Returns a tuple of success, error messages, and the
+    serialized ModelProto.
+    """
 def parse_graph(text: str, /) -> tuple[bool, bytes, bytes]:
-    """Reads a graph in the notation. Gives whether that went well, what is wrong, and the GraphProto."""
+    """Parses a graph in the ONNX text format. Returns a tuple of success, error messages, and the
+    serialized GraphProto.
+    """
 def parse_function(text: str, /) -> tuple[bool, bytes, bytes]:
-    """Reads a function in the notation. Gives whether that went well, what is wrong, and the
-    FunctionProto.
+    """Parses a function in the ONNX text format. Returns a tuple of success, error messages, and the
+    serialized FunctionProto.
     """
 def parse_node(text: str, /) -> tuple[bool, bytes, bytes]:
-    """Reads a node in the notation. Gives whether that went well, what is wrong, and the NodeProto."""
+    """Parses a node in the ONNX text format. Returns a tuple of success, error messages, and the
+    serialized NodeProto.
+    """
 def _parse(
     part: str, text: str, /
 ) -> tuple[bytes | None, str, list[tuple[bool, int, int, str, str | None]]]:
-    """For the package's own parser: the message and nothing, or nothing and what is wrong, all
-    together as text and one by one.
+    """Parses a part of a model for the Python package. Returns a tuple of the serialized message (None
+    after an error), all problems as one text, and the list of problems. Raises `ValueError` for an
+    unknown part.
     """

@@ -1,8 +1,8 @@
 def model_to_text(model: bytes, /) -> str:
-    """A serialized ModelProto in the notation."""
+    """Formats a serialized ModelProto in the ONNX text format."""
 def function_to_text(function: bytes, /) -> str:
-    """A serialized FunctionProto in the notation."""
+    """Formats a serialized FunctionProto in the ONNX text format."""
 def graph_to_text(graph: bytes, /) -> str:
-    """A serialized GraphProto in the notation."""
+    """Formats a serialized GraphProto in the ONNX text format."""
 def node_to_text(node: bytes, /) -> str:
-    """A serialized NodeProto in the notation."""
+    """Formats a serialized NodeProto in the ONNX text format."""

@@ -10,12 +10,12 @@ from sardonyx.distributed import Transport
 from sardonyx.typing import ArrayLike, Message, ModelInfo, ModelLike, StrPath, Value, ValueLike
 
 class Error(Exception):
-    """A model cannot be opened or run.
+    """Error when a model is opened or run.
 
-    `code` says what kind of thing went wrong, for programs: `io`, `format`, `unsupported`,
-    `invalid`, `external-data`, `argument`, `input`, `output`, `run`, `stopped`, `worker` or `internal`.
-    `message` is one sentence, `place` says where (a file, a field of it or a node), `help` what can be done about
-    it; both may be None. `unsupported` lists every operator that cannot run.
+    `code` is the kind of the error, for programs: `io`, `format`, `unsupported`, `invalid`,
+    `external-data`, `argument`, `input`, `output`, `run`, `stopped`, `worker` or `internal`.
+    `message` is one sentence. `place` is the file, field or node, and `help` is advice;
+    both may be None. `unsupported` lists every operator of the model that cannot run.
     """
     code: str
     message: str
@@ -25,21 +25,21 @@ class Error(Exception):
 
 @final
 class Session:
-    """A model made ready to run. Any number of threads may use it at once.
+    """Model that is ready to run. Any number of threads may use it at once.
 
     `model` is a path, the bytes of a model, or an object with `SerializeToString`, such as
-    `onnx.ModelProto`. `threads` is the number of threads that a run uses, the calling one included;
-    by default one per processor that the process may use, or what the environment variable
-    `OMP_NUM_THREADS` says. `precision` is `exact` or `fast`, which rounds factors of large products
-    to 16 bits. `memory_limit` bounds the bytes that the session and one run take together. `dims`
-    fixes sizes that the model leaves open, by name. `seed` is what random operators without a seed
-    start from.
+    `onnx.ModelProto`. `threads` is the number of threads of a run, including the calling thread;
+    the default is the first number in the environment variable `OMP_NUM_THREADS`, or one thread per
+    available processor. `precision` is `exact`, or `fast`, which rounds operands of large products
+    to 16 bits. `memory_limit` is the maximum number of bytes that the session and one run use
+    together; unlimited by default. `dims` maps names of symbolic dimensions to sizes. `seed`
+    seeds random operators without an attribute `seed`; by default, each run draws new numbers.
 
-    A session keeps no file open and copies what it needs, so a model file may be saved again while
-    the session lives. `mapped=True` keeps weights in the file instead, as memory that processes
-    share; each run then first checks that the file and its data files have not changed.
+    A session keeps no file open and copies what it needs, so the model file may be overwritten
+    while the session lives. `mapped=True` memory-maps the weights instead, so that processes share
+    them; each run then first checks that the model file and its data files are unmodified.
 
-    Raises `sardonyx.Error` if the model cannot be opened or run.
+    Raises `sardonyx.Error` if the model cannot be opened or is not supported.
     """
     def __new__(
         cls,
@@ -66,10 +66,12 @@ class Session:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """Runs the model on inputs by name and returns a dict of its outputs by name.
+        """Runs the model on a dict of inputs by name and returns a dict of outputs by name.
 
-        `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-        seconds, and `stop` when another thread raises the flag.
+        `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
+        limit in seconds. `stop` is a `StopFlag` with which another thread can cancel the run.
+        Raises `sardonyx.Error`; its code is `input` for an unsuitable input and `stopped` for a
+        canceled run.
         """
     def profile(
         self,
@@ -79,65 +81,78 @@ class Session:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> Profile:
-        """Runs the model `runs` times, after one run that is not counted, and returns how long each
-        step took: a `sardonyx.Profile`.
+        """Runs the model `runs` times after one warm-up run and returns the time of each step as a
+        `sardonyx.Profile`.
 
-        `feeds` are the inputs of each run. `timeout` and `stop` end it as they end `run`; the time
-        is that of all runs together.
+        `feeds` is the dict of inputs of every run. `timeout` limits the total time of all runs, in
+        seconds. `stop` is a `StopFlag` that cancels them. Raises `ValueError` if `runs` is less
+        than 1.
         """
     def with_independent_sizes(self) -> Session:
-        """The same session for inputs whose sizes differ where the model gives them one name."""
+        """Returns a copy of the session that accepts different sizes for dimensions that share a name
+        in the model.
+        """
     def steps(self) -> list[tuple[str, str, str]]:
-        """What the steps of a run are: the name of a node, its operator, and what computes it. Nodes
-        that are done together are one step.
+        """Returns the steps of a run as tuples of node name, operator and kernel. Nodes that are fused
+        share one step.
         """
     @property
     def inputs(self) -> list[Port]:
-        """What a run takes, in the order of the model."""
+        """Returns the inputs of a run as a list of `Port`, in the order of the model."""
     @property
     def outputs(self) -> list[Port]:
-        """What a run gives back, in the order of the model."""
+        """Returns the outputs of a run as a list of `Port`, in the order of the model."""
     @property
     def threads(self) -> int:
-        """How many threads a run uses, the calling one included."""
+        """Returns the number of threads that a run uses, including the calling thread."""
     @property
     def made_bytes(self) -> int:
-        """Bytes that the session has computed or packed ahead of time, without what the file stores."""
+        """Returns the memory of constants that the session computed or packed when it was made, in
+        bytes. Values stored in the model file do not count.
+        """
     @property
     def precision(self) -> str:
-        """How exact products are: `exact` or `fast`."""
+        """Returns the precision of matrix products: `exact` or `fast`."""
     def _repr_html_(self) -> str:
-        """What notebooks show: inputs, outputs, nodes by operator, and how the session was made."""
+        """Returns HTML for notebooks: inputs, outputs, the number of nodes by operator, and the
+        options of the session.
+        """
     def __reduce__(self) -> tuple[Callable[[str | bytes], Session], tuple[str | bytes]]: ...
     @property
     def info(self) -> ModelInfo:
-        """What the model says about itself: `producer_name`, `producer_version`, `domain`,
-        `graph_name`, `doc`, `graph_doc`, and `version`, which is None if it does not say.
+        """Returns facts about the model in a dict: the texts `producer_name`, `producer_version`,
+        `domain`, `graph_name`, `doc` and `graph_doc`, and the int `version`, which is None if the
+        model has no version.
         """
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of the model, by key."""
+        """Returns the metadata of the model (`metadata_props`) as a dict of strings."""
 
 @final
 class Trainer:
-    """A model that is trained as it says itself, by its field `training_info`.
+    """Trainer of a model that describes its training in `training_info`.
 
     The state variables are the initializers that a binding of the training information names.
-    `initialize`, `step`, `iterate`, `set_state` and `load` change them; they wait for each other.
-    `infer`, `evaluate` and all else use the state between two changes, and do not wait. An error
-    or Ctrl-C leaves the state as it was before the call.
+    `initialize`, `step`, `iterate`, `set_state` and `load` change them, one call at a time, in the
+    order of the calls. All other methods, such as `infer` and `evaluate`, use the state of the last
+    finished change and never wait. A call that raises an exception, or that Ctrl-C interrupts,
+    leaves the state unchanged.
 
-    `model`, `threads`, `precision`, `memory_limit` and `dims` are those of `Session`. `seed` is
-    what random operators without a seed draw by; by default one from the system. `outputs` names
-    the outputs that training steps return; all by default. Others are not computed.
+    `model` is a path, the bytes of a model, or an object with `SerializeToString`. `threads`,
+    `precision`, `memory_limit` and `dims` have the meanings they have in `Session`. `seed` seeds
+    random operators without an attribute `seed`; the default is drawn from the operating system.
+    `outputs` lists the names of the outputs that training steps compute and return; the default is
+    all.
 
-    `devices` runs steps and inference on the devices of a configuration of the model, each a thread
-    with its part of the model and of the state: `True` for the only configuration, or a name. The
-    results are the same, except for the rounding of sums. `threads` counts the threads of each
-    device then; by default the devices share the processors. `device_timeout` is how many seconds a
-    device waits for a message of another one.
+    `devices=True` shards the model and its state over the devices of a configuration, each of which
+    is a thread of this process. `configuration` is the name of that configuration; the default is
+    the only one of the model. The results differ only in the rounding of sums. `threads` is then
+    the number of threads of each device; by default the devices share the processors.
+    `device_timeout` is the longest time in seconds that a device waits for a message of another
+    device.
 
-    Raises `sardonyx.Error` if the model has no training information, or cannot be opened or run.
+    Raises `sardonyx.Error` if the model has no training information, cannot be opened, or is not
+    supported.
     """
     def __new__(
         cls,
@@ -154,10 +169,11 @@ class Trainer:
         device_timeout: float = 60.0,
     ) -> Trainer: ...
     def initialize(self, *, timeout: float | None = None, stop: StopFlag | None = None) -> None:
-        """Brings the state back to the beginning: every state variable gets its stored value, then the
-        initialization graphs are evaluated and assigned, in the order of the entries.
+        """Resets the state: every state variable gets its stored value, then the initialization graphs
+        of the entries are run and assigned in order.
 
-        `timeout` and `stop` are those of `Session.run`.
+        `timeout` is a time limit in seconds, waiting for other changes included. `stop` is a
+        `StopFlag` that cancels the call.
         """
     def step(
         self,
@@ -167,12 +183,13 @@ class Trainer:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """Runs the training step of an entry once: the main graph followed by the algorithm of the
-        entry, both with the values that the state has before. Assigns new values as
-        `update_binding` says, and returns a dict of the outputs of both graphs by name.
+        """Runs one training step of an entry of `training_info` and returns a dict of the outputs by
+        name.
 
-        `inputs` are inputs by name, as for `Session.run`. The time that `timeout` says counts the
-        waiting for other steps as well.
+        The main graph runs first, then the algorithm of the entry, both on the state before the
+        step. Then the state variables are assigned by the `update_binding` of the entry. `inputs`
+        is a dict of inputs by name. `timeout` is a time limit in seconds, waiting for other changes
+        included. `stop` is a `StopFlag` that cancels the step.
         """
     def evaluate(
         self,
@@ -182,7 +199,10 @@ class Trainer:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """What `step` would return now: the same computation, which assigns nothing."""
+        """Computes the outputs that `step` would return now, without changing the state.
+
+        Takes the arguments of `step` and returns a dict of the outputs by name.
+        """
     def iterate(
         self,
         inputs: Mapping[str, ValueLike],
@@ -190,8 +210,12 @@ class Trainer:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> list[dict[str, Value]]:
-        """One iteration of training: the training steps of all entries, in the order of the list. Each
-        takes those of the inputs that it has. Returns a list with the outputs of each.
+        """Runs one iteration of training: a step of each entry, in order. Returns a list with a dict
+        of outputs for each entry.
+
+        `inputs` is a dict of the inputs of all entries; each step takes the inputs that it
+        declares. `timeout` is a time limit in seconds, waiting for other changes included. `stop`
+        is a `StopFlag` that cancels the iteration.
         """
     def infer(
         self,
@@ -200,77 +224,92 @@ class Trainer:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """Runs the main graph with the current state, and changes nothing: the same call again gives
-        the same outputs, random numbers included. Returns a dict of the outputs by name.
+        """Runs the main graph on the current state and returns a dict of the outputs by name.
 
-        A state variable that is an input of the main graph may be given another value for this
-        call.
+        Changes nothing, not even the random generator, so repeated calls return equal outputs.
+        `inputs` is a dict of inputs by name; a state variable that is also an input of the main
+        graph may be overridden for this call. `timeout` is a time limit in seconds. `stop` is a
+        `StopFlag` that cancels the run.
         """
     @property
     def state(self) -> State:
-        """The state variables and their values, by name: a mapping that later steps do not change.
+        """Returns the state variables as a mapping from names to values. Later steps do not change it.
 
-        A name that variables of two entries have is told apart by the entry:
+        If two entries have variables of the same name, the key is qualified by the entry:
         `training_info[1].rate`.
         """
     def set_state(self, name: str, value: ArrayLike) -> None:
-        """Gives a state variable another value, of the same element type and shape."""
+        """Assigns a value to a state variable. It must have the element type and shape of the
+        variable.
+        """
     def save(self, path: StrPath) -> None:
-        """Writes the state to a file that ends in `.safetensors` or `.npz`, whole or not at all: the
+        """Writes the state atomically to a file whose name ends in `.safetensors` or `.npz`: the
         values of all state variables, the position of the random generator, and a hash of the
         model.
         """
     def load(self, path: StrPath) -> None:
-        """Takes over the state of a file that `save` wrote for the same model."""
+        """Replaces the state by that of a file that `save` wrote for the same model."""
     # Any: an object of the class of the model that the trainer was made of, or bytes.
     def export(self) -> Any:
-        """The model with the current values in its initializers, ready to be trained further: an
-        object of the class of the model that the trainer was made of, or bytes. What was in data
-        files is inside.
+        """Returns the model with the current state as initializers and with its training information.
+
+        The result is an object of the class of the trainer's `model`, or bytes if that was a path
+        or bytes. Values from data files are embedded.
         """
     def export_inference(self) -> Any:
-        """The model with the current values in its initializers and without its training information;
-        as `export` otherwise.
+        """Returns the model with the current state as initializers and without its training
+        information.
+
+        The result is an object of the class of the trainer's `model`, or bytes if that was a path
+        or bytes. Values from data files are embedded.
         """
     def export_to(self, path: StrPath, *, inference: bool = False) -> None:
-        """Writes the model that `export` returns to a file, whole or not at all; with `inference=True`
-        that of `export_inference`. Values in data files are copied if the file is in another
-        directory. The ending of the name decides the form, as everywhere.
+        """Writes the model with the current state to a file, atomically: with its training
+        information, or without if `inference` is True.
+
+        The extension of `path` selects the file format, such as `.onnx` or `.onnxtxt`. Data files
+        of the model are copied if `path` is in another directory.
         """
     @property
     def entries(self) -> int:
-        """How many entries the training information has."""
+        """Returns the number of entries of the model's `training_info`."""
     @property
     def devices(self) -> int:
-        """How many devices run steps and inference; 0 without devices."""
+        """Returns the number of devices that steps and inference run on; 0 if the trainer uses no
+        devices.
+        """
     @property
     def seed(self) -> int:
-        """What random operators of the model draw by."""
+        """Returns the seed of the model's random operators."""
     @property
     def warnings(self) -> list[str]:
-        """What is odd about the training information and does not stand against running it."""
+        """Returns non-fatal problems in the training information, one sentence each."""
     def inputs(self, entry: int = 0) -> list[Port]:
-        """What the training step of an entry takes: inputs of the main graph, then those of its
-        algorithm.
+        """Returns the inputs of the training step of an entry as a list of `Port`: those of the main
+        graph, then those of the algorithm.
         """
     def outputs(self, entry: int = 0) -> list[Port]:
-        """What the training step of an entry returns."""
+        """Returns the outputs of the training step of an entry as a list of `Port`."""
     @property
     def inference_inputs(self) -> list[Port]:
-        """What inference takes. State variables that are inputs of the main graph may be given."""
+        """Returns the inputs of `infer` as a list of `Port`. Those that are state variables are
+        optional.
+        """
     @property
     def inference_outputs(self) -> list[Port]:
-        """What inference returns."""
+        """Returns the outputs of `infer` as a list of `Port`."""
     @property
     def precision(self) -> str:
-        """How exact products are: `exact` or `fast`."""
+        """Returns the precision of matrix products: `exact` or `fast`."""
     def _repr_html_(self) -> str:
-        """What notebooks show: state variables, and inputs and outputs of each step."""
+        """Returns HTML for notebooks: the state variables, and the inputs and outputs of each step."""
 
 class Member:
-    """One of several programs that work together: a `Worker` or a `Rank`."""
+    """Base class of the programs that work together in a group: `Worker` and `Rank`."""
     def close(self) -> None:
-        """Ends the work of this member. If it is worker 0, `serve` of the others ends."""
+        """Ends the work of this member and closes its connections. When worker 0 is closed, `serve`
+        returns on the other workers.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -280,46 +319,51 @@ class Member:
     ) -> None: ...
     @property
     def rank(self) -> int:
-        """The number of this member, from 0."""
+        """Returns the number of this member, from 0."""
     @property
     def size(self) -> int:
-        """How many members there are."""
+        """Returns the number of members of the group."""
     @property
     def threads(self) -> int:
-        """How many threads a run uses here, the calling one included. Those of a worker are shared by
-        its devices.
+        """Returns the number of threads of a run in this process, including the calling thread. The
+        devices of a worker share them.
         """
     @property
     def inputs(self) -> list[Port]:
-        """What a run takes, in the order of the model."""
+        """Returns the inputs of a run as a list of `Port`, in the order of the model."""
     @property
     def outputs(self) -> list[Port]:
-        """What a run gives back, in the order of the model."""
+        """Returns the outputs of a run as a list of `Port`, in the order of the model."""
 
 @final
 class Worker(Member):
-    """One of several workers that run a model on the devices of one of its configurations.
+    """One of several programs that run one model together, on the devices of one of its
+    configurations.
 
-    `model` is what a `Session` takes; all workers open the same one with the same options.
-    `configuration` is the name of the configuration; the only one of the model if it is None.
-    `transport` carries messages to the other workers; without it there are none, and each device
-    is a thread of this process. It is an object with `rank`, the number of this
-    worker, `size`, the number of all, `send(to, data)` and `recv(timeout)`, which returns
-    `(source, data)`, or None if nothing came in so many seconds. Each of the two methods is called
-    by one thread, not the same for both. `send` may wait until the other worker receives.
-    `deadline` is how many seconds a worker waits for another one before that is taken for lost.
-    `results` says who gets what runs give: `"first"`, worker 0; `"all"` workers, which get them
-    by `serve`; or `"split"`: outputs stay on the devices, and each worker gets what its own devices
-    have, for each output a list of `sardonyx.distributed.OutputPart`. `threads`, `precision` and
-    `seed` are those of `Session`; by default, the devices of this worker share the processors.
+    `model` is a path, the bytes of a model, or an object with `SerializeToString`; all workers must
+    open the same model with the same options. `configuration` is the name of the device
+    configuration; None selects the only configuration of the model. `transport` carries messages to
+    the other workers; without it there is one worker, and each device is a thread of this process.
 
-    Devices are spread evenly over the workers. Worker 0 calls `run` or `run_many`, all others
-    `serve`, which ends when worker 0 is closed. A node that fails, or a limit, ends one run, on all
-    workers. If a worker fails otherwise or is lost, the calls of all end with an error that names
-    it, and none of them can run any more.
+    A transport has the attributes `rank`, the number of this worker, and `size`, the number of
+    workers, and two methods: `send(to, data)`, which may block until the other worker receives, and
+    `recv(timeout)`, which returns `(source, data)`, or None if no message arrives within `timeout`
+    seconds. One thread calls `send`, another one `recv`.
 
-    Waits until all workers are there. Raises `sardonyx.Error` if one is missing or has another
-    model or other options, or if the model cannot be opened or run.
+    `deadline` is the time in seconds after which a silent worker counts as lost. `results` selects
+    the workers that receive the outputs of a run: `"first"`, worker 0 alone; `"all"`, every worker,
+    through `serve`; `"split"`, every worker the shards that its own devices hold, as a list of
+    `sardonyx.distributed.OutputPart` for each output. `threads`, `precision` and `seed` have the
+    meanings they have in `Session`; by default, the devices of this worker share the processors.
+
+    Devices are distributed evenly over the workers. Worker 0 calls `run` or `run_many`, all others
+    call `serve`, which returns when worker 0 is closed. An error of a node, a time limit or a stop
+    flag ends one run on all workers. After any other failure, or if a worker is lost, the calls of
+    all workers raise an error that names the worker, and no worker can run again.
+
+    The constructor waits until all workers are connected. Raises `sardonyx.Error` if a worker is
+    missing or has another model or other options, or if the model cannot be opened or is not
+    supported.
     """
     def __new__(
         cls,
@@ -341,10 +385,12 @@ class Worker(Member):
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """Runs the model on inputs by name and returns a dict of its outputs by name. For worker 0.
+        """Runs the model on a dict of inputs by name and returns a dict of outputs by name. Only
+        worker 0 may call it.
 
-        `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-        seconds, and `stop` when another thread raises the flag; both end the run on all workers.
+        `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
+        limit in seconds, and `stop` is a `StopFlag` that cancels the run; either ends the run on
+        all workers.
         """
     def run_many(
         self,
@@ -354,37 +400,42 @@ class Worker(Member):
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> list[dict[str, Value]]:
-        """Runs the model on each of several sets of inputs, and returns a list of dicts of outputs.
-        Devices do not wait for each other between runs. For worker 0.
+        """Runs the model once for each dict of inputs in `feeds` and returns a list of dicts of
+        outputs. Only worker 0 may call it.
+
+        Devices that finish one run start the next one without waiting for the others. `outputs`,
+        `timeout` and `stop` are those of `run`, and apply to all runs together.
         """
     def serve(self, take: Callable[[dict[str, Value]], object] | None = None) -> None:
-        """Runs the devices of this worker whenever worker 0 runs the model, until that is closed. For
-        all workers but 0.
+        """Runs the devices of this worker for every run of worker 0, and returns when worker 0 is
+        closed. All workers but worker 0 call it.
 
-        `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
-        workers were made with `results="all"` or `results="split"`. An exception that it raises
-        ends the work of all.
+        `take` is called after each run with a dict of the outputs by name that this worker
+        receives; it requires workers with `results="all"` or `results="split"`. An exception in
+        `take` ends the work of all workers.
         """
     @property
     def devices(self) -> int:
-        """How many devices the model runs on, those of all workers together."""
+        """Returns the number of devices that the model runs on, over all workers."""
 
 @final
 class Rank(Member):
-    """One of several ranks that each run a model of their own with collectives: those that `sardonyx
-    shard --local` and other tools write.
+    """One of several programs that each run a model of their own, with collective operators that
+    exchange values between them.
 
-    `model` is what a `Session` takes: the model of this rank, or one that all ranks have.
-    `transport` carries messages to the other ranks; it is what a `Worker` takes. `deadline` is how
-    many seconds a rank waits for another one before that is taken for lost. The other options are
-    those of `Session`.
+    Such models are written by `sardonyx.shard(local=True)`, by `sardonyx shard --local` and by
+    other tools. `model` is the model of this rank, or one that all ranks share: a path, the bytes
+    of a model, or an object with `SerializeToString`. `transport` carries messages to the other
+    ranks; see `sardonyx.distributed.Transport`. `deadline` is the time in seconds after which a
+    silent rank counts as lost. `threads`, `precision`, `memory_limit`, `dims` and `seed` have the
+    meanings they have in `Session`.
 
-    All ranks make their sessions at the same time and call `run` equally often. If a run of one
-    fails, the calls of all end with an error that names the rank, and none of them can run any
-    more.
+    All ranks must be created at the same time and call `run` equally often. If one rank fails, the
+    calls of all ranks raise an error that names it, and no rank can run again.
 
-    Waits until all ranks are there. Raises `sardonyx.Error` if one is missing or has collectives
-    that do not fit, or if the model cannot be opened or run.
+    The constructor waits until all ranks are connected. Raises `sardonyx.Error` if a rank is
+    missing or has collectives that do not match, or if the model cannot be opened or is not
+    supported.
     """
     def __new__(
         cls,
@@ -406,77 +457,84 @@ class Rank(Member):
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Value]:
-        """Runs the model of this rank on inputs by name, together with the runs of the other ranks,
-        and returns a dict of its outputs by name.
+        """Runs the model of this rank, while the other ranks run theirs, and returns a dict of outputs
+        by name.
 
-        `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-        seconds, and `stop` when another thread raises the flag; both end the work of all ranks.
+        `feeds` is a dict of inputs by name. `outputs` lists the names of the outputs to return; the
+        default is all. `timeout` is a time limit in seconds, and `stop` is a `StopFlag` that
+        cancels the run; either ends the work of all ranks.
         """
 
 @final
 class Snapshot:
-    """The state of a trainer at one moment."""
+    """Immutable state of a trainer at one moment."""
     def names(self) -> list[str]:
-        """The names of the state variables: those of the main graph, then those of the algorithms."""
+        """Returns the names of the state variables: those of the main graph, then those of the
+        algorithms.
+        """
     def value(self, name: str) -> Value:
-        """The value of a state variable, as an array of its own."""
+        """Returns the value of a state variable as a new array. Raises `KeyError` for an unknown
+        name.
+        """
     def types(self) -> list[str]:
-        """Types and shapes of the state variables, such as `float[2, 3]`."""
+        """Returns type and shape of each state variable, such as `float[2, 3]`, in the order of
+        `names()`.
+        """
 
 @final
 class Port:
-    """An input or output of a model."""
+    """Input or output of a model: its name, type and documentation."""
     @property
     def name(self) -> str:
-        """Its name."""
+        """Returns the name of the input or output."""
     @property
     def type(self) -> str | None:
-        """Its type in ONNX text, such as `float[N, 3, 224, 224]`; None if the model declares none."""
+        """Returns the type in the ONNX text format, such as `float[N, 3, 224, 224]`; None if the model
+        declares no type.
+        """
     @property
     def kind(self) -> str:
-        """Its type without sizes, as the standard writes it, such as `seq(tensor(float))`; empty if
-        the model declares none.
+        """Returns the type without shape in the notation of the ONNX standard, such as
+        `seq(tensor(float))`; an empty string if the model declares no type.
         """
     @property
     def dtype(self) -> str | None:
-        """The element type of a tensor, such as `float`; else None."""
+        """Returns the ONNX name of a tensor's element type, such as `float`; None for other types."""
     @property
     def shape(self) -> list[int | str | None] | None:
-        """The sizes of a tensor: numbers, names of sizes that are open, and None for those of which
-        nothing is known. None if it is not a tensor, or the model does not say how many there are.
+        """Returns the shape of a tensor as a list: an int for a fixed size, a str for a symbolic one,
+        None for an unknown one. None if the type is not a tensor or its rank is not declared.
         """
     @property
     def required(self) -> bool:
-        """Whether a run must be given it."""
+        """Whether every run must provide a value for this input."""
     @property
     def doc(self) -> str:
-        """What the model says about it; mostly empty."""
+        """Returns the documentation string of the input or output in the model; often empty."""
 
 @final
 class Tensor:
-    """A tensor, as runs return them where numpy is not installed or has no type for the elements.
+    """Tensor that runs return where numpy is not installed or has no dtype for its elements.
 
-    `Tensor(values)` makes one of anything that a run takes: a copy, with which `torch.from_dlpack`
-    takes elements over that numpy has no type for, such as `bfloat16`. It lends its memory through
-    the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the ONNX name of the element
-    type, such as `float` or `bfloat16`.
+    `Tensor(values)` copies anything that a run accepts. `torch.from_dlpack(tensor)` then shares
+    element types that numpy does not have, such as `bfloat16`. `memoryview(tensor)` gives writable
+    access to the memory. `dtype` is the ONNX name of the element type, such as `float` or
+    `bfloat16`; the default is the type of `values`.
     """
     def __new__(cls, values: ArrayLike, dtype: str | None = None) -> Tensor: ...
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions."""
+        """Returns the shape as a tuple of ints."""
     @property
     def dtype(self) -> str:
-        """The ONNX name of the element type, such as `float`."""
+        """Returns the ONNX name of the element type, such as `float`."""
     def tobytes(self) -> bytes:
-        """The bytes of the elements in the order of this machine, packed if an element takes less than
-        one; none for strings.
+        """Returns the bytes of the elements in the byte order of this machine. Elements narrower than
+        a byte are packed. Empty for strings.
         """
     # Any: a scalar, or lists nested as deep as the tensor has dimensions.
     def tolist(self) -> Any:
-        """The elements in lists, nested as the tensor has dimensions; a single one for a tensor
-        without dimensions.
-        """
+        """Returns the elements as nested lists, or a single element for a tensor without dimensions."""
     def __dlpack__(
         self,
         *,
@@ -490,27 +548,28 @@ class Tensor:
 
 @final
 class StopFlag:
-    """A flag that ends the runs that look at it; any thread may raise it."""
+    """Flag that cancels the runs it is passed to. Any thread may raise it."""
     def __new__(cls) -> StopFlag: ...
     def stop(self) -> None:
-        """Raises the flag: runs that look at it end before their next step, or the next part of a long
-        one.
+        """Raises the flag. Runs that hold it end before their next node, or earlier within a long
+        node, and raise `sardonyx.Error` with the code `stopped`.
         """
     def reset(self) -> None:
-        """Lowers the flag, for runs that begin later."""
+        """Lowers the flag, so that it can be passed to later runs."""
     @property
     def is_raised(self) -> bool:
-        """Whether it is up."""
+        """Whether the flag is raised."""
 
 @final
 class deadline:
-    """Ends runs of this thread that take longer, while its block runs.
+    """Context manager that ends runs of the current thread at a deadline.
 
         with sardonyx.deadline(0.5):
             session(x)
 
-    A run that is not done by then raises `sardonyx.Error` with the code `stopped`. The time counts
-    from the beginning of the block. Of two that are nested, the earlier holds.
+    `seconds` counts from the start of the block. A run that has not finished by then raises
+    `sardonyx.Error` with the code `stopped`. In nested blocks, the earliest deadline applies.
+    Raises `ValueError` if `seconds` is negative or NaN.
     """
     def __new__(cls, seconds: float) -> deadline: ...
     def __enter__(self) -> None: ...
@@ -522,22 +581,26 @@ class deadline:
     ) -> None: ...
 
 def add_training(model: ModelLike, arguments: dict[str, object], /) -> bytes | Message:
-    """A model with a loss, gradients and an optimizer."""
+    """Returns the model with a loss, gradients and an optimizer, as an object of the same class or as
+    bytes.
+    """
 def differentiate(model: ModelLike, arguments: dict[str, object], /) -> bytes | Message:
-    """A model with gradients as outputs, or with the nodes that its Gradient nodes mean."""
+    """Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
+    nodes are replaced by the nodes that compute them.
+    """
 def shard(
     model: ModelLike, arguments: dict[str, object], dims: dict[str, int] | None, /
 ) -> tuple[list[bytes | Message], str | None]:
-    """The annotated model, or the models of all ranks, and why devices have nothing to do apart, if
-    that is so.
+    """Returns the annotated model, or the models of all ranks, and the reason if the devices cannot
+    share the work (else None).
     """
 def model_content(path: str, /) -> bytes:
-    """The bytes of a model file in the binary form, with the values of its data files inside. The
-    model need not be complete.
+    """Returns the bytes of a model file in the binary format, with the values of its data files
+    embedded. The model may be incomplete.
 
-    # Errors
-
-    The file or a data file cannot be read.
+    Raises `sardonyx.Error` if the file or a data file cannot be read.
     """
 def element_types() -> list[tuple[int, str, str]]:
-    """Every element type: its number in a file, its ONNX name, and what numpy or ml_dtypes calls it."""
+    """Returns every ONNX element type as a tuple of its number in `TensorProto.DataType`, its ONNX
+    name, and its name in numpy or ml_dtypes.
+    """
