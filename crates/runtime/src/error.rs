@@ -105,23 +105,27 @@ impl fmt::Display for UnsupportedOperator {
 pub struct InputError {
     /// What is wrong.
     pub what: String,
-    /// What the model wants. May have several lines.
-    pub help: Option<String>,
+    /// Advice, without the list of inputs.
+    pub hint: Option<String>,
+    /// List of the model's inputs with their types, on several lines, if the error is about them.
+    pub inputs: Option<String>,
 }
 
 impl InputError {
     pub(crate) fn new(what: impl Into<String>) -> InputError {
-        InputError { what: what.into(), help: None }
+        InputError { what: what.into(), hint: None, inputs: None }
     }
 }
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        match &self.help {
-            Some(help) => write!(f, "\nhelp: {help}"),
-            None => Ok(()),
+        let mut start = "\nhelp: ";
+        for part in self.hint.iter().chain(&self.inputs) {
+            write!(f, "{start}{part}")?;
+            start = "\n";
         }
+        Ok(())
     }
 }
 

@@ -181,7 +181,7 @@ impl<'p> Door<'p> {
             let fits = held_fits(value, ty, port, &mut sizes);
             fits.map_err(|Misfit { what, part }| {
                 let what = format!("{part}the input '{}' {what}", port.name);
-                InputError { what, help: Some(self.wanted()) }
+                InputError { what, hint: None, inputs: Some(self.wanted()) }
             })?;
         }
         self.demand_all(given)?;
@@ -212,16 +212,17 @@ impl<'p> Door<'p> {
                 )
             }
         };
-        Err(InputError { what, help: Some(self.wanted()) })
+        Err(InputError { what, hint: None, inputs: Some(self.wanted()) })
     }
 
     /// The error for a name that no input has.
     pub(crate) fn unknown(self, name: &str) -> InputError {
-        let help = match closest(name, self.ports.iter().map(Port::name)) {
-            Some(near) => format!("did you mean '{near}'?\n{}", self.wanted()),
-            None => self.wanted(),
-        };
-        InputError { what: format!("the model has no input '{name}'"), help: Some(help) }
+        let near = closest(name, self.ports.iter().map(Port::name));
+        InputError {
+            what: format!("the model has no input '{name}'"),
+            hint: near.map(|near| format!("did you mean '{near}'?")),
+            inputs: Some(self.wanted()),
+        }
     }
 
     /// What the model wants, one input per line.

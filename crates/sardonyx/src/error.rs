@@ -27,6 +27,8 @@ struct Inner {
     message: String,
     place: Option<String>,
     help: Option<String>,
+    /// Part of the help before the list of inputs; `None` if the help has no such list.
+    before_inputs: Option<String>,
     unsupported: Vec<UnsupportedOperator>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -124,6 +126,7 @@ impl Error {
             message: shorten_lines(message.into()),
             place: None,
             help: None,
+            before_inputs: None,
             unsupported: Vec::new(),
             source: None,
         }))
@@ -167,6 +170,22 @@ impl Error {
     /// Sets advice on how to resolve the error.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Error {
         self.0.help = Some(help.into());
+        self
+    }
+
+    /// Sets the help to `hint` and a list of the inputs of a run.
+    pub(crate) fn with_inputs(mut self, hint: Option<String>, inputs: &str) -> Error {
+        let before = hint.map_or(String::new(), |hint| hint + "\n");
+        self.0.help = Some(format!("{before}{inputs}"));
+        self.0.before_inputs = Some(before);
+        self
+    }
+
+    /// Replaces the list of inputs in the help, if it has one.
+    pub(crate) fn replace_inputs(mut self, inputs: impl FnOnce() -> String) -> Error {
+        if let Some(before) = &self.0.before_inputs {
+            self.0.help = Some(format!("{before}{}", inputs()));
+        }
         self
     }
 

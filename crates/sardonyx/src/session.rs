@@ -895,11 +895,12 @@ pub(crate) fn compile_error(
 }
 
 /// Converts the runtime's error about an input or output of a run.
-fn input_error(InputError { what, help }: InputError) -> Error {
+fn input_error(InputError { what, hint, inputs }: InputError) -> Error {
     let error = Error::new(ErrorKind::Input, what);
-    match help {
-        Some(help) => error.with_help(help),
-        None => error,
+    match (hint, inputs) {
+        (hint, Some(inputs)) => error.with_inputs(hint, &inputs),
+        (Some(hint), None) => error.with_help(hint),
+        (None, None) => error,
     }
 }
 

@@ -367,8 +367,8 @@ impl Session {
             let Some(index) = find(self.outputs(), turn, name) else {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let what = format!("the model has no output '{name}'");
-                let help = format!("use one of its outputs: '{}'", names.join("', '"));
-                return Err(InputError { what, help: Some(help) }.into());
+                let hint = format!("use one of its outputs: '{}'", names.join("', '"));
+                return Err(InputError { hint: Some(hint), ..InputError::new(what) }.into());
             };
             if wanted[index].is_some() {
                 let what = format!("the output '{name}' is requested twice");

@@ -266,7 +266,7 @@ impl TrainingProgram {
             }
         };
         read.clear();
-        ran.map_err(|error| self.list_own_inputs(error, &session.describe_inputs()))
+        ran.map_err(|error| error.replace_inputs(|| self.list_own_inputs()))
     }
 
     /// Whether the new value of a state variable can be written in place.
@@ -307,20 +307,16 @@ impl TrainingProgram {
         Ok(())
     }
 
-    /// Replaces the list of session inputs in the help of an error by the inputs that the caller
-    /// may give: the session's inputs include state variables.
-    fn list_own_inputs(&self, error: Error, listed: &str) -> Error {
-        let Some(before) = error.help().and_then(|help| help.strip_suffix(listed)) else {
-            return error;
-        };
-        let mut help = format!("{before}the inputs are");
+    /// Lists the inputs that the caller may give: inputs of the session that are not state variables.
+    fn list_own_inputs(&self) -> String {
+        let mut list = "the inputs are".to_string();
         for port in self.session.inputs() {
             if self.find_variable(port.name()).is_none() {
                 let default = if port.is_required() { "" } else { " (has a default)" };
-                help += &format!("\n  {port}{default}");
+                list += &format!("\n  {port}{default}");
             }
         }
-        error.with_help(help)
+        list
     }
 
     /// Runs the program on devices, which hold the shards of the state variables.
