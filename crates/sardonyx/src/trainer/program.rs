@@ -307,7 +307,8 @@ impl TrainingProgram {
         Ok(())
     }
 
-    /// Lists the inputs that the caller may give: inputs of the session that are not state variables.
+    /// Lists the inputs that the caller may give: inputs of the session that are not state
+    /// variables.
     fn list_own_inputs(&self) -> String {
         let mut list = "the inputs are".to_string();
         for port in self.session.inputs() {
