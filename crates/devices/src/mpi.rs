@@ -100,8 +100,8 @@ const MEETING: Tag = FIRST_RESERVED_TAG + 2;
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Delay between the last message of a worker and `MPI_Abort`. Launchers read the standard error of
-/// workers through pipes and drop unread bytes when a worker aborts the job: without the delay,
-/// MPICH's lost the reason in about one of a hundred jobs on a busy machine.
+/// workers through pipes, and may end before they have read all of it when a worker aborts the job:
+/// a job over MPICH ended without its reason once.
 const ABORT_DELAY: Duration = Duration::from_millis(250);
 
 /// Whether there is an [`Mpi`]: the one that ends would end the library for another.

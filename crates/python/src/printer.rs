@@ -56,7 +56,7 @@ fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
 ///
 /// # Errors
 ///
-/// Those of `read`; `InferenceError` for a tensor whose data does not match its shape;
+/// The errors of `read`; `InferenceError` for a tensor whose data does not match its shape;
 /// `RuntimeError` for a model that the text format cannot express.
 fn read_and_format(
     py: Python<'_>,

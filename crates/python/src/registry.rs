@@ -86,7 +86,7 @@ impl Operators {
     ///
     /// # Errors
     ///
-    /// Those of [`Description::to_schema`].
+    /// The errors of [`Description::to_schema`].
     pub(crate) fn with_operator(
         mut self,
         description: &Description,

@@ -13,7 +13,6 @@ use crate::infer::{InferOptions, Inferred};
 use crate::value::Tolerance;
 use crate::{Error, Model, Session, SessionBuilder, Type, Value};
 
-pub use crate::check::excerpt::extract_excerpt; // cli: check --json
 pub use crate::difference::Difference; // cli: run --expect; xtask: agree
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
 pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops

@@ -318,7 +318,7 @@ impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
 
     /// # Safety
     ///
-    /// As [`Block`].
+    /// The demands of [`Block`] must hold.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         const { assert!(R * Q <= MOST_PIXELS) };
@@ -342,7 +342,7 @@ impl Block<'_> {
     ///
     /// # Safety
     ///
-    /// As [`Block`].
+    /// The demands of [`Block`] must hold.
     #[inline(always)]
     unsafe fn row<S: Simd, const R: usize, const Q: usize, const KW: usize, const SW: usize>(
         &self,
@@ -448,7 +448,7 @@ unsafe fn compute<S: Simd, const R: usize, const Q: usize, const KW: usize, cons
 struct FinishSums<'a> {
     /// Its outputs.
     tile: &'a Tile<'a>,
-    /// What is still to be done.
+    /// Operations that remain for the sums.
     epilogue: TileEpilogue,
     /// Rows of pixels, `pitch` floats apart.
     sums: *mut f32,

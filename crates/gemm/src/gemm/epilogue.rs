@@ -486,7 +486,7 @@ impl ShortEpilogue {
     ///
     /// # Safety
     ///
-    /// As [`Simd`]; `mask` leaves out what is not a column.
+    /// The demands of [`Simd`] must hold; `mask` selects columns of the output only.
     #[inline(always)]
     pub(crate) unsafe fn finish<S: Simd, const R: usize>(
         &self,

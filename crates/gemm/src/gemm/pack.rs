@@ -58,13 +58,11 @@ pub(crate) const fn panel_width(isa: Isa) -> usize {
 
 /// Returns the number of rows in a panel of a left operand that is read in place: whole tiles. A
 /// panel of two vectors of rows would end with a tile of fewer rows, whose sums are too few to hide
-/// the latency of multiply-adds: 6 + 6 + 4 rows reach 77 % of the peak where 6 + 6 + 6 + 6 reach 84
-/// % (AVX2, 128 x 768 x 768).
+/// the latency of multiply-adds.
 pub(crate) const fn rows_in_place(isa: Isa) -> usize {
     match isa {
         Isa::Portable => panel_width(isa),
-        Isa::Avx2 => 24,
-        Isa::Avx512 => 24,
+        Isa::Avx2 | Isa::Avx512 => 24,
     }
 }
 

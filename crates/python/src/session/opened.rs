@@ -51,8 +51,8 @@ pub(crate) fn open_model(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> 
 ///
 /// # Errors
 ///
-/// Those of [`open_model`]; `sardonyx.Error` if the weights are to stay in a mapped file, but the
-/// model is not a path.
+/// The errors of [`open_model`]; `sardonyx.Error` if the weights are to stay in a mapped file, but
+/// the model is not a path.
 pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
     let is_path = import_messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
@@ -67,7 +67,7 @@ pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResul
 ///
 /// # Errors
 ///
-/// Those of [`open_model`].
+/// The errors of [`open_model`].
 pub(crate) fn open_model_with(
     model: &Bound<'_, PyAny>,
     options: &OpenOptions,

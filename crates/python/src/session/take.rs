@@ -83,7 +83,7 @@ impl InputConverter {
     ///
     /// # Errors
     ///
-    /// Those of [`InputConverter::convert_value`].
+    /// The errors of [`InputConverter::convert_value`].
     pub(crate) fn convert_argument(
         &mut self,
         object: &Bound<'_, PyAny>,

@@ -235,7 +235,7 @@ impl InferenceLink {
     ///
     /// # Errors
     ///
-    /// Those of [`InferenceLink::send_query`].
+    /// The errors of [`InferenceLink::send_query`].
     pub(super) fn query_attribute(
         self: &Arc<InferenceLink>,
         py: Python<'_>,

@@ -9,7 +9,7 @@ use crate::model::Model;
 
 /// Prints the node, value or tensor that a finding is about as one line of ONNX text, with the
 /// range of bytes to underline. `None` for findings about a function or the model as a whole.
-pub fn extract_excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
+pub(crate) fn extract_excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
     let graph = &model.graph;
     let spot = finding.place.spot;
     let index = spot.index.map(|index| index as usize);

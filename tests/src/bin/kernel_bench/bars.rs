@@ -93,18 +93,18 @@ impl Timed {
 
 /// Prints a value that must be at least `bar`.
 fn print_share(name: &str, unit: &str, value: f64, bar: f64, aim: f64) {
-    let line = json!({
-        "bar_of": name, "unit": unit, "value": value, "bar": bar, "aim": aim,
-        "is_met": value >= bar,
-    });
-    println!("{line}");
+    print_bar(name, unit, value, value >= bar, bar, aim);
 }
 
 /// Prints a value that must be at most `bar`.
 fn print_cost(name: &str, unit: &str, value: f64, bar: f64, aim: f64) {
+    print_bar(name, unit, value, value <= bar, bar, aim);
+}
+
+/// Prints a value beside its bar and its aim as a line of JSON.
+fn print_bar(name: &str, unit: &str, value: f64, is_met: bool, bar: f64, aim: f64) {
     let line = json!({
-        "bar_of": name, "unit": unit, "value": value, "bar": bar, "aim": aim,
-        "is_met": value <= bar,
+        "bar_of": name, "unit": unit, "value": value, "bar": bar, "aim": aim, "is_met": is_met,
     });
     println!("{line}");
 }

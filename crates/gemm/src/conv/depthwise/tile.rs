@@ -131,7 +131,7 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
 
     /// # Safety
     ///
-    /// Of all lines, the columns that `B` says are inside must be readable, and the outputs
+    /// The columns of all lines that are inside the input by `B` must be readable, and the outputs
     /// writable; `R` is 1 or the kernel has 3 rows.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {

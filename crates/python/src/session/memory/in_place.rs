@@ -164,7 +164,7 @@ impl<'a> BoundRun<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run_lending`].
+    /// The errors of [`Session::run_lending`].
     pub(crate) fn run(
         mut self,
         session: &Session,
