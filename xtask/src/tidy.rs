@@ -24,6 +24,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sardonyx-passes",
         &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-text", "sardonyx-ops"],
     ),
+    (
+        "sardonyx-shard",
+        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-ops", "sardonyx-passes"],
+    ),
     ("sardonyx-simd", &[]),
     ("sardonyx-elementwise", &["sardonyx-simd"]),
     ("sardonyx-gemm", &["sardonyx-simd", "sardonyx-elementwise"]),
@@ -51,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sardonyx-text",
             "sardonyx-ops",
             "sardonyx-passes",
+            "sardonyx-shard",
             "sardonyx-kernels",
             "sardonyx-devices",
             "sardonyx-runtime",

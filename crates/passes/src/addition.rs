@@ -690,12 +690,12 @@ fn set_opset(model: &mut Model, version: u32) {
         }
     }
     if !found.contains(&true) {
-        import(model, ("", version));
+        import_operator_set(model, "", version);
     }
 }
 
 /// Lets a model import an operator set, if it does not.
-pub(crate) fn import(model: &mut Model, (domain, version): (&str, u32)) {
+pub fn import_operator_set(model: &mut Model, domain: &str, version: u32) {
     if model.opset(domain).is_some() {
         return;
     }

@@ -71,7 +71,7 @@ fn has_references_with_values(model: &Model) -> bool {
 }
 
 /// Like [`inline`], but takes nodes in any order and does not check the result.
-pub(crate) fn inline_in_any_order(
+pub fn inline_in_any_order(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,

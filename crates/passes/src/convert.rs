@@ -100,7 +100,7 @@ fn against(input: JobInput<'_>, options: &ConvertOptions) -> Option<ConvertError
 }
 
 /// Like [`convert`], but takes nodes in any order and does not check the result.
-pub(crate) fn convert_in_any_order(
+pub fn convert_in_any_order(
     model: &Model,
     registry: &Registry,
     options: &ConvertOptions,

@@ -98,7 +98,7 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
 }
 
 /// What a model costs without calls of functions, of whose values this is known.
-pub(crate) fn cost_of_inferred(model: &Model, registry: &Registry, found: &Inference) -> Cost {
+pub fn cost_of_inferred(model: &Model, registry: &Registry, found: &Inference) -> Cost {
     walked(model, registry, found, &CallCosts::default())
 }
 

@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Symbol, ValueId};
 use sardonyx_ops::Registry;
 
-use crate::addition::{Added, Addition, TRAINING, import};
+use crate::addition::{Added, Addition, TRAINING, import_operator_set};
 use crate::differentiate::is_gradient;
 use crate::expand::Expansions;
 use crate::finding::Finding;
@@ -133,7 +133,7 @@ fn with_gradients(
         result.append_graph(main, graph);
     }
     if options.gradient_node {
-        import(&mut result, TRAINING);
+        import_operator_set(&mut result, TRAINING.0, TRAINING.1);
     }
     raise_ir_version(&mut result, 0);
     let report = GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions };
@@ -328,8 +328,8 @@ fn expand_in_main(
     Ok((model, origins))
 }
 
-/// How many `Gradient` nodes a graph and the graphs in it have.
-pub(crate) fn gradients_in(model: &Model, graph: GraphId) -> usize {
+/// Returns the number of `Gradient` nodes in a graph and the graphs in it.
+pub fn gradients_in(model: &Model, graph: GraphId) -> usize {
     let graphs = tree(model, graph);
     let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);
     nodes.filter(|node| is_gradient(model, **node)).count()

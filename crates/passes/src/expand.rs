@@ -96,7 +96,7 @@ pub fn expand_operators(
 /// # Errors
 ///
 /// As [`expand_calls`].
-pub(crate) fn expand_to_split(
+pub fn expand_to_split(
     resolved: &mut Resolved,
     inference: &Inference,
     nodes: &HashSet<NodeId>,

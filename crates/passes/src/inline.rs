@@ -157,12 +157,14 @@ fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
 }
 
 /// A model with calls inlined.
-pub(crate) struct Inlining {
-    pub(crate) model: Model,
+#[derive(Debug)]
+pub struct Inlining {
+    /// The model.
+    pub model: Model,
     /// The calls that were inlined, and those that stay.
-    pub(crate) report: InlineReport,
+    pub report: InlineReport,
     /// For which nodes of the model that was given its nodes were made.
-    pub(crate) origins: Origins,
+    pub origins: Origins,
 }
 
 /// A model with calls inlined, and what was done. Its last functions are copies of others in other

@@ -105,7 +105,7 @@ fn give_types(model: &mut Model) {
 
 /// Raises the version of the format to one that has what the model uses, that `ai.onnx` came with
 /// in the model's version, and to at least `least`.
-pub(crate) fn raise_ir_version(model: &mut Model, least: i64) {
+pub fn raise_ir_version(model: &mut Model, least: i64) {
     let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
     let declared = model.header.ir_version.unwrap_or(0);
     let least = declared.max(of_opset.unwrap_or(0)).max(least);

@@ -10,7 +10,6 @@ mod align;
 mod annotations;
 mod attributes;
 pub mod check;
-mod collectives;
 mod convert;
 mod cost;
 mod cross;
@@ -29,7 +28,7 @@ mod ir_version;
 #[cfg(feature = "serde")]
 mod json_form;
 mod node_path;
-mod order;
+pub mod order;
 pub mod payload;
 mod required;
 mod resolve;
@@ -37,33 +36,31 @@ mod results;
 mod same_meaning;
 mod sequences;
 mod settle;
-mod shard;
 mod strip;
 mod tolerated;
 mod training;
 mod upgrade;
 
-pub use align::inline;
+pub use addition::import_operator_set;
+pub use align::{inline, inline_in_any_order};
 pub use annotations::{
     Configuration, FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim,
     add_configuration, annotate_devices, annotations, configurations,
 };
 pub use check::{CheckOptions, CheckPart, check, check_part, check_types};
-pub use collectives::{
-    COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
-};
 pub use convert::{
     Assumed, ConvertError, ConvertOptions, ConvertReport, Converted, ConvertedImport,
-    ConvertedOperator, RELEASES, Release, Target, convert,
+    ConvertedOperator, RELEASES, Release, Target, convert, convert_in_any_order,
 };
 pub use cost::{
     ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost,
-    node_multiply_adds,
+    cost_of_inferred, node_multiply_adds,
 };
 pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
 pub use derivatives::{
     DeriveError, GradientBy, GradientOptions, GradientReport, add_gradients, expand_gradients,
+    gradients_in,
 };
 pub use diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
@@ -71,7 +68,9 @@ pub use diff::{
     Spread, TensorChange, VersionAdvice, diff,
 };
 pub use differentiate::{bind_gradients, differentiate};
-pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
+pub use expand::{
+    Expansions, expand_calls, expand_operators, expand_to_split, function_of_call, why_no_function,
+};
 pub use finding::{
     CheckReport, Code, Finding, Findings, InnerSpot, Place, Places, Reference, Severity, Spot,
     SpotPart, name_of_node, place_of_node,
@@ -80,28 +79,21 @@ pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Conditions, Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind,
-    RuleAnswer, Rules, Style, Unknown, annotate, find_differences, infer, infer_function,
-    infer_inside, infer_model, infer_node, newer_types,
+    RuleAnswer, Rules, Style, Unknown, annotate, declaration, find_differences, infer,
+    infer_function, infer_inside, infer_model, infer_node, newer_types,
 };
-pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
+pub use inline::{InlineOptions, InlineRefusal, InlineReport, Inlining, WithoutBody};
 pub use ir_version::{
-    FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset, set_ir_version,
+    FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset, raise_ir_version,
+    set_ir_version,
 };
 #[cfg(feature = "serde")]
 pub use json_form::BriefFinding;
 pub use node_path::{NodePath, Part, PathNode};
-pub use order::first_too_early;
 pub use resolve::{OpId, Resolved, resolve};
-pub use results::{Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
+pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};
-pub use shard::{
-    Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
-    FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,
-    Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, ShardReport,
-    Split, SplitAxis, Step, Transfer, chosen_configuration, divides_bodies, lower_ir_version,
-    prepare_to_shard, shard, suggest, transfers, without_devices,
-};
 pub use strip::{StripOptions, StripReport, strip};
 pub use tolerated::tolerated;
 pub use training::{

@@ -101,7 +101,7 @@ fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
 }
 
 /// A graph and the graphs in its nodes, each after the one around it.
-pub(crate) fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
+pub fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
     let mut graphs = vec![root];
     let mut next = 0;
     while let Some(graph) = graphs.get(next).copied() {
@@ -112,13 +112,14 @@ pub(crate) fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
     graphs
 }
 
-pub(crate) fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
+/// Graphs in the attributes of a node.
+pub fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
 }
 
 /// What a node reads, itself or in its inner graphs, from the graphs around.
-pub(crate) fn reads(model: &Model, node: NodeId) -> Vec<ValueId> {
+pub fn reads(model: &Model, node: NodeId) -> Vec<ValueId> {
     let mut read: Vec<ValueId> = model.inputs(node).flatten().collect();
     let mut open: Vec<GraphId> = inner_graphs(model, node).collect();
     while let Some(graph) = open.pop() {

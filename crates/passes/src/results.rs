@@ -140,10 +140,11 @@ pub struct Rejected {
 
 /// A result that is not worse than its input.
 #[derive(Debug, Clone)]
-pub(crate) struct Accepted {
-    pub(crate) model: Model,
+pub struct Accepted {
+    /// The result.
+    pub model: Model,
     /// Whether it has errors, all of which the input has as well.
-    pub(crate) has_errors: bool,
+    pub has_errors: bool,
 }
 
 /// A job and the model that it is given.
@@ -163,11 +164,7 @@ impl JobInput<'_> {
     /// # Errors
     ///
     /// Errors of the result that the input does not have.
-    pub(crate) fn accept(
-        self,
-        result: Model,
-        origins: &Origins,
-    ) -> Result<Accepted, Box<Rejected>> {
+    pub fn accept(self, result: Model, origins: &Origins) -> Result<Accepted, Box<Rejected>> {
         match self.judge(&result, origins) {
             Ok(has_errors) => Ok(Accepted { model: result, has_errors }),
             Err(errors) => Err(Box::new(Rejected { errors, model: result })),

@@ -16,7 +16,7 @@ use sardonyx_model::{Entry, ExternalData, Model, NodeId, TrainingInfo, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_tensor::Tensor;
 
-use crate::addition::{Added, Addition, TRAINING, import};
+use crate::addition::{Added, Addition, TRAINING, import_operator_set};
 use crate::derivatives::DeriveError;
 use crate::expand::Expansions;
 use crate::ir_version::{PLAIN_INITIALIZERS, raise_ir_version};
@@ -196,7 +196,7 @@ pub fn add_training(
     info.initialization_binding = entries(&mut model, bindings);
     model.training_info.push(info);
     if options.gradient_nodes || options.optimizer.as_operator {
-        import(&mut model, TRAINING);
+        import_operator_set(&mut model, TRAINING.0, TRAINING.1);
     }
     raise_ir_version(&mut model, TRAINING_INFO);
     let Accepted { model, .. } = input.accept(model, &origins)?;

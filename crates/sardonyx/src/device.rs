@@ -18,4 +18,4 @@ pub use sardonyx_devices::{Mpi, MpiSettings};
 #[doc(inline)]
 pub use sardonyx_devices::{Processes, Rendezvous};
 #[doc(inline)]
-pub use sardonyx_passes::{Division, ShardReport};
+pub use sardonyx_shard::{Division, ShardReport};

@@ -5,7 +5,7 @@ use std::io;
 
 use sardonyx_model::{self as graph, TensorProto};
 use sardonyx_ops::Registry;
-use sardonyx_passes::without_devices;
+use sardonyx_shard::without_devices;
 use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 

@@ -175,7 +175,7 @@ impl Model {
     /// Whether nodes of the model are collective operators, which exchange tensors between several
     /// ranks.
     pub(crate) fn has_collectives(&self) -> bool {
-        !sardonyx_passes::collectives(&self.graph).is_empty()
+        !sardonyx_shard::collectives(&self.graph).is_empty()
     }
 
     /// Lists the model's configurations for several devices (`DeviceConfigurationProto`), in the

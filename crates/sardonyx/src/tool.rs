@@ -118,7 +118,7 @@ pub mod schema {
 pub mod shard {
     pub use crate::devices::{RankModels, RankOptions};
     pub use sardonyx_devices::{PrivateDirectory, Sent, Traffic};
-    pub use sardonyx_passes::{Collectives, EXCHANGE, Plan};
+    pub use sardonyx_shard::{Collectives, EXCHANGE, Plan};
 }
 
 /// Unstable methods of [`Model`] for the command, the Python package and the tests.

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use sardonyx_model::Type;
-use sardonyx_passes::Plan;
 use sardonyx_runtime::Port;
+use sardonyx_shard::Plan;
 use sardonyx_tensor::Tensor;
 
 pub use build::TrainerBuilder;

@@ -147,7 +147,7 @@ fn one_plan_serves_all_lengths() {
         }
         // Messages are the two sums, and the outputs for the caller.
         let sends = several.steps.iter().filter_map(|step| match step {
-            sardonyx_passes::Step::Move(moved) if !several.is_local(moved) => Some(moved.value),
+            sardonyx_shard::Step::Move(moved) if !several.is_local(moved) => Some(moved.value),
             _ => None,
         });
         let names: Vec<String> = sends

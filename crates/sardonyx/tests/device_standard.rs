@@ -4,7 +4,7 @@
 use sardonyx::device::DeviceOptions;
 use sardonyx::tool::shard::Plan;
 use sardonyx::{ErrorKind, Model, Session, Tensor};
-use sardonyx_passes::Step;
+use sardonyx_shard::Step;
 
 /// Makes a model of opset 21 with one configuration `c`.
 fn model(devices: usize, signature: &str, nodes: &str) -> Model {

@@ -14,7 +14,7 @@ use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::tool::shard::Plan;
 use sardonyx::value::Tolerance;
 use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value, infer};
-use sardonyx_passes::{Computed, Step};
+use sardonyx_shard::{Computed, Step};
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};
 use sardonyx_tests::run_case;

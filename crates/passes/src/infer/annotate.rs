@@ -51,7 +51,7 @@ pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &
 }
 
 /// A declaration of a type, in which sizes that are expressions are texts.
-pub(crate) fn declaration(model: &mut Model, ty: &Type) -> TypeProto {
+pub fn declaration(model: &mut Model, ty: &Type) -> TypeProto {
     let naming = Naming::Expressions;
     let mut writer =
         Writer { naming, texts: HashMap::new(), last: None, symbols: &[], listed: Vec::new() };

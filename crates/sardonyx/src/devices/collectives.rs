@@ -7,11 +7,12 @@ use std::sync::Arc;
 use sardonyx_devices::{Group, Reduction, Tag, Transport};
 use sardonyx_model as graph;
 use sardonyx_ops::{Registry, Sizes};
-use sardonyx_passes::{
-    COLLECTIVE_NUMBER, Collective, CollectiveKind, EXCHANGE_DOMAIN, RuleAnswer, collectives,
+use sardonyx_passes::RuleAnswer;
+use sardonyx_runtime::{OperatorCall, OperatorError};
+use sardonyx_shard::{
+    COLLECTIVE_NUMBER, Collective, CollectiveKind, EXCHANGE_DOMAIN, collectives,
     connect_collectives,
 };
-use sardonyx_runtime::{OperatorCall, OperatorError};
 use sardonyx_tensor::TensorView;
 
 use super::exchange::{Link, OutputMemory};

@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{Hosted, RunNumber, Threads, Traffic, Transport};
-use sardonyx_passes::Device;
+use sardonyx_shard::Device;
 
 use super::exchange::{Link, run_ended};
 use super::options::{DeviceOptions, Results};

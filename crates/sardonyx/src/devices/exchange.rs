@@ -11,10 +11,9 @@ use sardonyx_devices::{
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
-use sardonyx_passes::{
-    Device, EXCHANGE_STEP, Move, Numbers, Plan, RuleAnswer, Run, Step, Transfer, transfers,
-};
+use sardonyx_passes::RuleAnswer;
 use sardonyx_runtime::{OperatorCall, OperatorError};
+use sardonyx_shard::{Device, EXCHANGE_STEP, Move, Numbers, Plan, Run, Step, Transfer, transfers};
 use sardonyx_tensor::{DataType, TensorView};
 
 use super::profile::Exchanged;

@@ -1,6 +1,6 @@
 //! Tensors that stay on the devices between runs, whole or as shards.
 
-use sardonyx_passes::{Device, Form, transfers};
+use sardonyx_shard::{Device, Form, transfers};
 use sardonyx_tensor::{DataType, Tensor};
 
 use super::exchange::Block;

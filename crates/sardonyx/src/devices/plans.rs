@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use sardonyx_model::{self as graph, Dim, Type, ValueId};
 use sardonyx_ops::Registry;
-use sardonyx_passes::{
+use sardonyx_shard::{
     Device, EXCHANGE, EXCHANGE_DOMAIN, Local, Numbers, OutputsAt, Plan, ShardError, ShardOptions,
     prepare_to_shard, shard,
 };

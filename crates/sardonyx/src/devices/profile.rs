@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use sardonyx_devices::Sent;
 use sardonyx_model::Type;
-use sardonyx_passes::Device;
 use sardonyx_runtime::{RunDetails, StepEvent, StepInfo};
+use sardonyx_shard::Device;
 
 use super::DeviceSession;
 use super::plans::SizedPlan;

@@ -2,9 +2,10 @@
 
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::Registry;
-use sardonyx_passes::{
-    Collectives, ConvertOptions, Device, OutputsAt, Plan, RankError, ShardOptions, Target, convert,
-    lower_ir_version, prepare_to_shard, shard,
+use sardonyx_passes::{ConvertOptions, Target, convert};
+use sardonyx_shard::{
+    Collectives, Device, OutputsAt, Plan, RankError, ShardOptions, lower_ir_version,
+    prepare_to_shard, shard,
 };
 
 use super::shard::{self, shard_error};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
-use sardonyx_passes::Device;
 use sardonyx_runtime::RunOptions;
+use sardonyx_shard::Device;
 use sardonyx_tensor::Value;
 
 use super::plans::SizedPlan;

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use sardonyx_devices::{ErrorKind as TransportErrorKind, RunNumber, TransportError};
-use sardonyx_passes::Device;
 use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
+use sardonyx_shard::Device;
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use sardonyx_devices::RunNumber;
-use sardonyx_passes::Device;
 use sardonyx_runtime::StopFlag;
+use sardonyx_shard::Device;
 
 #[cfg(doc)]
 use super::Results;

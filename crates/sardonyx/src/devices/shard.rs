@@ -1,7 +1,7 @@
 //! Automatic sharding: annotates a model so that its nodes are divided among devices.
 
 use sardonyx_ops::Registry;
-use sardonyx_passes::{Division, ShardError, ShardReport, suggest};
+use sardonyx_shard::{Division, ShardError, ShardReport, suggest};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -66,7 +66,7 @@ impl Model {
     /// [`ErrorKind::Argument`] if the model has no such configuration, or has several and no name
     /// is given.
     pub fn devices_of(&self, configuration: Option<&str>) -> Result<(String, usize), Error> {
-        sardonyx_passes::chosen_configuration(&self.graph, configuration)
+        sardonyx_shard::chosen_configuration(&self.graph, configuration)
             .map_err(|error| shard_error(error, self))
     }
 
@@ -82,7 +82,7 @@ impl Model {
         check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let symbols = &options.sizes;
-        let shard_options = sardonyx_passes::ShardOptions { symbols, ..Default::default() };
+        let shard_options = sardonyx_shard::ShardOptions { symbols, ..Default::default() };
         let configuration = (&*options.name(), options.devices);
         suggest(&self.graph, &registry, configuration, options.division, shard_options)
             .map(|(graph, report)| (self.with_graph(graph), report))

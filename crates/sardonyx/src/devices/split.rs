@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use sardonyx_passes::{Device, Form};
 use sardonyx_runtime::{RunOptions, StopFlag};
+use sardonyx_shard::{Device, Form};
 use sardonyx_tensor::Value;
 
 use super::DeviceSession;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_model::Type;
-use sardonyx_passes::{Device, Form, Plan, Resident};
 use sardonyx_runtime::RunOptions;
+use sardonyx_shard::{Device, Form, Plan, Resident};
 use sardonyx_tensor::{DataType, Tensor, Value};
 
 use super::runs::{OpenRuns, RunResult};

@@ -14,8 +14,8 @@ use sardonyx_devices::{
     agree, tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
-use sardonyx_passes::{Device, Plan, divides_bodies};
 use sardonyx_runtime::Port;
+use sardonyx_shard::{Device, Plan, divides_bodies};
 use sardonyx_tensor::{DataType, Value};
 use sha2::{Digest, Sha256};
 

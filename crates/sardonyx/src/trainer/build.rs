@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
-use sardonyx_passes::{CheckOptions, Severity, check, first_too_early, place_of_node};
+use sardonyx_passes::{CheckOptions, Severity, check, order::first_too_early, place_of_node};
 use sardonyx_runtime::Precision;
 
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};

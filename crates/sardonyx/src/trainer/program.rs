@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use sardonyx_passes::Form;
 use sardonyx_runtime::{Input, RunOptions};
+use sardonyx_shard::Form;
 use sardonyx_tensor::Value;
 
 use super::inputs::StepInputs;

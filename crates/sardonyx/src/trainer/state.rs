@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use sardonyx_model::{
     self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, Type, ValueId,
 };
-use sardonyx_passes::Form;
 use sardonyx_proto::{DataType as NumberedType, closest};
+use sardonyx_shard::Form;
 use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut};
 
 use crate::devices::{DeviceSession, Parts};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, ValueId};
 
-use super::form::Device;
-use super::{Computed, FormId, Move, Plan, Step};
+use crate::form::Device;
+use crate::plan::{Computed, FormId, Move, Plan, Step};
 
 impl Plan {
     /// What is done, a line for each step: which node runs where and in which forms it reads and

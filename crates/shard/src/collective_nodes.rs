@@ -3,9 +3,9 @@
 
 use sardonyx_model::{AttrValue, Model, NodeAttributes, NodeId};
 use sardonyx_ops::{AttributeView, OpDef, Registry};
+use sardonyx_passes::import_operator_set;
 
-use crate::addition::import;
-use crate::shard::EXCHANGE_DOMAIN;
+use crate::local::EXCHANGE_DOMAIN;
 
 /// The attribute by which a node that was [connected](connect_collectives) is known: its place
 /// among the [`collectives`] of the model.
@@ -105,7 +105,7 @@ fn collective(model: &Model, node: NodeId, operator: &'static OpDef) -> Option<C
 /// Puts nodes of the private domain in the place of collectives, under the same names, each with
 /// its number.
 pub fn connect_collectives(model: &mut Model, found: &[Collective]) {
-    import(model, (EXCHANGE_DOMAIN, 1));
+    import_operator_set(model, EXCHANGE_DOMAIN, 1);
     let domain = Some(model.intern(EXCHANGE_DOMAIN));
     let imported = model.header.opset_import.iter().find(|import| import.domain == domain).cloned();
     for function in &mut model.functions {

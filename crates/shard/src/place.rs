@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use sardonyx_model::{Dim, NodeId, ValueId};
 use sardonyx_ops::{Change, Cut, Factor, Factors, Operand, Operands, SplitFn, Then, scalar};
+use sardonyx_passes::{NodeAnnotation, ShardingSpec, annotations, configurations};
 use sardonyx_proto::shown;
 
-use super::assign::{Assigning, Assignment, form_of};
-use super::form::{Device, Form};
-use super::sizes::nominal;
-use super::spec::Reading;
-use super::{Computed, FormId, Planner, Step};
-use crate::annotations::{NodeAnnotation, ShardingSpec, annotations, configurations};
+use crate::assign::{Assigning, Assignment, form_of};
+use crate::form::{Device, Form};
+use crate::plan::{Computed, FormId, Step};
+use crate::planner::Planner;
+use crate::sizes::nominal;
+use crate::spec::Reading;
 
 /// What a node says of the chosen configuration.
 #[derive(Default)]

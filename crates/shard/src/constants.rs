@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use sardonyx_model::{GraphId, Producer, ValueId};
+use sardonyx_passes::order::{inner_graphs, tree};
 
-use super::form::Device;
-use super::sizes::stand_in;
-use super::{FormId, Plan, Step};
-use crate::order::{inner_graphs, tree};
+use crate::form::Device;
+use crate::plan::{FormId, Plan, Step};
+use crate::sizes::stand_in;
 
 impl Plan {
     /// The bytes of constants of the model that a device holds while it runs: of each the parts

@@ -10,9 +10,10 @@ use std::fmt::Write as _;
 
 use sardonyx_model::{Dim, Type, ValueId};
 
-use super::form::{Device, Form};
-use super::sizes::stand_in;
-use super::{FormId, Plan, Planner, Step};
+use crate::form::{Device, Form};
+use crate::plan::{FormId, Plan, Step};
+use crate::planner::Planner;
+use crate::sizes::stand_in;
 
 /// A value that stays on the devices.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use sardonyx_ops::{Combine, Cut, Factor, Factors};
 use smallvec::{SmallVec, smallvec};
 
-use super::form::{Device, Form, Place, Split, SplitAxis, cuts};
+use crate::form::{Device, Form, Place, Split, SplitAxis, cuts};
 
 /// How a node is divided among devices: into how many parts each factor of its operands is cut, and
 /// which of them each device computes.

@@ -13,12 +13,14 @@ use sardonyx_model::{
     AttrValue, Attributes, ExternalData, NodeAttributes, NodeId, Producer, Type, ValueId,
 };
 use sardonyx_ops::{Combine, Sizes};
+use sardonyx_passes::import_operator_set;
 use sardonyx_tensor::{Buffer, DataType, Tensor};
 
-use super::form::{Device, Form, Ranges, Run};
-use super::local::{Building, signed};
-use super::{Move, Numbers, Plan, Step, Transfer, elements_of, is_within, reducing, transfers};
-use crate::addition::import;
+use crate::form::{Device, Form, Ranges, Run};
+use crate::local::{Building, signed};
+use crate::plan::{Move, Plan, Step};
+use crate::sizes::Numbers;
+use crate::transfers::{Transfer, elements_of, is_within, reducing, transfers};
 
 /// The collectives of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,7 +357,7 @@ impl Building<'_> {
                     Operation::Gather(_) => "AllGather",
                     Operation::AllToAll => "AllToAll",
                 };
-                import(&mut self.model, ("com.microsoft", 1));
+                import_operator_set(&mut self.model, "com.microsoft", 1);
                 let (node, output) = self.add(op, "com.microsoft", &[Some(input)]);
                 if let Operation::Gather(axis) = operation {
                     self.model.set_attribute(node, "axis", AttrValue::Int(signed(axis)));

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use sardonyx_model::Dim;
+use sardonyx_passes::{FactorSize, ShardedDim, ShardingSpec, SimpleShardedDim};
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
 
-use super::form::{Device, Form, Place, Split, SplitAxis};
-use crate::annotations::{FactorSize, ShardedDim, ShardingSpec, SimpleShardedDim};
+use crate::form::{Device, Form, Place, Split, SplitAxis};
 
 /// What a specification is read with.
 pub(super) struct Reading<'a> {
@@ -186,6 +186,7 @@ fn places(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::Ranges;
 
     fn spec(devices: &[i64], dims: &[(i64, &[(Option<i64>, i64)])]) -> ShardingSpec<'static> {
         let factor = |(size, shards): &(Option<i64>, i64)| SimpleShardedDim {
@@ -211,7 +212,7 @@ mod tests {
     /// The indices of rows and columns that a device holds.
     fn held(form: &Form, device: Device, dims: &[usize]) -> Option<Vec<Vec<usize>>> {
         let ranges = form.ranges(device, dims)?;
-        let indices = |r: &super::super::form::Ranges| r.iter().flat_map(Clone::clone).collect();
+        let indices = |r: &Ranges| r.iter().flat_map(Clone::clone).collect();
         Some(ranges.iter().map(indices).collect())
     }
 

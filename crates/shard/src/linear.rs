@@ -13,9 +13,10 @@ use sardonyx_model::{NodeId, ValueId};
 use sardonyx_ops::{Change, Combine, Linear};
 use sardonyx_tensor::DataType;
 
-use super::assign::Assignment;
-use super::form::{Device, Form};
-use super::{Computed, FormId, Planner, Step};
+use crate::assign::Assignment;
+use crate::form::{Device, Form};
+use crate::plan::{Computed, FormId, Step};
+use crate::planner::Planner;
 
 /// A value that a node makes of partial sums.
 struct Made {

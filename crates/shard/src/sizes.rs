@@ -9,12 +9,13 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, Formulas, Model, NodeId, Shape, Type};
 use sardonyx_ops::Sizes;
+use sardonyx_passes::{Conditions, FactorSize, annotations};
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
 
-use super::{Plan, Prepared, ShardOptions};
-use crate::annotations::{FactorSize, annotations};
-use crate::infer::Conditions;
+use crate::options::ShardOptions;
+use crate::plan::Plan;
+use crate::prepare::Prepared;
 
 /// What a symbol is taken to be where values are compared by their size.
 const NOMINAL_SIZE: i64 = 64;

@@ -4,13 +4,12 @@ use std::fmt;
 
 use hashbrown::HashSet;
 use sardonyx_model::{ExternalData, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_passes::{declaration, format_needs, ir_version_of_opset};
 
-use super::Plan;
-use super::collectives::{Collectives, NotExpressible, Spelling};
-use super::form::Device;
-use super::local::Building;
-use crate::infer::declaration;
-use crate::ir_version::{format_needs, ir_version_of_opset};
+use crate::collectives::{Collectives, NotExpressible, Spelling};
+use crate::form::Device;
+use crate::local::Building;
+use crate::plan::Plan;
 
 /// Why there is no model of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl std::error::Error for RankError {}
 impl Plan {
     /// The model of a rank, with the collectives of an engine. Its inputs are those of the whole
     /// model, whole; its outputs too, if the plan is made with
-    /// [`OutputsAt::All`](super::OutputsAt). Constants are cut to what the
+    /// [`OutputsAt::All`](crate::OutputsAt). Constants are cut to what the
     /// rank reads of them. The result of a collective that the rank does not read is one more
     /// output, as engines leave out what nothing reads, and the other ranks would wait.
     ///

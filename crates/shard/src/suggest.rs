@@ -7,19 +7,17 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, GraphId, Model, NodeId, Producer, Type, ValueId, ValueInfo};
 use sardonyx_ops::operators::{GATHER, GEMM, MATMUL};
 use sardonyx_ops::{Cut, Registry};
+use sardonyx_passes::{
+    FactorSize, JobInput, JobKind, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, Sum,
+    add_configuration, annotate_devices, at_assumed_sizes, configurations, cost_of_inferred,
+    node_multiply_adds, raise_ir_version,
+};
 
-use super::form::{Device, Form, Split, SplitAxis};
-use super::{
-    Computed, FormId, Planner, Prepared, ShardError, ShardOptions, Step, inlined, newest_forms,
-    of_prepared, prepare,
-};
-use crate::annotations::{
-    NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
-    annotate_devices, configurations,
-};
-use crate::cost::{Sum, at_assumed_sizes, cost_of_inferred, node_multiply_adds};
-use crate::ir_version::raise_ir_version;
-use crate::results::{JobInput, JobKind};
+use crate::form::{Device, Form, Place, Split, SplitAxis};
+use crate::options::{ShardError, ShardOptions};
+use crate::plan::{Computed, FormId, Step};
+use crate::planner::{Planner, of_prepared};
+use crate::prepare::{Prepared, inlined, newest_forms, prepare};
 
 /// Scheme that divides a model among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -556,14 +554,14 @@ fn spec_of<'t>(form: &Form, tensor: &'t [u8], dims: &[usize]) -> Option<Sharding
         let is_plain = factors.len() == 1 && factors[0].size == dims[axis];
         let factors = factors.iter().map(|split| SimpleShardedDim {
             size: (!is_plain)
-                .then(|| i64::try_from(split.size).map(crate::annotations::FactorSize::Value).ok())
+                .then(|| i64::try_from(split.size).map(FactorSize::Value).ok())
                 .flatten(),
             num_shards: i64::try_from(split.parts).ok(),
         });
         spec.dims.push(ShardedDim { axis: i64::try_from(axis).ok(), factors: factors.collect() });
     }
     // Shards are numbered in the order of places.
-    let mut shards: Vec<(&super::form::Place, Device)> =
+    let mut shards: Vec<(&Place, Device)> =
         form.places().iter().map(|(device, place)| (place, *device)).collect();
     shards.sort_unstable();
     spec.devices = shards.iter().map(|(_, device)| i64::from(*device)).collect();

@@ -3,16 +3,15 @@
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Type, ValueId};
 use sardonyx_ops::Change;
+use sardonyx_passes::order::{inner_graphs, tree};
+use sardonyx_passes::{declaration, import_operator_set};
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
-use super::collectives::Spelling;
-use super::form::{Device, Form};
-use super::sizes::stand_in;
-use super::{Computed, FormId, Move, Plan, Step};
-use crate::addition::import;
-use crate::infer::declaration;
-use crate::order::{inner_graphs, tree};
+use crate::collectives::Spelling;
+use crate::form::{Device, Form};
+use crate::plan::{Computed, FormId, Move, Plan, Step};
+use crate::sizes::stand_in;
 
 /// The domain of the operator [`EXCHANGE`], which no file has.
 pub const EXCHANGE_DOMAIN: &str = "sardonyx.devices";
@@ -88,7 +87,7 @@ impl<'p> Building<'p> {
     }
 
     fn build(mut self) -> Local {
-        import(&mut self.model, (EXCHANGE_DOMAIN, 1));
+        import_operator_set(&mut self.model, EXCHANGE_DOMAIN, 1);
         self.nodes();
         self.declare_inputs();
         let (outputs, kept) = self.outputs();

@@ -12,14 +12,15 @@ use sardonyx_model::{
 };
 use sardonyx_ops::OpDef;
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
+use sardonyx_passes::annotations;
+use sardonyx_passes::order::{inner_graphs, tree};
 use sardonyx_tensor::Tensor;
 
-use super::assign::Assignment;
-use super::local::Building;
-use super::place::Wishes;
-use super::{Computed, FormId, Planner};
-use crate::annotations::annotations;
-use crate::order::{inner_graphs, tree};
+use crate::assign::Assignment;
+use crate::local::Building;
+use crate::place::Wishes;
+use crate::plan::{Computed, FormId};
+use crate::planner::Planner;
 
 /// An operator whose graphs can be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

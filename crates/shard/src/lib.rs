@@ -1,0 +1,52 @@
+//! Plans for running a model on several devices, from what its nodes say of a configuration.
+//!
+//! The annotations are hints: whatever they say, the model computes the same. A plan walks over the
+//! graph in order and decides for each node on which devices it runs, in which form it reads its
+//! inputs, and in which form it leaves its outputs ([`Form`]). What a node says of its operands
+//! comes first, then the forms that its inputs have, then the rule of its operator
+//! ([`sardonyx_ops::Factors`]), without which it runs whole. Where a value is needed in another
+//! form than it has, it is moved. What is not honored is listed with the reason.
+//!
+//! The meaning of annotations is that of the section on devices of the specification and of the
+//! proposals 0006 and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
+
+mod assign;
+mod bodies;
+mod collective_nodes;
+mod collectives;
+mod constants;
+mod form;
+#[cfg(feature = "serde")]
+mod json_form;
+mod linear;
+mod local;
+mod options;
+mod place;
+mod plan;
+mod planner;
+mod prepare;
+mod print;
+mod prune;
+mod rank;
+mod resident;
+mod sizes;
+mod spec;
+mod suggest;
+mod transfers;
+
+pub use bodies::divides_bodies;
+pub use collective_nodes::{
+    COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
+};
+pub use collectives::{Collectives, NotExpressible};
+pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
+pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
+pub use options::{OutputsAt, ShardError, ShardOptions};
+pub use plan::{Computed, FormId, Move, NotHonored, Plan, PlanFacts, Step};
+pub use planner::shard;
+pub use prepare::{chosen_configuration, prepare_to_shard, without_devices};
+pub use rank::{RankError, lower_ir_version};
+pub use resident::Resident;
+pub use sizes::Numbers;
+pub use suggest::{Division, ShardReport, suggest};
+pub use transfers::{Transfer, transfers};

@@ -1,0 +1,248 @@
+//! Preparation of a model for planning: calls inlined, newest forms of operators, types inferred.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Model, NodeId};
+use sardonyx_ops::Registry;
+use sardonyx_passes::{
+    ConvertOptions, DeriveError, Finding, InferOptions, Inference, InlineOptions, Inlining,
+    NEWEST_IR_VERSION, Origins, Resolved, Target, annotations, configurations,
+    convert_in_any_order, expand_gradients, expand_to_split, gradients_in, infer,
+    inline_in_any_order, resolve, set_ir_version, unpack_sequences,
+};
+
+use crate::options::{OutputsAt, ShardError, ShardOptions};
+use crate::resident::Resident;
+use crate::sizes::{Scope, symbols_of_inputs};
+
+/// What a model is before plans are made for it, whatever the sizes of its inputs: calls of
+/// functions are inlined, `Gradient` nodes have become what they mean, and nodes have the newest
+/// forms of their operators, as far as that can be.
+///
+/// # Errors
+///
+/// `Gradient` nodes that cannot be derived.
+pub fn prepare_to_shard(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
+    let (inlined, _) = inlined(model, registry)?;
+    Ok(newest_forms(inlined, registry))
+}
+
+/// What plans are made of.
+pub(crate) struct Prepared {
+    pub(crate) resolved: Resolved,
+    pub(crate) types: Inference,
+    pub(crate) symbols: HashMap<String, usize>,
+    /// Symbols of inputs that have no number.
+    pub(crate) open: HashSet<String>,
+    pub(crate) scope: Option<Arc<Scope>>,
+    pub(crate) configuration: String,
+    pub(crate) devices: usize,
+    pub(crate) outputs: OutputsAt,
+    pub(crate) residents: Vec<Resident>,
+    pub(crate) unreturned: Vec<usize>,
+    pub(crate) whole_bodies: bool,
+}
+
+impl Prepared {
+    /// The same with other nodes in the place of some, by which these can be computed in parts.
+    /// `None` if there are none.
+    pub(crate) fn with_split_nodes(
+        self,
+        nodes: &HashSet<NodeId>,
+        options: ShardOptions<'_>,
+    ) -> Option<Prepared> {
+        let Prepared { mut resolved, types, .. } = self;
+        let are_some = expand_to_split(&mut resolved, &types, nodes).ok()?;
+        let types = inferred(&resolved, options).ok().filter(|_| are_some)?;
+        Some(Prepared { resolved, types, ..self }.with_scope(options))
+    }
+
+    /// Finds out for which numbers the types hold.
+    fn with_scope(mut self, options: ShardOptions<'_>) -> Prepared {
+        self.open = symbols_of_inputs(&self);
+        if let Some(open) = options.open {
+            self.open.retain(|name| open.iter().any(|(known, _)| known == name));
+        }
+        self.scope = Scope::new(&self, options);
+        self
+    }
+}
+
+fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference, Vec<Finding>> {
+    let open = options.open.unwrap_or_default().iter();
+    let open: HashSet<String> = open.map(|(name, _)| name.clone()).collect();
+    let options = InferOptions {
+        inputs: options.inputs,
+        symbols: options.symbols,
+        sizes: (!open.is_empty()).then_some(&open),
+        // A branch that is not taken may fit other sizes only.
+        inner_may_contradict: true,
+        ..InferOptions::default()
+    };
+    infer(resolved, options)
+}
+
+/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced,
+/// and for which nodes of the model its nodes were made.
+pub(crate) fn inlined(model: &Model, registry: &Registry) -> Result<(Model, Origins), ShardError> {
+    // What cannot be inlined is computed whole.
+    let inlined = inline_in_any_order(model, registry, &InlineOptions::default());
+    let (inlined, origins) = match inlined {
+        Ok(Inlining { model, origins, .. }) => (model, origins),
+        Err(_) => (model.clone(), Origins::default()),
+    };
+    Ok((without_gradients(inlined, registry)?, origins))
+}
+
+/// A model without what says how it is divided over devices, as [`suggest`] begins with it: calls
+/// of functions are inlined, configurations of devices and annotations of nodes are removed, and
+/// the version of the format is the newest. Models that differ in these alone become equal.
+pub fn without_devices(model: &Model, registry: &Registry) -> Model {
+    // What cannot be inlined cannot have been divided.
+    let inlined = inlined(model, registry);
+    let mut plain = inlined.map_or_else(|_| model.clone(), |(inlined, _)| inlined);
+    set_ir_version(&mut plain, NEWEST_IR_VERSION);
+    plain.header.configuration.clear();
+    let nodes = plain.graphs().flat_map(|(_, graph)| &graph.nodes).copied();
+    let annotated: Vec<NodeId> =
+        nodes.filter(|node| annotations(&plain, *node).next().is_some()).collect();
+    annotated.into_iter().for_each(|node| plain.set_devices(node, Vec::new()));
+    plain
+}
+
+pub(crate) fn newest_forms(model: Model, registry: &Registry) -> Model {
+    let newest = registry.versions("").map_or(1, |(_, newest)| newest);
+    let options = ConvertOptions {
+        target: Target::new().opset("", newest),
+        expand: false,
+        granted: Vec::new(),
+        like_reference: false,
+    };
+    // A node without an exact newer form keeps the whole model as it is: it runs whole then.
+    match convert_in_any_order(&model, registry, &options) {
+        Ok(converted) => converted.model,
+        Err(_) => model,
+    }
+}
+
+pub(crate) fn prepare(
+    model: Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Prepared, ShardError> {
+    let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
+    let mut resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
+    let mut types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
+    // Sequences stay where they are made; the tensors in them move.
+    if unpack_sequences(&mut resolved, &types) > 0 {
+        types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
+    }
+    let symbols = symbols_of(&resolved, &types, options.symbols);
+    let (residents, unreturned) = (options.residents.to_vec(), options.unreturned.to_vec());
+    let prepared = Prepared {
+        resolved,
+        types,
+        symbols,
+        open: HashSet::new(),
+        scope: None,
+        configuration,
+        devices,
+        outputs: options.outputs,
+        residents,
+        unreturned,
+        whole_bodies: options.whole_bodies,
+    };
+    Ok(prepared.with_scope(options))
+}
+
+/// A model whose `Gradient` nodes have become what they mean: they go by names of the graph around
+/// them, which a part of it does not have.
+fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardError> {
+    let has_any = model.main.is_some_and(|main| gradients_in(&model, main) > 0);
+    if !has_any {
+        return Ok(model);
+    }
+    match expand_gradients(&model, registry) {
+        Ok((expanded, _)) => Ok(expanded),
+        Err(DeriveError::Refused(findings)) => Err(ShardError::Invalid(findings)),
+        Err(DeriveError::Option(why)) => Err(ShardError::Configuration(why)),
+        Err(DeriveError::Invalid(rejected)) => Err(ShardError::Rejected(rejected)),
+    }
+}
+
+/// The name of the configuration that is chosen, and the number of its devices. Without a name it
+/// is the only one that the model has.
+///
+/// # Errors
+///
+/// None or several of that name, or an unknown number of devices.
+pub fn chosen_configuration(
+    model: &Model,
+    wanted: Option<&str>,
+) -> Result<(String, usize), ShardError> {
+    let all = configurations(model);
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let names = || {
+        let names: Vec<String> = all.iter().map(|one| format!("'{}'", text(one.name))).collect();
+        names.join(", ")
+    };
+    let refuse = |why: String| Err(ShardError::Configuration(why));
+    let found: Vec<_> = match wanted {
+        Some(wanted) => all.iter().filter(|one| one.name == wanted.as_bytes()).collect(),
+        None => all.iter().collect(),
+    };
+    match (&found[..], wanted) {
+        ([one], _) if one.name.is_empty() => refuse("the device configuration has no name".into()),
+        ([one], _) => {
+            let count = one.num_devices.and_then(|count| usize::try_from(count).ok());
+            match count.filter(|count| (1..=MOST_DEVICES).contains(count)) {
+                Some(count) => Ok((text(one.name), count)),
+                None => refuse(format!(
+                    "the configuration '{}' has {} devices; 1 to {MOST_DEVICES} can be used",
+                    text(one.name),
+                    one.num_devices
+                        .map_or_else(|| "no number of".into(), |count| count.to_string())
+                )),
+            }
+        }
+        ([], Some(wanted)) if all.is_empty() => {
+            refuse(format!("the model has no configuration '{wanted}': it has none at all"))
+        }
+        ([], Some(wanted)) => {
+            refuse(format!("the model has no configuration '{wanted}'; it has {}", names()))
+        }
+        ([], None) => refuse("the model has no device configuration".into()),
+        (_, Some(wanted)) => {
+            refuse(format!("the model has several configurations with the name '{wanted}'"))
+        }
+        (_, None) => refuse(format!("choose one of the configurations of the model: {}", names())),
+    }
+}
+
+/// A plan for more devices than this is refused: its size is that of the model times their number.
+const MOST_DEVICES: usize = 1024;
+
+/// The numbers that symbols of the model's inputs have.
+fn symbols_of(
+    resolved: &Resolved,
+    types: &Inference,
+    given: &[(String, i64)],
+) -> HashMap<String, usize> {
+    let known =
+        given.iter().filter_map(|(name, size)| Some((name.clone(), usize::try_from(*size).ok()?)));
+    let mut symbols: HashMap<String, usize> = known.collect();
+    let model = resolved.model();
+    for info in &model.graph(resolved.main()).inputs {
+        let declared = info.ty.as_ref().and_then(|ty| model.type_of(ty));
+        let found = info.value.and_then(|value| types.ty(value));
+        let (Some(declared), Some(found)) = (declared, found) else { continue };
+        let dims = declared.shape().into_iter().flatten().zip(found.shape().into_iter().flatten());
+        for (declared, found) in dims {
+            if let (Some(name), Some(size)) = (declared.as_symbol(), found.size()) {
+                symbols.entry(name.to_string()).or_insert(size);
+            }
+        }
+    }
+    symbols
+}
