@@ -1,14 +1,14 @@
-//! Plans for running a model on several devices, from what its nodes say of a configuration.
+//! Plans for running a model on several devices, from the annotations of its nodes.
 //!
-//! The annotations are hints: whatever they say, the model computes the same. A plan walks over the
-//! graph in order and decides for each node on which devices it runs, in which form it reads its
-//! inputs, and in which form it leaves its outputs ([`Form`]). What a node says of its operands
-//! comes first, then the forms that its inputs have, then the rule of its operator
-//! ([`sardonyx_ops::Factors`]), without which it runs whole. Where a value is needed in another
-//! form than it has, it is moved. What is not honored is listed with the reason.
+//! Annotations are hints: whatever they demand, the model computes the same. The planner walks over
+//! the graph in order and decides for each node on which devices it runs, in which form it reads its
+//! inputs, and in which form it leaves its outputs ([`Form`]). The annotation of the node decides
+//! first, then the forms of its inputs, then the rule of its operator ([`sardonyx_ops::Factors`]); a
+//! node without such a rule runs whole. A value that is needed in another form is moved. Annotations
+//! that are not honored are listed with the reason.
 //!
-//! The meaning of annotations is that of the section on devices of the specification and of the
-//! proposals 0006 and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
+//! Annotations are defined by the section on devices of the specification and by the proposals 0006
+//! and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
 
 mod assign;
 mod bodies;

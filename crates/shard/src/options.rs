@@ -7,31 +7,31 @@ use sardonyx_passes::{Finding, Rejected};
 
 use crate::resident::Resident;
 
-/// What a plan is made for.
+/// Options of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ShardOptions<'a> {
-    /// The configuration; without it the only one that the model has.
+    /// Name of the configuration; without it the only one of the model.
     pub configuration: Option<&'a str>,
-    /// The types of inputs, by position, in place of the declared ones.
+    /// Types of inputs by position, in place of the declared ones.
     pub inputs: &'a [Option<Type>],
-    /// Numbers for symbols of the file.
+    /// Sizes for symbols of the file.
     pub symbols: &'a [(String, i64)],
     /// Symbols of [`inputs`](ShardOptions::inputs) that stay open unless the plan depends on them,
-    /// with the numbers that they have then. The plan says for which other numbers it
-    /// [holds](Plan::holds). What depends on other symbols is whole. `None` leaves all symbols of
-    /// inputs open, and keeps whole what is to be split along them: for a plan to look at.
+    /// and the sizes that they have then. [`Plan::holds`](crate::Plan::holds) tests other sizes.
+    /// Values whose sizes depend on other symbols stay whole. `None` leaves all symbols of inputs
+    /// open and splits nothing along them, which suffices for a plan that is only shown.
     pub open: Option<&'a [(String, i64)]>,
-    /// Where outputs of the model are to be in the end.
+    /// Devices that have the outputs of the model in the end.
     pub outputs: OutputsAt,
     /// Values that stay on the devices from one run to the next.
     pub residents: &'a [Resident],
-    /// Outputs, by position, that nobody is given: they are new values of residents, or nothing.
+    /// Positions of outputs that are not returned: new values of residents, or unused ones.
     pub unreturned: &'a [usize],
-    /// Whether `If`, `Loop` and `Scan` run whole, whatever nodes in their graphs say.
+    /// Whether `If`, `Loop` and `Scan` run whole, whatever the annotations in their graphs are.
     pub whole_bodies: bool,
 }
 
-/// Where outputs of a model are when everything is done.
+/// Devices that have the outputs of a model after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputsAt {
     /// Whole on one device each.
@@ -39,18 +39,18 @@ pub enum OutputsAt {
     One,
     /// Whole on all devices.
     All,
-    /// Where they are computed: in parts, or whole on some devices.
+    /// In parts or whole, on the devices that compute them.
     Parts,
 }
 
-/// Why there is no plan.
+/// Reasons why a model has no plan.
 #[derive(Debug, Clone)]
 pub enum ShardError {
-    /// The configuration does not exist, cannot be chosen, or says too little.
+    /// The configuration does not exist, is ambiguous, or has no number of devices.
     Configuration(String),
-    /// What stands against running the model.
+    /// Findings because of which the model cannot run.
     Invalid(Vec<Finding>),
-    /// A result that has errors which the model does not have.
+    /// The annotated model has errors that the given model does not have.
     Rejected(Box<Rejected>),
 }
 

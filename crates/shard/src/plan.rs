@@ -17,156 +17,155 @@ use crate::resident::Kept;
 use crate::sizes::{self, Scope, bytes_of, stand_in};
 use crate::transfers::{elements_of, givers, is_within, reducing, transfers};
 
-/// A form of a plan, by number. Equal forms have the same number.
+/// Number of a form in a plan. Equal forms have equal numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FormId(pub(crate) u32);
 
-/// A value that gets another form.
+/// Step that brings a value into another form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// The value, in the model of the plan.
+    /// Value in the model of the plan.
     pub value: ValueId,
-    /// The graph in which it is moved, in the model of the plan: each time that the graph runs.
+    /// Graph of the model of the plan in which the value is moved, once per run of the graph.
     pub graph: GraphId,
-    /// The form that it has.
+    /// Form that the value has.
     pub from: FormId,
-    /// The form that it gets, on those devices that need it.
+    /// Form that the value gets on the devices that need it.
     pub to: FormId,
-    /// That form on all devices that could have it: what nodes say that they read.
+    /// The same form on all devices that could have it, by which nodes refer to the value.
     pub(crate) form: FormId,
-    /// Its element type.
+    /// Element type.
     pub elem: DataType,
-    /// Its sizes, numbers where the forms are split; `None` if they do not follow from those of
-    /// inputs, in which case both forms are whole.
+    /// Sizes, known along split axes. `None` if they do not follow from those of the inputs; both
+    /// forms are whole then.
     pub dims: Option<Shape>,
 }
 
-/// A node that runs on some devices.
+/// Step that runs a node on some devices.
 #[derive(Debug, Clone)]
 pub struct Computed {
-    /// The node, in the model of the plan.
+    /// Node in the model of the plan.
     pub node: NodeId,
-    /// The form in which each input is read; `None` for an absent one.
+    /// Form in which each input is read; `None` for an absent one.
     pub inputs: Vec<Option<FormId>>,
-    /// The form of each output.
+    /// Form of each output; `None` for an absent one.
     pub outputs: Vec<Option<FormId>>,
-    /// Values that graphs in the node read.
+    /// Values that graphs in the node capture, with the forms in which they are read.
     pub(crate) captured: Vec<(ValueId, FormId)>,
-    /// What of the node holds sizes.
+    /// Attributes and inputs of the node that hold sizes.
     pub(crate) changes: Vec<Change>,
     pub(crate) assignment: Assignment,
-    /// The graphs of the node whose nodes are steps of their own, before that of the node.
+    /// Graphs in the node whose nodes are steps of their own, which precede this step.
     pub(crate) bodies: Option<Bodies>,
 }
 
 impl Computed {
-    /// The devices that run it.
+    /// Returns the devices that run the node.
     pub fn devices(&self) -> impl Iterator<Item = Device> + '_ {
         self.assignment.places.keys().copied()
     }
 }
 
-/// A step of a plan. All devices take theirs in the same order. Steps in the graphs of a node stand
-/// before the node.
+/// Step of a plan. All devices take their steps in the same order. Steps in the graphs of a node
+/// precede that of the node.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// A value gets another form.
+    /// Moves a value.
     Move(Move),
-    /// A node runs.
+    /// Runs a node.
     Node(Computed),
 }
 
-/// What a plan does, in numbers.
+/// Counts of the steps of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlanFacts {
-    /// Moves for which devices send something.
+    /// Moves with communication.
     pub moves: usize,
-    /// Nodes that are computed in parts.
+    /// Nodes computed in parts.
     pub in_parts: usize,
-    /// Nodes whose results are partial.
+    /// Nodes with partial results, which are combined later.
     pub partial: usize,
 }
 
-/// Something that the model asks for and that is not done.
+/// Annotation that a plan does not follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotHonored {
     /// The node, in the model of the plan.
     pub node: NodeId,
-    /// The name of the tensor that it is about, if it is about one.
+    /// Name of the tensor that the annotation is about, if it is about one.
     pub tensor: Option<String>,
-    /// Why, as a sentence whose subject is the specification or the node.
+    /// Reason, as a sentence whose subject is the specification or the node.
     pub why: String,
 }
 
-/// How a model runs on several devices.
+/// Plan for running a model on several devices.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The model: calls are inlined, and nodes have the newest forms of their operators.
+    /// Model in which calls are inlined and nodes have the newest versions of their operators.
     pub(crate) model: Model,
-    /// The name of the configuration.
+    /// Name of the configuration.
     pub configuration: String,
-    /// The number of its devices.
+    /// Number of devices.
     pub devices: usize,
-    /// The symbols of the model whose numbers the plan depends on, in the order of their names. It
-    /// holds for any sizes of others.
+    /// Symbols of the model on whose sizes the plan depends, with these sizes, ordered by name. The
+    /// plan holds for any sizes of other symbols.
     pub sizes: Vec<(String, i64)>,
-    /// Symbols of inputs that are open.
+    /// Symbols of inputs without a size.
     pub(crate) open: HashSet<String>,
-    /// For which numbers in their place the plan holds, if it was made for several.
+    /// Sizes of symbols for which the plan holds, if it was made for several.
     pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) forms: Vec<Form>,
-    /// What is done, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
-    /// What is asked for and not done.
+    /// Annotations that are not followed.
     pub not_honored: Vec<NotHonored>,
-    /// The types of all values that are known.
+    /// Inferred types of values.
     pub(crate) types: Inference,
-    /// Types of values that the plan added.
+    /// Types of values that the planner added.
     pub(crate) added: HashMap<ValueId, (DataType, Option<Shape>)>,
-    /// By output of the model, where it is when everything is done; `None` where nobody is given
-    /// it.
+    /// Place of each output of the model after a run; `None` for one that is not returned.
     pub(crate) outputs: Vec<Option<Given>>,
-    /// By resident.
+    /// State of each resident.
     pub(crate) kept: Vec<Kept>,
-    /// By input of the model, the devices that read it.
+    /// Devices that read each input of the model.
     pub(crate) readers: Vec<BTreeSet<Device>>,
 }
 
-/// Where an output of the model is when everything is done.
+/// Place of an output of the model after a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) value: ValueId,
     pub(crate) form: FormId,
-    /// The first device that has it.
+    /// First device that has the output.
     pub(crate) by: Device,
     pub(crate) at: OutputsAt,
 }
 
 impl Plan {
-    /// The model that nodes and values of the plan belong to.
+    /// Returns the model whose nodes and values the plan refers to.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// A form.
+    /// Returns the form with a number.
     pub fn form(&self, id: FormId) -> &Form {
         &self.forms[id.0 as usize]
     }
 
-    /// By output of the model, the device that has it in the end. The others need not have it.
-    /// `None` for an output that nobody is given.
+    /// Returns for each output of the model the device that has it after a run; others may lack it.
+    /// `None` for an output that is not returned.
     pub fn givers_of_outputs(&self) -> impl ExactSizeIterator<Item = Option<Device>> + '_ {
         self.outputs.iter().map(|given| given.map(|given| given.by))
     }
 
-    /// The form in which devices have an output of the model in the end, and its sizes if they
-    /// follow from those of inputs. `None` for an output that nobody is given.
+    /// Returns the form in which devices have an output of the model after a run, and its sizes if
+    /// they follow from those of the inputs. `None` for an output that is not returned.
     pub fn form_of_output(&self, index: usize) -> Option<(&Form, Option<Shape>)> {
         let given = (*self.outputs.get(index)?)?;
         Some((self.form(given.form), self.tensor(given.value).and_then(|(_, dims)| dims)))
     }
 
-    /// Whether a device gives an output of the model.
+    /// Whether `device` returns an output of the model.
     pub(crate) fn gives(&self, given: Given, device: Device) -> bool {
         match given.at {
             OutputsAt::One => given.by == device,
@@ -174,14 +173,14 @@ impl Plan {
         }
     }
 
-    /// By input of the model, initializers that are inputs included, the devices that read it and
-    /// have to be given it: none of a resident.
+    /// Returns for each input of the model, initializers among them, the devices that must be given
+    /// it. No device is given a resident.
     pub fn readers_of_inputs(&self) -> &[BTreeSet<Device>] {
         &self.readers
     }
 
-    /// The bytes that devices send each other, as far as they can be counted before the run. What
-    /// is sent in a graph of a node counts once, however often the graph runs.
+    /// Returns the number of bytes that devices send each other, as far as it is known before a run.
+    /// Moves in a graph of a node count once, however often the graph runs.
     pub fn bytes(&self) -> Dim {
         let moves = self.steps.iter().map(|step| match step {
             Step::Move(moved) => self.bytes_moved(moved),
@@ -190,12 +189,12 @@ impl Plan {
         moves.fold(Dim::Known(0), |all, bytes| all.add(&bytes))
     }
 
-    /// The bytes that devices send each other in a move.
+    /// Returns the number of bytes that devices send each other in a move.
     pub fn bytes_moved(&self, moved: &Move) -> Dim {
         self.traffic(moved).values().fold(Dim::Known(0), |all, bytes| all.add(bytes))
     }
 
-    /// What the plan does, in numbers.
+    /// Counts the steps of the plan.
     pub fn facts(&self) -> PlanFacts {
         let mut facts = PlanFacts::default();
         for step in &self.steps {
@@ -212,35 +211,36 @@ impl Plan {
         facts
     }
 
-    /// Element type and sizes of a tensor, if these follow from the sizes of inputs.
+    /// Returns the element type of a tensor, and its sizes if they follow from those of the inputs.
     pub fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Shape>)> {
         self.added.get(&value).cloned().or_else(|| sizes::tensor(self.types.ty(value)?, &self.open))
     }
 
-    /// Whether a move takes no communication: each device makes its part of what it holds.
+    /// Whether a move takes no communication, as each device has its new part already.
     pub fn is_local(&self, moved: &Move) -> bool {
         let (from, to) = (self.form(moved.from), self.form(moved.to));
         is_within(from, to, moved.dims.as_deref())
     }
 
-    /// Whether a move is in a graph of a node: it is made as often as that graph runs.
+    /// Whether a move is in a graph of a node and thus made in each run of that graph.
     pub fn is_inner(&self, moved: &Move) -> bool {
         self.model.main != Some(moved.graph)
     }
 
-    /// The devices whose part of a value is read when it is moved.
+    /// Returns the devices whose part of a value is read when it is moved.
     pub fn givers(&self, moved: &Move) -> BTreeSet<Device> {
         givers(self.form(moved.from), self.form(moved.to), moved.dims.as_deref())
     }
 
-    /// The devices that combine their partial results of the part of a device, itself included, one
-    /// for each of these, where all of them get the result. Sorted; `None` if it is not so.
+    /// Returns the group of devices, `device` included, that combine their partial results of its
+    /// part, one device for each partial result, if each of them gets the combined part. Sorted;
+    /// `None` if there is no such group.
     pub fn reducing(&self, moved: &Move, device: Device) -> Option<Vec<Device>> {
         reducing(self.form(moved.from), self.form(moved.to), device)
     }
 
-    /// The bytes that each device has to send to each other one, where they can be counted. Sums of
-    /// a group are counted as a reduce-scatter and an all-gather.
+    /// Returns the number of bytes that each device sends to each other one, where it is known. A
+    /// reduction in a group counts as a reduce-scatter and an all-gather.
     pub fn traffic(&self, moved: &Move) -> BTreeMap<(Device, Device), Dim> {
         let mut bytes: BTreeMap<(Device, Device), Dim> = BTreeMap::new();
         if self.is_local(moved) {

@@ -7,8 +7,9 @@ use sardonyx_model::Dim;
 use crate::form::{Device, Form, Place, Run};
 use crate::sizes::stand_in;
 
-/// The devices that combine their partial results of the part of a device, itself included, one for
-/// each of these, where all of them get the result. Sorted; `None` if it is not so.
+/// Returns the group of devices, `device` included, that combine their partial results of its part,
+/// one device for each partial result, if each of them gets the combined part. Sorted; `None` if
+/// there is no such group.
 pub(crate) fn reducing(from: &Form, to: &Form, device: Device) -> Option<Vec<Device>> {
     let (_, count) = from.partial()?;
     if from.combined() != *to {
@@ -34,7 +35,7 @@ pub(crate) fn elements_of(axis: &[Run]) -> usize {
     axis.iter().map(|run| run.len).sum()
 }
 
-/// Whether each device that is to hold something in one form finds it in what it holds in another.
+/// Whether each device finds its part of the form `to` in its part of the form `from`.
 pub(crate) fn is_within(from: &Form, to: &Form, dims: Option<&[Dim]>) -> bool {
     let dims = dims.map(stand_in);
     from.partial().is_none()
@@ -52,23 +53,22 @@ pub(crate) fn is_within(from: &Form, to: &Form, dims: Option<&[Dim]>) -> bool {
         })
 }
 
-/// A part of a value that a device has and another one, or the same one, needs.
+/// Part of a value that one device has and another device, or the same one, needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// Who has it.
+    /// Device that has the part.
     pub from: Device,
-    /// Who needs it.
+    /// Device that needs the part.
     pub to: Device,
-    /// The number of the partial result that it belongs to.
+    /// Number of the partial result that the part belongs to.
     pub partial: usize,
-    /// Axis by axis the runs of indices: positions in what the one has, and in what the other one
-    /// gets.
+    /// Runs of indices for each axis: positions in the part of the sender and of the receiver.
     pub runs: Vec<Vec<Run>>,
 }
 
-/// What has to be sent so that a value of these sizes gets another form, also what devices keep. Of
-/// devices that hold the same, what is needed is taken from the one that needs it, or else from
-/// each in turn. Sorted by receiver, partial result and sender.
+/// Returns the transfers that bring a value of sizes `dims` into another form, also those from a
+/// device to itself. Of devices with the same part, the receiver itself is preferred as sender, and
+/// others take turns. Sorted by receiver, partial result and sender.
 pub fn transfers(from: &Form, to: &Form, dims: &[usize]) -> Vec<Transfer> {
     // Devices that hold the same.
     let mut holders: BTreeMap<(usize, &Place), Vec<Device>> = BTreeMap::new();
@@ -92,7 +92,7 @@ pub fn transfers(from: &Form, to: &Form, dims: &[usize]) -> Vec<Transfer> {
     found
 }
 
-/// The devices whose part of a value is read when it gets another form.
+/// Returns the devices whose part of a value is read when it gets another form.
 pub(crate) fn givers(from: &Form, to: &Form, dims: Option<&[Dim]>) -> BTreeSet<Device> {
     if is_within(from, to, dims) {
         return to.devices().collect();
