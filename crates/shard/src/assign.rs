@@ -1,4 +1,4 @@
-//! Which parts of a node's factors devices compute.
+//! Assignment of the parts of a node's factors to devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,19 +8,18 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::form::{Device, Form, Place, Split, SplitAxis, cuts};
 
-/// How a node is divided among devices: into how many parts each factor of its operands is cut, and
-/// which of them each device computes.
+/// Division of a node among devices: the number of parts of each factor of its operands, and the
+/// parts that each device computes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Assignment {
-    /// The size of each factor, and the number of its parts. A size that is open is 1 here, and has
-    /// one part.
+    /// Size and number of parts of each factor. An open size is 1 here and has one part.
     pub(super) splits: Vec<Split>,
-    /// By device the part of each factor.
+    /// Part of each factor that a device computes.
     pub(super) places: BTreeMap<Device, SmallVec<[usize; 4]>>,
 }
 
 impl Assignment {
-    /// A node that some devices compute as a whole.
+    /// Assigns the whole node to each of some devices.
     pub(super) fn whole(devices: impl IntoIterator<Item = Device>) -> Assignment {
         let places = devices.into_iter().map(|device| (device, SmallVec::new())).collect();
         Assignment { splits: Vec::new(), places }
@@ -31,12 +30,12 @@ impl Assignment {
         self.splits.iter().any(|split| split.parts > 1)
     }
 
-    /// The size of what a device computes of a factor.
+    /// Returns the number of indices of a factor that a device computes.
     pub(super) fn size(&self, device: Device, factor: usize) -> usize {
         self.part(device, factor).len()
     }
 
-    /// The first index of what a device computes of a factor.
+    /// Returns the first index of a factor that a device computes.
     pub(super) fn start(&self, device: Device, factor: usize) -> usize {
         self.part(device, factor).start
     }
@@ -47,11 +46,11 @@ impl Assignment {
     }
 }
 
-/// An assignment that grows as operands are looked at.
+/// Assignment that is derived operand by operand.
 pub(super) struct Assigning<'a> {
     rule: &'a Factors,
     splits: Vec<Split>,
-    /// By device the parts of the factors that are cut so far; `None` before any is.
+    /// Parts by device of the factors that are cut so far; `None` while none is.
     places: Option<BTreeMap<Device, SmallVec<[usize; 4]>>>,
 }
 
@@ -62,11 +61,11 @@ impl<'a> Assigning<'a> {
         Assigning { rule, splits: splits.collect(), places: None }
     }
 
-    /// Takes the form of an operand over, if it agrees with what was taken before.
+    /// Adopts the form of an operand if it agrees with those of earlier operands.
     ///
     /// # Errors
     ///
-    /// Why it does not, as the end of a sentence.
+    /// The reason why it does not agree, as the end of a sentence.
     pub(super) fn take(
         &mut self,
         axes: &[SmallVec<[usize; 2]>],
@@ -78,7 +77,7 @@ impl<'a> Assigning<'a> {
         if form.axes().len() != axes.len() {
             return Err("has another number of dimensions".into());
         }
-        // The factors that it cuts, in the order of the indices of its places.
+        // Factors that the form cuts, in the order of the indices of its places.
         let mut cut: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         for (number, (axis, factors)) in form.axes().iter().zip(axes).enumerate() {
             if axis.is_empty() {
@@ -158,17 +157,17 @@ impl<'a> Assigning<'a> {
         Ok(())
     }
 
-    /// What was agreed upon, if anything is cut.
+    /// Returns the assignment if any factor is cut.
     pub(super) fn finish(self) -> Option<Assignment> {
         let is_open = |factor: &usize| self.rule.factors[*factor].size.size().is_none();
         let is_cut = |factor: &usize| self.splits[*factor].parts > 1;
-        // Parts of an axis are known by its size.
+        // Only a known size determines the parts of an axis.
         let operands = self.rule.inputs.iter().chain(&self.rule.outputs);
         let mut axes = operands.flatten();
         if axes.any(|axis| axis.iter().any(is_cut) && axis.iter().any(is_open)) {
             return None;
         }
-        // A size of 0 has a meaning of its own in what says sizes.
+        // Attributes and inputs that hold sizes give 0 a special meaning.
         let has_empty = self.splits.iter().any(|split| split.size < split.parts);
         if has_empty && (0..self.splits.len()).any(|factor| is_open(&factor)) {
             return None;
@@ -178,7 +177,7 @@ impl<'a> Assigning<'a> {
     }
 }
 
-/// The form of an operand whose axes are these factors.
+/// Returns the form of an operand with the given factors as axes.
 pub(super) fn form_of(
     rule: &Factors,
     axes: &[SmallVec<[usize; 2]>],

@@ -1,9 +1,8 @@
-//! `If`, `Loop` and `Scan` whose graphs hold nodes that say how they are divided.
+//! `If`, `Loop` and `Scan` whose graphs have annotated nodes.
 //!
-//! Such a node runs on all devices of the configuration. They take the same branch and the same
-//! number of iterations, as conditions are whole on all of them. Nodes in its graphs are placed as
-//! those of the main graph are. Inputs of the graphs are whole on all devices, and so are their
-//! outputs at the end.
+//! Such a node runs on all devices of the configuration. All take the same branch and the same number
+//! of iterations, since conditions are whole on each of them. Nodes in its graphs are placed like
+//! those of the main graph. Inputs and outputs of the graphs are whole on all devices.
 
 use std::borrow::Cow;
 
@@ -22,7 +21,7 @@ use crate::place::Wishes;
 use crate::plan::{Computed, FormId};
 use crate::planner::Planner;
 
-/// An operator whose graphs can be divided.
+/// Operators whose graphs can be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     If,
@@ -30,7 +29,7 @@ enum Operator {
     Scan,
 }
 
-/// The graphs of a node whose nodes are steps of the plan.
+/// Graphs of a node whose nodes are steps of the plan.
 #[derive(Debug, Clone)]
 pub(super) struct Bodies {
     operator: Operator,
@@ -40,19 +39,19 @@ pub(super) struct Bodies {
 #[derive(Debug, Clone)]
 struct Body {
     graph: GraphId,
-    /// Its outputs, in the form in which they have to be there in the end.
+    /// Outputs, and the forms in which they leave the graph.
     outputs: Vec<(ValueId, FormId)>,
 }
 
 impl Bodies {
-    /// What has to be there at the end of the graphs, in which form.
+    /// Returns the outputs of the graphs with their forms.
     pub(super) fn outputs(&self) -> impl Iterator<Item = (ValueId, FormId)> + '_ {
         self.graphs.iter().flat_map(|body| body.outputs.iter().copied())
     }
 }
 
-/// Whether nodes in graphs of nodes say something of a configuration, so that these graphs may be
-/// divided.
+/// Whether nodes in graphs of nodes have annotations for a configuration, so that these graphs may
+/// be divided.
 pub fn divides_bodies(model: &Model, configuration: &str) -> bool {
     let inner = model.graphs().filter(|(_, graph)| graph.parent.is_some());
     let mut nodes = inner.flat_map(|(_, graph)| graph.nodes.iter().copied());
@@ -62,7 +61,7 @@ pub fn divides_bodies(model: &Model, configuration: &str) -> bool {
 }
 
 impl Planner<'_> {
-    /// The operator of a node whose graphs can be divided.
+    /// Returns the operator of a node whose graphs can be divided.
     fn with_bodies(&self, node: NodeId) -> Option<Operator> {
         const OPERATORS: [(&OpDef, Operator); 3] =
             [(&IF, Operator::If), (&LOOP, Operator::Loop), (&SCAN, Operator::Scan)];
@@ -71,8 +70,8 @@ impl Planner<'_> {
         found.map(|(_, operator)| *operator)
     }
 
-    /// Whether the graph of a node has the sizes of what it is given. Those that it declares may be
-    /// others, and a run does not go by them.
+    /// Whether the graph of a node declares the sizes of its arguments. Declared sizes may differ, and
+    /// a run does not follow them.
     fn has_sizes_of_run(&self, node: NodeId, operator: Operator) -> bool {
         let (skipped, scanned) = match operator {
             Operator::If => return true,
@@ -109,7 +108,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The nodes in the graphs of a node that say something of the configuration.
+    /// Returns the nodes in the graphs of a node that have annotations for the configuration.
     fn annotated_in(&self, node: NodeId) -> Vec<NodeId> {
         let model = self.resolved.model();
         let graphs = inner_graphs(model, node).flat_map(|graph| tree(model, graph));
@@ -117,7 +116,7 @@ impl Planner<'_> {
         nodes.filter(|inner| self.is_annotated(*inner)).collect()
     }
 
-    /// Decides about a node and about the nodes in its graphs, if these are divided.
+    /// Places a node and the nodes in its graphs. Returns whether the graphs are divided.
     pub(super) fn place_with_bodies(&mut self, node: NodeId, wishes: &Wishes) -> bool {
         let annotated = self.annotated_in(node);
         if annotated.is_empty() {
@@ -165,7 +164,7 @@ impl Planner<'_> {
     }
 
     fn place_body(&mut self, graph: GraphId) -> Body {
-        // Forms that values around get in the graph are not there after it.
+        // Forms that outer values get in the graph do not exist after it.
         let around = (self.graph, self.forms_of.clone(), self.preferred.clone());
         self.place_nodes_of(graph);
         let outputs = self.plan.model.graph(graph).outputs.iter().filter_map(|info| info.value);
@@ -178,8 +177,8 @@ impl Planner<'_> {
 }
 
 impl Building<'_> {
-    /// Puts the nodes of the device in the place of those in the graphs of a node, and lets the
-    /// graphs give what the device has of their outputs.
+    /// Replaces the nodes in the graphs of a node by those of the device, and the outputs of the
+    /// graphs by those that the device has.
     pub(super) fn fill_bodies(&mut self, node: NodeId, bodies: &Bodies) {
         let around = self.graph;
         let have_exchanges = bodies.graphs.iter().any(|body| self.has_tokens(body.graph));
@@ -204,8 +203,8 @@ impl Building<'_> {
         }
     }
 
-    /// One value for the second outputs of the exchanges in the graph: a byte that has to be there
-    /// in the end, so that the device takes part in all of them.
+    /// Joins the second outputs of the exchanges in the graph into one byte, which keeps the exchanges
+    /// alive, so that the device takes part in all of them.
     fn join_tokens(&mut self) -> ValueId {
         let tokens = self.take_tokens();
         match *tokens {
@@ -218,17 +217,17 @@ impl Building<'_> {
         }
     }
 
-    /// A constant vector of one byte.
+    /// Adds a constant vector of one byte.
     fn byte(&mut self) -> ValueId {
         let zero = Tensor::from_slice([1], &[0u8]).expect("a vector has its length");
         self.model.add_initializer(self.graph, "none", &zero)
     }
 
-    /// Gives a node one more output for the last one of its graphs, which holds what their
-    /// exchanges leave, and makes a byte of it.
+    /// Adds an output to a node for the last output of its graphs, the byte of their exchanges, and
+    /// reduces it to one byte.
     fn take_token(&mut self, node: NodeId, bodies: &Bodies) {
         let count = bodies.graphs.iter().map(|body| body.outputs.len()).max().unwrap_or(0);
-        // The first output of the body of a Loop is its condition.
+        // The first output of the body of a `Loop` is its condition.
         let index = count - usize::from(bodies.operator == Operator::Loop);
         self.model.fill_outputs(node, index + 1);
         let Some(output) = self.model.outputs(node).get(index).copied().flatten() else { return };
@@ -236,7 +235,7 @@ impl Building<'_> {
             return self.add_token(output);
         }
         append_to_lists(&mut self.model, node);
-        // A byte of each iteration, of which there may be none.
+        // One byte for each iteration, of which there may be none.
         let all = self.constant(&[-1]);
         let (_, bytes) = self.add("Reshape", "", &[Some(output), Some(all)]);
         let none = self.byte();
@@ -247,7 +246,7 @@ impl Building<'_> {
     }
 }
 
-/// Whether a graph takes a value of this shape, or what is at an index of an axis of it.
+/// Whether a graph declares the shape of its argument, or of a slice of it along `axis`.
 fn is_shape_of_run(given: &[Dim], axis: Option<i64>, taken: &[Dim]) -> bool {
     let rank = i64::try_from(given.len()).unwrap_or(i64::MAX);
     let axis =
@@ -258,7 +257,7 @@ fn is_shape_of_run(given: &[Dim], axis: Option<i64>, taken: &[Dim]) -> bool {
     given.len() == taken.len() && given.iter().zip(taken).all(is_same)
 }
 
-/// Lets the lists of a `Scan` that say something of each output say it of one more.
+/// Appends an item for one more output to the attributes of a `Scan` that have an item per output.
 fn append_to_lists(model: &mut Model, node: NodeId) {
     for name in ["scan_output_axes", "scan_output_directions"] {
         let list = model.attribute_of(node, name).and_then(|attribute| attribute.value());

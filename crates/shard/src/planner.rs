@@ -1,4 +1,4 @@
-//! The planner: decides about the nodes of a model in order.
+//! Planner: decides for the nodes of a model, in order, where and in which forms they run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,13 @@ use crate::sizes::{needed, nominal, with_numbers};
 use crate::suggest::Columns;
 use crate::transfers::is_within;
 
-/// A plan for a model that was prepared. A node that is not in the newest form of its operator runs
-/// whole.
+/// Makes a plan for a model that was [prepared](crate::prepare_to_shard). A node that is not of the
+/// newest version of its operator runs whole.
 ///
 /// # Errors
 ///
-/// A configuration that cannot be chosen; what stands against running the model.
+/// A configuration that does not exist or is ambiguous; findings because of which the model cannot
+/// run.
 pub fn shard(
     model: Model,
     registry: &Registry,
@@ -33,13 +34,14 @@ pub fn shard(
     if options.residents.iter().all(|resident| resident.form.is_some()) {
         return planned(model, registry, options);
     }
-    // What devices do with residents that they all have says in which form they best have them.
+    // A first plan, with whole residents, shows in which form devices read them.
     let open = planned(model.clone(), registry, options)?;
     let residents = open.settled(options.residents);
     planned(model, registry, ShardOptions { residents: &residents, ..options })
 }
 
-/// The plan with the residents as they are; one without a form is whole on all devices.
+/// Makes a plan in which residents have their given forms; one without a form is whole on all
+/// devices.
 fn planned(
     model: Model,
     registry: &Registry,
@@ -69,7 +71,7 @@ pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan
     if planner.needs_whole.is_empty() {
         return through_linear(&prepared, planner);
     }
-    // The same with nodes that can do with parts.
+    // Another plan, with nodes that can be computed in parts.
     let needs_whole = planner.needs_whole.clone();
     let plan = through_linear(&prepared, planner);
     let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return plan };
@@ -78,7 +80,8 @@ pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan
     if cost(&again) < cost(&plan) { again } else { plan }
 }
 
-/// A plan, or the one in which partial sums go through linear nodes if less is sent then.
+/// Returns the plan of `planner`, or one in which linear nodes are computed on partial sums if less
+/// is sent then.
 fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
     let through = linear::through(&planner);
     if through.is_empty() {
@@ -90,31 +93,31 @@ fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
     if nominal(&again.bytes()) < nominal(&planner.plan.bytes()) { again } else { planner.plan }
 }
 
-/// A plan in the making.
+/// State of a plan that is being made.
 pub(crate) struct Planner<'r> {
     pub(crate) plan: Plan,
     pub(crate) prepared: &'r Prepared,
     pub(crate) resolved: &'r Resolved,
     pub(crate) symbols: &'r HashMap<String, usize>,
-    /// The graph whose nodes are looked at.
+    /// Graph whose nodes are being placed.
     pub(crate) graph: GraphId,
     pub(crate) numbers: HashMap<Form, FormId>,
-    /// The forms that values have, the first one that they were computed in first.
+    /// Forms of values, first the one in which a value is computed.
     pub(crate) forms_of: HashMap<ValueId, Vec<FormId>>,
-    /// The form that a value is read in where nothing else is asked for, if it is not the first.
+    /// Form in which a value is read by default, if it is not the first one.
     pub(crate) preferred: HashMap<ValueId, FormId>,
     pub(crate) everywhere: FormId,
-    /// The devices of each stage.
+    /// Devices of each pipeline stage.
     pub(crate) stages: BTreeMap<i64, BTreeSet<Device>>,
-    /// Where annotations are looked for and not read.
+    /// State of a search for annotations, in which those of the model are not read.
     pub(crate) columns: Option<Columns>,
-    /// Nodes that are to be computed on partial sums.
+    /// Linear nodes that are computed on partial sums.
     pub(crate) through: HashSet<NodeId>,
-    /// Nodes that need whole what devices have in parts, and that others could take the place of.
+    /// Nodes that need whole values of which devices have parts, and that can be expanded.
     pub(crate) needs_whole: HashSet<NodeId>,
-    /// Values that are computed from constants and read once, with the nodes that make them.
+    /// Values that are computed from constants and read once, with their nodes.
     pub(crate) from_constants: HashMap<ValueId, NodeId>,
-    /// Those of them that nothing has read yet.
+    /// Those of [`from_constants`](Self::from_constants) that no node has read yet.
     pub(crate) waiting: HashSet<ValueId>,
 }
 
@@ -164,7 +167,7 @@ impl<'r> Planner<'r> {
         0..Device::try_from(self.plan.devices).unwrap_or(Device::MAX)
     }
 
-    /// The number of a form.
+    /// Returns the number of a form, a new one if the plan does not have the form.
     pub(crate) fn number(&mut self, form: Form) -> FormId {
         if let Some(known) = self.numbers.get(&form) {
             return *known;
@@ -175,7 +178,7 @@ impl<'r> Planner<'r> {
         id
     }
 
-    /// Plans everything.
+    /// Places all nodes and outputs.
     pub(crate) fn finish(mut self) -> Self {
         self.take_residents();
         self.find_stages();
@@ -192,7 +195,7 @@ impl<'r> Planner<'r> {
         self
     }
 
-    /// Decides about the nodes of a graph.
+    /// Places the nodes of a graph.
     pub(crate) fn place_nodes_of(&mut self, graph: GraphId) {
         self.graph = graph;
         for node in self.resolved.order_of(graph).to_vec() {
@@ -203,8 +206,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Lets an output of the model be where it is to be in the end. One device is the first one if
-    /// that has the value, else one that has the value or a part of it.
+    /// Moves an output of the model to the devices that have it after a run. If that is one device,
+    /// it is the first one that has the whole value, else the first one that has a part of it.
     fn give(&mut self, value: ValueId) -> Given {
         let at = self.prepared.outputs;
         let everywhere = match at {
@@ -233,8 +236,8 @@ impl<'r> Planner<'r> {
         Given { value, form, by, at }
     }
 
-    /// Makes a `CastLike` a `Cast`: of its second input only the type counts, and nobody should
-    /// have to send its elements.
+    /// Replaces a `CastLike` by a `Cast`: only the type of its second input counts, so its elements
+    /// are not sent.
     fn forget_like(&mut self, node: NodeId) {
         if !self.resolved.is(node, &CAST_LIKE) {
             return;
@@ -251,8 +254,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Whether nobody has to compute a node, as inference knows its integers: shapes, mostly. What
-    /// is known takes its place.
+    /// Replaces a node by constants if inference knows its outputs, mostly shapes. Returns whether it
+    /// does.
     fn is_known(&mut self, node: NodeId) -> bool {
         let outputs: Vec<ValueId> =
             self.plan.model.outputs(node).iter().flatten().copied().collect();
@@ -277,8 +280,8 @@ impl<'r> Planner<'r> {
         true
     }
 
-    /// Whether a node waits for what reads its result: a transposed weight, say, is best made in
-    /// the form in which it is read.
+    /// Whether a node is placed when its reader is: a transposed weight, for example, is best made
+    /// in the form in which it is read.
     fn waits(&mut self, node: NodeId) -> bool {
         let model = &self.plan.model;
         let [Some(output)] = *model.outputs(node) else { return false };
@@ -303,16 +306,16 @@ impl<'r> Planner<'r> {
         waits
     }
 
-    /// The forms that a value has.
+    /// Returns the forms of a value.
     fn has(&self, value: ValueId) -> Vec<FormId> {
         match self.forms_of.get(&value) {
             Some(forms) => forms.clone(),
-            // Inputs and constants are whole, and everybody has them.
+            // Inputs and constants are whole on all devices.
             None => vec![self.everywhere],
         }
     }
 
-    /// The form that a value is read in where nothing else is asked for.
+    /// Returns the form in which a value is read by default.
     pub(crate) fn current(&mut self, value: ValueId) -> FormId {
         if let Some(preferred) = self.preferred.get(&value) {
             return *preferred;
@@ -328,19 +331,19 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Element type and sizes of a tensor.
+    /// Returns the element type and the sizes of a tensor.
     pub(crate) fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Shape>)> {
         self.plan.tensor(value)
     }
 
-    /// Whether a value can be sent: whether it is a tensor of numbers that are whole bytes.
+    /// Whether a value can be sent: a tensor whose elements are whole bytes.
     pub(crate) fn can_move(&self, value: ValueId) -> bool {
         // Elements that share bytes cannot be moved one by one.
         let has_bytes = |elem: DataType| elem.bits().is_some_and(|bits| bits % 8 == 0);
         self.tensor(value).is_some_and(|(elem, _)| has_bytes(elem))
     }
 
-    /// Lets a value have a form.
+    /// Moves a value to a form unless it has that form.
     pub(crate) fn need(&mut self, value: ValueId, to: FormId) {
         if self.waiting.remove(&value)
             && let Some(node) = self.from_constants.get(&value).copied()
@@ -363,11 +366,11 @@ impl<'r> Planner<'r> {
         self.forms_of.entry(value).or_insert_with(|| vec![everywhere]).push(to);
     }
 
-    /// What is known of an operand, if it is a tensor whose sizes follow from those of inputs.
+    /// Describes an operand. `None` unless it is a tensor whose sizes follow from those of inputs.
     pub(crate) fn operand(&self, value: ValueId) -> Option<Operand> {
         let (elem, dims) = self.tensor(value)?;
         let known = match self.plan.model.value(value).producer {
-            // What the plan added has its numbers in the file alone.
+            // Inference does not know constants that the planner added.
             Producer::Initializer(_) if self.plan.added.contains_key(&value) => {
                 let initializer = self.plan.model.initializer(value)?;
                 let tensor =
@@ -383,7 +386,7 @@ impl<'r> Planner<'r> {
         self.plan.model.display(Some(self.plan.model.value(value).name)).into_owned()
     }
 
-    /// Notes what is not done.
+    /// Records an annotation that is not followed.
     pub(crate) fn refuse(&mut self, node: NodeId, tensor: Option<&[u8]>, why: impl Into<String>) {
         let tensor = tensor.map(|name| String::from_utf8_lossy(name).into_owned());
         let note = NotHonored { node, tensor, why: why.into() };
@@ -392,8 +395,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// The values that a node, and the graphs in it, read from the graph around and further out,
-    /// each once, in an order that is the same in every process: the steps of a plan follow it.
+    /// Returns the values that a node and the graphs in it read from graphs around the node, each
+    /// once, in an order that is the same in every process, as the steps of a plan depend on it.
     pub(crate) fn reads_of(&self, node: NodeId) -> Vec<ValueId> {
         let model = &self.plan.model;
         let mut reads = order::reads(model, node);

@@ -16,9 +16,8 @@ use crate::options::{OutputsAt, ShardError, ShardOptions};
 use crate::resident::Resident;
 use crate::sizes::{Scope, symbols_of_inputs};
 
-/// What a model is before plans are made for it, whatever the sizes of its inputs: calls of
-/// functions are inlined, `Gradient` nodes have become what they mean, and nodes have the newest
-/// forms of their operators, as far as that can be.
+/// Prepares a model for plans with any sizes of its inputs: inlines calls of functions, expands
+/// `Gradient` nodes, and brings nodes to the newest versions of their operators, as far as possible.
 ///
 /// # Errors
 ///
@@ -28,12 +27,12 @@ pub fn prepare_to_shard(model: &Model, registry: &Registry) -> Result<Model, Sha
     Ok(newest_forms(inlined, registry))
 }
 
-/// What plans are made of.
+/// Resolved and typed model from which plans are made, with the options that they share.
 pub(crate) struct Prepared {
     pub(crate) resolved: Resolved,
     pub(crate) types: Inference,
     pub(crate) symbols: HashMap<String, usize>,
-    /// Symbols of inputs that have no number.
+    /// Symbols of inputs without a size.
     pub(crate) open: HashSet<String>,
     pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) configuration: String,
@@ -45,8 +44,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// The same with other nodes in the place of some, by which these can be computed in parts.
-    /// `None` if there are none.
+    /// Expands those of `nodes` that can be computed in parts only as several nodes. `None` if none
+    /// of them is expanded.
     pub(crate) fn with_split_nodes(
         self,
         nodes: &HashSet<NodeId>,
@@ -58,7 +57,7 @@ impl Prepared {
         Some(Prepared { resolved, types, ..self }.with_scope(options))
     }
 
-    /// Finds out for which numbers the types hold.
+    /// Determines for which sizes the types hold.
     fn with_scope(mut self, options: ShardOptions<'_>) -> Prepared {
         self.open = symbols_of_inputs(&self);
         if let Some(open) = options.open {
@@ -76,17 +75,17 @@ fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference,
         inputs: options.inputs,
         symbols: options.symbols,
         sizes: (!open.is_empty()).then_some(&open),
-        // A branch that is not taken may fit other sizes only.
+        // A branch that is not taken may be valid for other sizes only.
         inner_may_contradict: true,
         ..InferOptions::default()
     };
     infer(resolved, options)
 }
 
-/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced,
-/// and for which nodes of the model its nodes were made.
+/// Returns the model with calls of functions inlined and `Gradient` nodes expanded, as far as
+/// possible, and the nodes of `model` for which its nodes were made.
 pub(crate) fn inlined(model: &Model, registry: &Registry) -> Result<(Model, Origins), ShardError> {
-    // What cannot be inlined is computed whole.
+    // Calls that cannot be inlined are computed whole.
     let inlined = inline_in_any_order(model, registry, &InlineOptions::default());
     let (inlined, origins) = match inlined {
         Ok(Inlining { model, origins, .. }) => (model, origins),
@@ -95,11 +94,11 @@ pub(crate) fn inlined(model: &Model, registry: &Registry) -> Result<(Model, Orig
     Ok((without_gradients(inlined, registry)?, origins))
 }
 
-/// A model without what says how it is divided over devices, as [`suggest`] begins with it: calls
-/// of functions are inlined, configurations of devices and annotations of nodes are removed, and
-/// the version of the format is the newest. Models that differ in these alone become equal.
+/// Removes configurations of devices and annotations of nodes, inlines calls of functions, and sets
+/// the newest version of the format, as [`suggest`](crate::suggest) does first. Models that differ
+/// in these alone become equal.
 pub fn without_devices(model: &Model, registry: &Registry) -> Model {
-    // What cannot be inlined cannot have been divided.
+    // A model that cannot be inlined has not been divided.
     let inlined = inlined(model, registry);
     let mut plain = inlined.map_or_else(|_| model.clone(), |(inlined, _)| inlined);
     set_ir_version(&mut plain, NEWEST_IR_VERSION);
@@ -119,7 +118,7 @@ pub(crate) fn newest_forms(model: Model, registry: &Registry) -> Model {
         granted: Vec::new(),
         like_reference: false,
     };
-    // A node without an exact newer form keeps the whole model as it is: it runs whole then.
+    // One node without an exact newer form keeps the model as it is; such nodes run whole.
     match convert_in_any_order(&model, registry, &options) {
         Ok(converted) => converted.model,
         Err(_) => model,
@@ -134,7 +133,7 @@ pub(crate) fn prepare(
     let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
     let mut resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
     let mut types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
-    // Sequences stay where they are made; the tensors in them move.
+    // Sequences stay on their devices; the tensors in them can move.
     if unpack_sequences(&mut resolved, &types) > 0 {
         types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
     }
@@ -156,8 +155,8 @@ pub(crate) fn prepare(
     Ok(prepared.with_scope(options))
 }
 
-/// A model whose `Gradient` nodes have become what they mean: they go by names of the graph around
-/// them, which a part of it does not have.
+/// Expands `Gradient` nodes: they refer to names of the graph around them, which a part of that
+/// graph does not have.
 fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardError> {
     let has_any = model.main.is_some_and(|main| gradients_in(&model, main) > 0);
     if !has_any {
@@ -171,12 +170,12 @@ fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardEr
     }
 }
 
-/// The name of the configuration that is chosen, and the number of its devices. Without a name it
-/// is the only one that the model has.
+/// Returns the name of a configuration and the number of its devices. Without `wanted` it is the
+/// only configuration of the model.
 ///
 /// # Errors
 ///
-/// None or several of that name, or an unknown number of devices.
+/// No configuration or several of them fit, or the number of devices is missing or out of range.
 pub fn chosen_configuration(
     model: &Model,
     wanted: Option<&str>,
@@ -220,10 +219,10 @@ pub fn chosen_configuration(
     }
 }
 
-/// A plan for more devices than this is refused: its size is that of the model times their number.
+/// Maximum number of devices: the size of a plan is that of the model times their number.
 const MOST_DEVICES: usize = 1024;
 
-/// The numbers that symbols of the model's inputs have.
+/// Returns the sizes of symbols of the model's inputs: given ones, and those that inference found.
 fn symbols_of(
     resolved: &Resolved,
     types: &Inference,

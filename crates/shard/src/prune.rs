@@ -1,4 +1,4 @@
-//! Removes what no device needs from the steps of a plan.
+//! Removal of steps that no device needs.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::plan::{FormId, Move, Step};
 use crate::planner::Planner;
 
 impl Planner<'_> {
-    /// Takes away what no device needs: nodes on devices that read none of what they make, and
-    /// moves to devices that do not read what they get.
+    /// Removes nodes from devices that read none of their outputs, and moves to devices that do not
+    /// read the moved value.
     pub(crate) fn prune(&mut self) {
         let outputs = self.plan.outputs.iter().flatten().flat_map(|given| {
             let devices = self.all().filter(|device| self.plan.gives(*given, *device));
