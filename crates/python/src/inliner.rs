@@ -7,7 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::shown_domain;
+use sardonyx::tool::{normalize_domain, shown_domain};
 use sardonyx::{Model, check};
 
 use crate::checker::raise_errors;
@@ -83,11 +83,6 @@ fn select_functions(model: &Model, ids: &[(String, String)], exclude: bool) -> I
     let patterns = known.map(|(domain, name)| to_pattern(domain, name));
     let options = InlineOptions::new().without_conversion();
     if exclude { options.functions_except(patterns) } else { options.functions(patterns) }
-}
-
-/// Returns the domain with `ai.onnx` spelled as the empty string.
-fn normalize_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.

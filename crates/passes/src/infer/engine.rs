@@ -7,11 +7,11 @@ use std::rc::Rc;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     Dim, DimValue, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, OperatorSetId,
-    Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
+    Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId, shown_domain,
 };
 use sardonyx_ops::{
     AttrType, Attribute, Demand, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef,
-    Present, Registry, Said, Schema, Subgraphs, shown_domain,
+    Present, Registry, Said, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
