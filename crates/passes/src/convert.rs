@@ -784,9 +784,9 @@ impl<'a> Job<'a> {
 fn advice(refusal: &Refusal) -> Option<String> {
     let instead = refusal.instead.as_ref().map(|instead| format!("{instead}, or change the node"));
     let Some(assumption) = refusal.unless else { return instead };
-    let (says, name) = (assumption.says(), assumption.name());
+    let (condition, name) = (assumption.condition(), assumption.name());
     let other = instead.as_deref().unwrap_or(codes::NO_EXACT_CONVERSION.help);
-    Some(format!("if {says}, assume it: convert --assume {name}; otherwise, {other}"))
+    Some(format!("if {condition}, assume it: convert --assume {name}; otherwise, {other}"))
 }
 
 /// How to convert a node that could not go on: to the last version that it can have, or one beyond

@@ -2,7 +2,7 @@
 //!
 //! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
 //! [`Model::strip`]. An operation that rewrites a graph checks its result: if that has errors that
-//! the model did not have, the operation fails with an [`InvalidResult`].
+//! the model did not have, the operation fails with [`EditError::Invalid`].
 
 use sardonyx_model::{
     DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto, normalize_domain,
@@ -237,9 +237,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// The stripped model would have errors that the model does not have, which only the removal of
-    /// initializers can cause. The model is unchanged then.
-    pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, Box<InvalidResult>> {
+    /// [`EditError::Invalid`] if the stripped model would have errors that the model does not have,
+    /// which only the removal of initializers can cause. The model is unchanged then.
+    pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, EditError> {
         let edits = Edit::of_strip(options);
         if edits.iter().all(|edit| edit.rules().is_empty()) {
             return Ok(sardonyx_passes::strip(&mut self.graph, options));
@@ -250,7 +250,7 @@ impl Model {
             Ok(()) => Ok(report),
             Err(invalid) => {
                 *self = before;
-                Err(invalid)
+                Err(EditError::Invalid(invalid))
             }
         }
     }

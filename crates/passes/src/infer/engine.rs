@@ -1058,7 +1058,7 @@ impl Rulebook<'_> {
         let mut cx = context(&given.inputs[..count_given], &given.known[..]);
         let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
         match (custom, callee.rule) {
-            (Some(RuleAnswer::Said), _) => Ok((cx.finish(), Origin::Program)),
+            (Some(RuleAnswer::Inferred), _) => Ok((cx.finish(), Origin::Program)),
             (Some(RuleAnswer::Failed), _) => Err(Unsaid::Failed),
             (Some(RuleAnswer::Misfit(fact)), _) => Err(Unsaid::Misfit(InferError(fact))),
             (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
