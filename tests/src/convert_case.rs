@@ -9,6 +9,7 @@ use sardonyx::convert::{ConvertOptions, Target};
 use sardonyx::edit::EditError;
 use sardonyx::value::Tolerance;
 use sardonyx::{Model, check};
+use sardonyx_model::{normalize_domain, shown_domain};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,7 @@ pub struct Opset {
 
 impl fmt::Display for Opset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let domain = if self.domain.is_empty() { "ai.onnx" } else { &self.domain };
-        write!(f, "{domain}={}", self.version)
+        write!(f, "{}={}", shown_domain(&self.domain), self.version)
     }
 }
 
@@ -34,7 +34,7 @@ impl FromStr for Opset {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (domain, version) = text.split_once('=').unwrap_or(("ai.onnx", text));
-        let domain = if domain == "ai.onnx" { "" } else { domain };
+        let domain = normalize_domain(domain);
         let version = version.parse().map_err(|_| format!("'{version}' is not a version"))?;
         Ok(Opset { domain: domain.to_string(), version })
     }
@@ -47,9 +47,7 @@ pub fn version_of(case: &Case, domain: &str) -> Option<i64> {
 }
 
 fn version(model: &Model, domain: &str) -> Option<i64> {
-    let name = if domain.is_empty() { "ai.onnx" } else { domain };
-    let found =
-        model.opsets().into_iter().find(|set| set.domain == domain || set.domain == name)?;
+    let found = model.opsets().into_iter().find(|set| set.domain == domain)?;
     Some(found.version)
 }
 

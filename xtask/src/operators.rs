@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::workspace::{files, readable_path, root};
-use sardonyx_model::{Dim, Type};
+use sardonyx_model::{Dim, Type, shown_domain};
 use sardonyx_ops::{
     AttrType, AttrValue, Attributes, Call, DOMAIN_VERSIONS, OpDef, Param, Registry, Schema, TypeVar,
 };
@@ -61,7 +61,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     let registry = Registry::standard();
     // Those of ONNX Runtime's own domain come after the standard's.
     for (domain, newest) in DOMAIN_VERSIONS.iter().chain(&[(MICROSOFT, 1)]) {
-        let directory = directory_of(domain);
+        let directory = shown_domain(domain);
         let listed = registry.operators().map(|op| (op, true));
         let added = registry.microsoft_operators().map(|op| (op, false));
         let of_domain = listed.chain(added).filter(|(op, is_standard)| {
@@ -97,13 +97,6 @@ fn pages() -> BTreeMap<PathBuf, String> {
     pages
 }
 
-fn directory_of(domain: &'static str) -> &'static str {
-    match domain {
-        "" => "ai.onnx",
-        domain => domain,
-    }
-}
-
 fn versions(op: &OpDef) -> String {
     let versions: Vec<_> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
@@ -115,7 +108,7 @@ fn page(op: &OpDef, schema: &Schema) -> String {
     let mut text = format!(
         "# {name}\n\n{}\n\n[{}](README.md), version {}{deprecated}{}.\n",
         paragraphs(op.about),
-        directory_of(op.domain),
+        shown_domain(op.domain),
         schema.since,
         schema.determinism,
     );

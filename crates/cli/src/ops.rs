@@ -5,7 +5,7 @@ use sardonyx::tool::schema::OpDef;
 use sardonyx::tool::schema::{
     Arity, AttrDefault, Attribute, Determinism, Differentiability, Param, Registry, Schema, TypeVar,
 };
-use sardonyx::tool::{Glob, suggest};
+use sardonyx::tool::{Glob, shown_domain, suggest};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ const SCHEMA: &str = "sardonyx.ops/1";
 pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let operators: Vec<&OpDef> = Registry::standard()
         .operators()
-        .filter(|op| args.domain.as_deref().is_none_or(|domain| domain_of(op) == domain))
+        .filter(|op| args.domain.as_deref().is_none_or(|domain| shown_domain(op.domain) == domain))
         .collect();
     if operators.is_empty() {
         return Err(refuse_domain(args.domain.as_deref().unwrap_or_default()));
@@ -86,18 +86,10 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     Ok(Verdict::Fine)
 }
 
-/// Returns the name of an operator's domain, which is `ai.onnx` for the default domain.
-fn domain_of(op: &OpDef) -> &'static str {
-    match op.domain {
-        "" => "ai.onnx",
-        domain => domain,
-    }
-}
-
 /// Whether `wanted` is the name of the operator `op`, with or without its domain.
 fn is_called(op: &OpDef, wanted: &str) -> bool {
-    let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
-    name == op.name && domain == domain_of(op)
+    let (domain, name) = wanted.rsplit_once('.').unwrap_or((shown_domain(op.domain), wanted));
+    name == op.name && domain == shown_domain(op.domain)
 }
 
 /// Whether the operator's name matches the pattern `wanted`, or its name or description contains
@@ -122,7 +114,8 @@ fn refuse_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
 
 /// Returns the failure for a domain that the standard does not have.
 fn refuse_domain(wanted: &str) -> Failure {
-    let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
+    let mut domains: Vec<&str> =
+        Registry::standard().operators().map(|op| shown_domain(op.domain)).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
         .help(format!("use one of the standard's domains: {}", domains.join(", ")))
@@ -293,7 +286,7 @@ fn operator_json(op: &OpDef) -> Value {
         })
         .collect();
     json!({
-        "domain": domain_of(op),
+        "domain": shown_domain(op.domain),
         "name": op.name,
         "about": op.about,
         "versions": versions,

@@ -3,7 +3,9 @@
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::{Edit, JobKind};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::{ModelExt, format_version, parse_version, shown_domain, suggest};
+use sardonyx::tool::{
+    ModelExt, format_version, normalize_domain, parse_version, shown_domain, suggest,
+};
 use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
@@ -237,7 +239,7 @@ impl Changes {
 /// Returns the version that the model declares for an operator set; `None` if it does not import
 /// the set. If it imports the set several times, the last import counts.
 fn find_opset(model: &Model, domain: &str) -> Option<i64> {
-    let wanted = if domain == "ai.onnx" { "" } else { domain };
+    let wanted = normalize_domain(domain);
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
     found.map(|set| set.version)

@@ -1,7 +1,7 @@
 //! `sardonyx strip`: removes parts of a model that do not affect its results.
 
 use sardonyx::SaveOptions;
-use sardonyx::edit::{StripOptions, StripReport};
+use sardonyx::edit::{EditError, StripOptions, StripReport};
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::Edit;
 use serde_json::json;
@@ -65,7 +65,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let target = args.saving.target(&args.model, &model)?;
     let report = match model.strip(&options) {
         Ok(report) => report,
-        Err(result) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -75,6 +75,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             };
             return command.finish(*result, terminal);
         }
+        Err(error) => return Err(sardonyx::Error::from(error).into()),
     };
     let save = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;

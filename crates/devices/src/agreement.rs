@@ -1,6 +1,6 @@
 //! Whether all workers work on the same.
 
-use crate::error::{ErrorKind, TransportError, err};
+use crate::error::{TransportError, TransportErrorKind, err};
 use crate::transport::{FIRST_RESERVED_TAG, Tag, Transport};
 
 const AGREEMENT: Tag = FIRST_RESERVED_TAG + 1;
@@ -62,5 +62,5 @@ fn difference(worker: usize, first: &str, other: &str) -> TransportError {
              Worker {worker}: {of_other}"
         )
     };
-    TransportError::at(ErrorKind::Disagreement, worker, message)
+    TransportError::at(TransportErrorKind::Disagreement, worker, message)
 }

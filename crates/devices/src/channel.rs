@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Notice, failed, grace, told};
-use crate::error::{ErrorKind, TransportError, err};
+use crate::error::{TransportError, TransportErrorKind, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
 use crate::scratch::Piece;
@@ -251,7 +251,7 @@ impl Shared {
         let own = self.endpoint.number();
         let lost = || {
             let message = format!("worker {to} is lost: worker {own} cannot send to it: {error}");
-            TransportError::at(ErrorKind::Lost, to, message)
+            TransportError::at(TransportErrorKind::Lost, to, message)
         };
         // What it sent before its end may come later than the end is noticed.
         if let Err(failure) = self.endpoint.wait_for_end(to, grace(self.endpoint.deadline()), lost)
@@ -310,7 +310,11 @@ impl Shared {
         let sender = &mut senders[from];
         sender.silent = Duration::ZERO;
         if let (Frame::End, Some((kind, text))) = (header.frame, bytes.split_first()) {
-            let kind = if *kind == Frame::Lost as u8 { ErrorKind::Lost } else { ErrorKind::Failed };
+            let kind = if *kind == Frame::Lost as u8 {
+                TransportErrorKind::Lost
+            } else {
+                TransportErrorKind::Failed
+            };
             // Before the end: nobody is to take that for the reason.
             self.learn(told(kind, header.tag, text));
             self.endpoint.end(from);
@@ -343,7 +347,7 @@ impl Shared {
                 let deadline = self.endpoint.deadline();
                 let message =
                     format!("worker {worker} is lost: it was not heard of for {deadline:?}");
-                self.learn(TransportError::at(ErrorKind::Lost, worker, message));
+                self.learn(TransportError::at(TransportErrorKind::Lost, worker, message));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::{ErrorKind, TransportError};
+use crate::error::{TransportError, TransportErrorKind};
 use crate::frame::{Frame, Header};
 use crate::locked;
 use crate::scratch::{Piece, Scratch};
@@ -76,7 +76,7 @@ impl Notice<'_> {
         let worker = |error: &TransportError| error.worker().unwrap_or(own) as u32;
         match *self {
             Notice::Failure(failure) => {
-                let is_lost = failure.kind() == ErrorKind::Lost;
+                let is_lost = failure.kind() == TransportErrorKind::Lost;
                 let frame = if is_lost { Frame::Lost } else { Frame::Failed };
                 (frame, worker(failure).into(), failure.message().as_bytes())
             }
@@ -194,7 +194,7 @@ impl Endpoint {
             state.ended_runs.pop_front();
         }
         let (worker, text) = (reason.worker().unwrap_or(self.number), reason.message());
-        let reason = TransportError::at(ErrorKind::RunEnded, worker, text);
+        let reason = TransportError::at(TransportErrorKind::RunEnded, worker, text);
         state.ended_runs.push_back((run, reason));
         self.drop_unwanted(&mut state);
         drop(state);
@@ -264,10 +264,10 @@ impl Endpoint {
                 self.put(from, header.tag, bytes);
                 return None;
             }
-            Frame::Failed => Some(told(ErrorKind::Failed, header.tag, &bytes)),
-            Frame::Lost => Some(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::Failed => Some(told(TransportErrorKind::Failed, header.tag, &bytes)),
+            Frame::Lost => Some(told(TransportErrorKind::Lost, header.tag, &bytes)),
             Frame::RunEnded => {
-                let reason = told(ErrorKind::RunEnded, header.tag, &bytes);
+                let reason = told(TransportErrorKind::RunEnded, header.tag, &bytes);
                 self.end_run(parts_of(header.tag).0, &reason);
                 None
             }
@@ -335,7 +335,7 @@ impl Endpoint {
                  message {tag} is expected, waits for it"
             )
         };
-        TransportError::at(ErrorKind::Deadline, missing, message)
+        TransportError::at(TransportErrorKind::Deadline, missing, message)
     }
 
     /// As [`Endpoint::receive_within`], but if the message is not there yet it says so at once.
@@ -406,7 +406,8 @@ impl Endpoint {
         let until = Instant::now() + time;
         let mut state = locked(&self.state);
         loop {
-            let lost = state.failure.as_ref().filter(|failure| failure.kind() == ErrorKind::Lost);
+            let lost =
+                state.failure.as_ref().filter(|failure| failure.kind() == TransportErrorKind::Lost);
             let lost = lost.and_then(TransportError::worker);
             let has_ended = |(worker, sender): (usize, &Sender)| {
                 sender.ended || worker == self.number || lost == Some(worker)
@@ -485,7 +486,7 @@ impl State {
         let place = sender.messages.iter().position(|(with, _)| *with == tag);
         if place.is_none() && sender.ended {
             let message = format!("worker {from} ended its work before it sent message {number}");
-            return Err(TransportError::at(ErrorKind::Ended, from, message));
+            return Err(TransportError::at(TransportErrorKind::Ended, from, message));
         }
         Ok(place)
     }
@@ -507,11 +508,15 @@ pub(crate) fn grace(deadline: Duration) -> Duration {
 /// What all others are told about a worker that failed.
 #[cold]
 pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
-    TransportError::at(ErrorKind::Failed, worker, format!("worker {worker} failed: {reason}"))
+    TransportError::at(
+        TransportErrorKind::Failed,
+        worker,
+        format!("worker {worker} failed: {reason}"),
+    )
 }
 
 /// What another worker tells with a tag, which has the number of the worker that is meant.
 #[cold]
-pub(crate) fn told(kind: ErrorKind, tag: Tag, text: &[u8]) -> TransportError {
+pub(crate) fn told(kind: TransportErrorKind, tag: Tag, text: &[u8]) -> TransportError {
     TransportError::at(kind, parts_of(tag).1 as usize, String::from_utf8_lossy(text))
 }

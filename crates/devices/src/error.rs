@@ -5,7 +5,7 @@ use std::fmt;
 /// Category of a [`TransportError`], for programs that branch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum TransportErrorKind {
     /// The arguments of a call are invalid: a worker that does not exist, an unsorted group, or
     /// parts of a wrong total length.
     Argument,
@@ -35,7 +35,7 @@ pub struct TransportError(Box<Inner>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
-    kind: ErrorKind,
+    kind: TransportErrorKind,
     worker: Option<usize>,
     message: String,
 }
@@ -43,18 +43,22 @@ struct Inner {
 impl TransportError {
     /// Makes an error that does not concern a single worker.
     #[cold]
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> TransportError {
+    pub fn new(kind: TransportErrorKind, message: impl Into<String>) -> TransportError {
         TransportError(Box::new(Inner { kind, worker: None, message: message.into() }))
     }
 
     /// Makes an error whose cause is at `worker`. The message should name the worker.
     #[cold]
-    pub fn at(kind: ErrorKind, worker: usize, message: impl Into<String>) -> TransportError {
+    pub fn at(
+        kind: TransportErrorKind,
+        worker: usize,
+        message: impl Into<String>,
+    ) -> TransportError {
         TransportError(Box::new(Inner { kind, worker: Some(worker), message: message.into() }))
     }
 
     /// Returns the category of the error, for programs that branch on it.
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> TransportErrorKind {
         self.0.kind
     }
 
@@ -86,7 +90,7 @@ impl std::error::Error for TransportError {}
 /// `err!(Kind, "format", args)`: an `Err` of this crate that is about no single worker.
 macro_rules! err {
     ($kind:ident, $($arg:tt)*) => {
-        Err($crate::TransportError::new($crate::ErrorKind::$kind, format!($($arg)*)))
+        Err($crate::TransportError::new($crate::TransportErrorKind::$kind, format!($($arg)*)))
     };
 }
 pub(crate) use err;

@@ -54,7 +54,7 @@ pub use agreement::agree;
 pub use channel::{Channel, Channels};
 pub use delayed::Delayed;
 pub use endpoint::{Endpoint, Notice};
-pub use error::{ErrorKind, TransportError};
+pub use error::{TransportError, TransportErrorKind};
 pub use hosted::{Hosted, worker_of};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use mpi::{Mpi, MpiInterface, MpiSettings};

@@ -653,7 +653,7 @@ impl Drop for Mpi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::error::TransportErrorKind;
 
     #[test]
     fn who_started_the_process_decides_which_library_is_tried_first() {
@@ -670,7 +670,7 @@ mod tests {
             Mpi::start(&MpiSettings { library, ..MpiSettings::default() }).unwrap_err()
         };
         let error = start("libno-such-mpi.so");
-        assert_eq!(error.kind(), ErrorKind::System);
+        assert_eq!(error.kind(), TransportErrorKind::System);
         assert!(error.message().starts_with("no MPI library can be opened: tried libno-such-mpi"));
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         assert_eq!(

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Notice, failed};
-use crate::error::{ErrorKind, TransportError, err};
+use crate::error::{TransportError, TransportErrorKind, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
 use crate::private::PrivateDirectory;
@@ -101,14 +101,15 @@ impl Processes {
             let deadline = settings.deadline;
             match failure {
                 Unconnected::Missing(worker) => TransportError::at(
-                    ErrorKind::Deadline,
+                    TransportErrorKind::Deadline,
                     worker,
                     format!("worker {worker} did not connect within {deadline:?}"),
                 ),
                 Unconnected::Other(error) => error,
             }
         })?;
-        let refused = |error: io::Error| TransportError::new(ErrorKind::System, error.to_string());
+        let refused =
+            |error: io::Error| TransportError::new(TransportErrorKind::System, error.to_string());
         let mut peers = Vec::new();
         for stream in &streams {
             let peer = stream.as_ref().map(|stream| {
@@ -157,7 +158,7 @@ fn connect(
 ) -> Result<Vec<Option<UnixStream>>, Unconnected> {
     let own = directory.join(number.to_string());
     let shown = |path: &Path, error: io::Error| {
-        TransportError::new(ErrorKind::System, format!("{}: {error}", path.display()))
+        TransportError::new(TransportErrorKind::System, format!("{}: {error}", path.display()))
     };
     let listener = UnixListener::bind(&own).map_err(|error| shown(&own, error))?;
     check_private(directory, &own)?;
@@ -189,7 +190,12 @@ fn connect(
                 let expected = peer > number && streams[peer].is_none();
                 if !expected {
                     let message = format!("there are two workers {peer}");
-                    return Err(TransportError::at(ErrorKind::Disagreement, peer, message).into());
+                    return Err(TransportError::at(
+                        TransportErrorKind::Disagreement,
+                        peer,
+                        message,
+                    )
+                    .into());
                 }
                 streams[peer] = Some(stream);
             }
@@ -223,7 +229,7 @@ fn pause(until: Instant) -> Option<()> {
 fn check_private(directory: &Path, own: &Path) -> Result<(), TransportError> {
     let metadata = |path: &Path| {
         fs::symlink_metadata(path).map_err(|error| {
-            TransportError::new(ErrorKind::System, format!("{}: {error}", path.display()))
+            TransportError::new(TransportErrorKind::System, format!("{}: {error}", path.display()))
         })
     };
     let (of_directory, of_socket) = (metadata(directory)?, metadata(own)?);
@@ -261,7 +267,7 @@ fn check_greeting(bytes: &[u8; GREETING_BYTES], workers: usize) -> Result<usize,
     }
     if peer_workers != workers || peer >= workers {
         let message = format!("worker {peer} counts {peer_workers} workers instead of {workers}");
-        return Err(TransportError::at(ErrorKind::Disagreement, peer, message));
+        return Err(TransportError::at(TransportErrorKind::Disagreement, peer, message));
     }
     Ok(peer)
 }
@@ -285,7 +291,7 @@ impl Shared {
             return;
         }
         let message = format!("worker {peer} is lost: its process ended unexpectedly");
-        self.learn(TransportError::at(ErrorKind::Lost, peer, message));
+        self.learn(TransportError::at(TransportErrorKind::Lost, peer, message));
     }
 
     fn read_frame(self: &Arc<Self>, peer: usize, stream: &mut UnixStream) -> io::Result<Frame> {
@@ -332,7 +338,7 @@ impl Shared {
         if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) {
             let (_, tag) = parts_of(tag);
             let message = format!("worker {peer} did not take message {tag} within {deadline:?}");
-            let failure = TransportError::at(ErrorKind::Deadline, peer, message);
+            let failure = TransportError::at(TransportErrorKind::Deadline, peer, message);
             // Half a frame may be written, so this connection is over.
             self.learn(failed(self.endpoint.number(), failure.message()));
             return Err(failure);
@@ -340,7 +346,7 @@ impl Shared {
         // Its reader comes to the end of what the worker said before.
         self.endpoint.wait_for_end(peer, deadline, || {
             let message = format!("worker {peer} is lost: nothing can be sent to it");
-            TransportError::at(ErrorKind::Lost, peer, message)
+            TransportError::at(TransportErrorKind::Lost, peer, message)
         })
     }
 }

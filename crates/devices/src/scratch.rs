@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use sardonyx_tensor::{ALIGNMENT, AlignedBytes};
 
-use crate::error::{ErrorKind, TransportError};
+use crate::error::{TransportError, TransportErrorKind};
 use crate::locked;
 
 /// Pool of memory. A piece that is given back stays here until the pool is dropped, so that calls
@@ -56,7 +56,7 @@ impl Scratch {
             return Ok(Piece { memory, used: 0..len });
         }
         let memory = AlignedBytes::zeroed(size)
-            .map_err(|error| TransportError::new(ErrorKind::System, error.message()))?;
+            .map_err(|error| TransportError::new(TransportErrorKind::System, error.message()))?;
         locked(&self.free).bytes += size;
         Ok(Piece { memory, used: 0..len })
     }
@@ -129,6 +129,6 @@ mod tests {
         assert_eq!(scratch.take(990).unwrap()[..], [7; 990]);
         assert_eq!(scratch.bytes(), 1024);
         let refused = scratch.take(usize::MAX).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::System);
+        assert_eq!(refused.kind(), TransportErrorKind::System);
     }
 }

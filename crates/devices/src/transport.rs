@@ -7,7 +7,7 @@ use sardonyx_tensor::DataType;
 
 use crate::collectives;
 use crate::endpoint::{Endpoint, Notice, failed, grace};
-use crate::error::{ErrorKind, TransportError, err};
+use crate::error::{TransportError, TransportErrorKind, err};
 use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 use crate::traffic::Traffic;
@@ -353,7 +353,7 @@ pub(crate) fn check_len(
     let (_, number) = parts_of(tag);
     let message =
         format!("message {number} of worker {from} has {len} bytes; {expected} were expected");
-    Err(TransportError::at(ErrorKind::Size, from, message))
+    Err(TransportError::at(TransportErrorKind::Size, from, message))
 }
 
 /// That there is a worker with this number.

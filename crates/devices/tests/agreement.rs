@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use sardonyx_devices::{ErrorKind, Settings, Threads, TransportError, agree};
+use sardonyx_devices::{Settings, Threads, TransportError, TransportErrorKind, agree};
 
 /// What each worker hears if these are the digests and texts by worker.
 fn heard(statements: &[(u8, &str)]) -> Vec<Result<(), TransportError>> {
@@ -35,7 +35,7 @@ fn a_difference_is_an_error_on_all_with_the_lines_that_differ() {
     for result in heard(&[(1, zero), (1, zero), (2, two), (1, zero), (3, "more")]) {
         let error = result.unwrap_err();
         assert_eq!(error.message(), message);
-        assert_eq!((error.kind(), error.worker()), (ErrorKind::Disagreement, Some(2)));
+        assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Disagreement, Some(2)));
     }
     let message = "workers 0 and 1 disagree about what to run, which both describe as: model x";
     for result in heard(&[(1, "model x"), (2, "model x")]) {

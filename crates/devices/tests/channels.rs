@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 use sardonyx_devices::{
-    Channel, Channels, Delayed, ErrorKind, Group, Reduction, Settings, Transport, TransportError,
+    Channel, Channels, Delayed, Group, Reduction, Settings, Transport, TransportError,
+    TransportErrorKind,
 };
 use sardonyx_tensor::DataType;
 
@@ -180,7 +181,10 @@ fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
                 return;
             }
             if let Err(error) = run(&transport, steps, Sums::InOrder) {
-                assert_eq!((error.kind(), error.worker()), (ErrorKind::Failed, Some(failing)));
+                assert_eq!(
+                    (error.kind(), error.worker()),
+                    (TransportErrorKind::Failed, Some(failing))
+                );
                 assert!(error.message().ends_with("failed: no memory"), "{error}");
             }
         });
@@ -204,7 +208,7 @@ fn an_end_comes_after_what_was_sent_before_it() {
         });
         for error in errors.iter().flatten() {
             assert_eq!(error.message(), "worker 1 ended its work before it sent message 1");
-            assert_eq!((error.kind(), error.worker()), (ErrorKind::Ended, Some(1)));
+            assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Ended, Some(1)));
         }
     }
 }
@@ -244,14 +248,14 @@ fn a_worker_that_is_gone_is_named_after_the_deadline() {
                     // It waits for longer than the deadline, for somebody else.
                     loop {
                         match worker.receive((gone + 2) % 4, 9) {
-                            Err(error) if error.kind() == ErrorKind::Deadline => {}
+                            Err(error) if error.kind() == TransportErrorKind::Deadline => {}
                             ended => break ended.unwrap_err(),
                         }
                     }
                 } else {
                     work(&worker)
                 };
-                if error.kind() == ErrorKind::Deadline {
+                if error.kind() == TransportErrorKind::Deadline {
                     worker.fail(error.message());
                 }
                 (error, start.elapsed())

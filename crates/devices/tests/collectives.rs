@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
-use sardonyx_devices::{Delayed, ErrorKind, Settings, Threads, Transport};
+use sardonyx_devices::{Delayed, Settings, Threads, Transport, TransportErrorKind};
 
 #[test]
 fn random_collectives_are_right_whatever_the_order_of_messages() {
@@ -73,7 +73,7 @@ fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
                     }
                     // Who needs nothing of it any more may come to the end.
                     if let Err(error) = run(&transport, steps, Sums::InOrder) {
-                        assert_eq!(error.kind(), ErrorKind::Failed, "{error}");
+                        assert_eq!(error.kind(), TransportErrorKind::Failed, "{error}");
                         assert_eq!(error.worker(), Some(failing));
                         assert!(error.message().ends_with("failed: no memory"));
                     }

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sardonyx_devices::{
-    ErrorKind, Group, Reduction, Sent, Settings, Threads, Transport, TransportError, tag_in_run,
+    Group, Reduction, Sent, Settings, Threads, Transport, TransportError, TransportErrorKind,
+    tag_in_run,
 };
 use sardonyx_tensor::DataType;
 
@@ -50,7 +51,7 @@ fn a_message_of_another_length_is_an_error() {
     let mut memory = [9; 5];
     let error = workers[0].receive_into(1, 3, &mut memory).unwrap_err();
     assert_eq!(error.message(), "message 3 of worker 1 has 4 bytes; 5 were expected");
-    assert_eq!((error.kind(), error.worker()), (ErrorKind::Size, Some(1)));
+    assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Size, Some(1)));
     assert_eq!(memory, [9; 5]);
 }
 
@@ -69,7 +70,7 @@ fn a_deadline_names_who_did_not_answer() {
     let error = workers[0].receive(1, 4).unwrap_err();
     assert!(start.elapsed() >= Duration::from_millis(50));
     assert_eq!(error.message(), "worker 1 did not send message 4 within 50ms");
-    assert_eq!((error.kind(), error.worker()), (ErrorKind::Deadline, Some(1)));
+    assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Deadline, Some(1)));
     // The worker may go on: a message that comes later is found.
     workers[1].send(0, 4, b"late").unwrap();
     assert_eq!(workers[0].receive(1, 4).unwrap(), b"late");
@@ -91,7 +92,11 @@ fn who_waits_for_a_worker_that_waits_names_the_one_at_the_end() {
     });
     for (number, error) in errors.iter().enumerate() {
         let Some(error) = error else { continue };
-        assert_eq!((error.kind(), error.worker()), (ErrorKind::Deadline, Some(3)), "{error}");
+        assert_eq!(
+            (error.kind(), error.worker()),
+            (TransportErrorKind::Deadline, Some(3)),
+            "{error}"
+        );
         let expected = match number {
             2 => "worker 3 did not send message 6 within 400ms",
             1 => {
@@ -133,7 +138,7 @@ fn a_failure_ends_all_receives_and_the_first_one_stays() {
     assert!(start.elapsed() < Duration::from_secs(10));
     for error in errors {
         assert_eq!(error.message(), "worker 2 failed: no memory");
-        assert_eq!((error.kind(), error.worker()), (ErrorKind::Failed, Some(2)));
+        assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Failed, Some(2)));
     }
 }
 
@@ -144,9 +149,10 @@ fn a_run_that_ended_drops_its_messages_and_no_others() {
     for run in [0, 1, 2] {
         a.send(1, tag_in_run(run, 4), &[run as u8]).unwrap();
     }
-    let reason = TransportError::at(ErrorKind::RunEnded, 0, "worker 0 failed: no such row");
+    let reason =
+        TransportError::at(TransportErrorKind::RunEnded, 0, "worker 0 failed: no such row");
     a.end_run(1, &reason);
-    b.end_run(1, &TransportError::at(ErrorKind::RunEnded, 1, "worker 1 failed: too late"));
+    b.end_run(1, &TransportError::at(TransportErrorKind::RunEnded, 1, "worker 1 failed: too late"));
     assert_eq!(b.receive(0, tag_in_run(1, 4)).unwrap_err(), reason);
     // Who has not noticed may still send.
     a.send(1, tag_in_run(1, 4), b"late").unwrap();
@@ -186,7 +192,7 @@ fn a_panic_is_a_failure_and_an_end_is_none() {
     assert_eq!(workers[0].receive(2, 1).unwrap(), b"sent before the end");
     let error = workers[0].receive(2, 1).unwrap_err();
     assert_eq!(error.message(), "worker 2 ended its work before it sent message 1");
-    assert_eq!((error.kind(), error.worker()), (ErrorKind::Ended, Some(2)));
+    assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Ended, Some(2)));
 
     let second = workers.pop().unwrap();
     let panicked = thread::spawn(move || {
@@ -275,7 +281,7 @@ fn wrong_arguments_of_collectives_are_refused() {
         (&[2, 4], 3, "the worker's own part has 3 bytes instead of 4"),
     ] {
         let error = worker.all_gather(group, &[0; 8][..own], parts, &mut data).unwrap_err();
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Argument, message));
+        assert_eq!((error.kind(), error.message()), (TransportErrorKind::Argument, message));
         let sum = (Reduction::Sum, DataType::Int8);
         let mut into = vec![0; own];
         let error = worker.reduce_scatter(group, sum, &data, parts, &mut into).unwrap_err();

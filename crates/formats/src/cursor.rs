@@ -33,6 +33,11 @@ impl<'t> Cursor<'t> {
         true
     }
 
+    /// Moves past `byte`, which `expected` describes, or fails if it is not the next one.
+    pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
+        if self.take(byte) { Ok(()) } else { Err(self.expected(expected)) }
+    }
+
     /// Moves past all bytes that `belongs` accepts, and returns them.
     #[inline]
     pub(crate) fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'t [u8] {

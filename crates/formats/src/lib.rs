@@ -18,6 +18,7 @@ mod left_out;
 mod names;
 pub mod npz;
 mod numerals;
+mod parser;
 pub mod safetensors;
 mod sink;
 pub mod text_format;

@@ -7,6 +7,7 @@ use sardonyx_tensor::Buffer;
 
 use crate::attribute::Attribute;
 use crate::constant::{SparseTensorProto, TensorProto};
+use crate::domain::normalize_domain;
 use crate::ids::{Arena, AttributeId, ExtrasId, GraphId, NodeId, SourceId, UseId, ValueId};
 use crate::names::{Names, Near, Symbol};
 use crate::source::{Span, Unknowns};
@@ -605,7 +606,7 @@ impl Model {
     }
 }
 
-/// `ai.onnx` and the empty domain are the same.
+/// Like [`normalize_domain`], but keeps a domain that is normal.
 fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
-    if domain == "ai.onnx" { Cow::Borrowed("") } else { domain }
+    if normalize_domain(&domain).is_empty() { Cow::Borrowed("") } else { domain }
 }

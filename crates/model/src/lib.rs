@@ -29,6 +29,7 @@ mod build;
 mod constant;
 mod devices;
 mod dim;
+mod domain;
 mod edit;
 mod error;
 mod graph;
@@ -56,6 +57,7 @@ pub use constant::{
     SparseTensorProto, StoredValues, TensorProto, TypedRun,
 };
 pub use dim::{Computed, Dim, Expr, Formula, Formulas};
+pub use domain::{normalize_domain, shown_domain};
 pub use error::{Error, ErrorKind};
 pub use graph::{
     Entry, Function, Graph, Header, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer,

@@ -4,6 +4,7 @@ use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
 use crate::dim::Dim;
+use crate::domain::normalize_domain;
 use crate::graph::Model;
 use crate::names::Symbol;
 use crate::source::Unknowns;
@@ -175,11 +176,7 @@ impl Model {
                 Box::new(self.type_with(value_type.as_ref()?, read)?),
             ),
             TypeKind::Opaque { domain, name, .. } => Type::Opaque {
-                // The empty domain is the standard's, also where it is spelt out.
-                domain: match self.display(*domain) {
-                    domain if domain == "ai.onnx" => String::new(),
-                    domain => domain.into_owned(),
-                },
+                domain: normalize_domain(&self.display(*domain)).to_string(),
                 name: self.display(*name).into_owned(),
             },
         })

@@ -92,8 +92,8 @@ impl Assumption {
         }
     }
 
-    /// Returns the asserted property as a clause, such as `no index is negative`.
-    pub fn says(self) -> &'static str {
+    /// Returns the assumed condition as a clause, such as `no index is negative`.
+    pub fn condition(self) -> &'static str {
         match self {
             Assumption::DefaultInputs => "no caller overrides an input that has a default",
             Assumption::IndicesInRange => "no index is negative",

@@ -13,12 +13,6 @@ use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 use crate::sharding::{Linear, SplitFn};
 
-/// Returns the name of an operator domain in messages: `ai.onnx` for the default domain, which is
-/// empty in files.
-pub fn shown_domain(domain: &str) -> &str {
-    if domain.is_empty() { "ai.onnx" } else { domain }
-}
-
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
 

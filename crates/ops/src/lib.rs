@@ -65,7 +65,7 @@ mod text;
 mod training;
 
 // What there is to know about operators, which the crate `sardonyx` hands on.
-pub use def::{OpDef, Version, shown_domain};
+pub use def::{OpDef, Version};
 pub use function::FunctionVersion;
 pub use list::compare_domains;
 pub use registry::{DOMAIN_VERSIONS, Registry};

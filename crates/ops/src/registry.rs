@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sardonyx_model::normalize_domain;
+
 use crate::def::OpDef;
 use crate::list::{List, Place};
 use crate::schema::Schema;
@@ -355,12 +357,12 @@ impl Registry {
 
     /// A known operator in all of its versions. What was changed does not show.
     pub fn operator(&self, domain: &str, name: &str) -> Option<&'static OpDef> {
-        Some(self.place(canonical(domain), name)?.def())
+        Some(self.place(normalize_domain(domain), name)?.def())
     }
 
     /// The name of an operator of a domain that is most like a name that it does not have.
     pub fn similar(&self, domain: &str, name: &str) -> Option<&'static str> {
-        let domain = canonical(domain);
+        let domain = normalize_domain(domain);
         let added = self.has_microsoft.then(|| self.microsoft_operators());
         let known = self.operators().chain(added.into_iter().flatten());
         let known = known.filter(|operator| operator.domain == domain);
@@ -398,7 +400,7 @@ impl Registry {
 
     /// What an operator says at an opset version.
     pub fn schema(&self, domain: &str, name: &str, opset: u32) -> Option<&Schema> {
-        let domain = canonical(domain);
+        let domain = normalize_domain(domain);
         let place = self.place_at(domain, name, opset);
         let operator = place.map(Place::def);
         let Some(changes) = &self.changes else {
@@ -421,7 +423,7 @@ impl Registry {
     /// The operator that a node calls at an opset version; `None` if none is known, or if what it
     /// says there was changed.
     pub fn op_ref(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
-        let op = OpRef::at(self.place_at(canonical(domain), name, opset)?, opset)?;
+        let op = OpRef::at(self.place_at(normalize_domain(domain), name, opset)?, opset)?;
         let said = self.changes.is_none().then_some(op.schema);
         let said = said.or_else(|| self.schema(domain, name, opset))?;
         std::ptr::eq(said, op.schema).then_some(op)
@@ -431,7 +433,7 @@ impl Registry {
     /// calls it at an opset version. Its definition says nothing beyond the schema. Both are kept
     /// for good; see [`intern`].
     pub fn registered(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
-        let domain = canonical(domain);
+        let domain = normalize_domain(domain);
         let changes = self.changes.as_ref().filter(|_| STANDARD.find(domain, name).is_none())?;
         let (_, schema) = changes.added_to(domain, name)?.range(..=opset).next_back()?;
         let (def, schema) = intern::operator(schema);
@@ -463,7 +465,7 @@ impl Registry {
 
     /// Oldest and newest version of an operator set; `None` if there is no such set.
     pub fn versions(&self, domain: &str) -> Option<(u32, u32)> {
-        let domain = canonical(domain);
+        let domain = normalize_domain(domain);
         let changed = self.changes.as_ref().and_then(|changes| changes.versions.get(domain));
         changed.copied().or_else(|| {
             let found = DOMAIN_VERSIONS.iter().find(|(known, _)| *known == domain);
@@ -493,7 +495,7 @@ impl Registry {
         oldest: u32,
         newest: u32,
     ) -> Result<(), RegistryError> {
-        let domain = intern::text(canonical(domain));
+        let domain = intern::text(normalize_domain(domain));
         if oldest == 0 || newest < oldest {
             return Err(RegistryError::NoVersions { domain, oldest, newest });
         }
@@ -510,7 +512,7 @@ impl Registry {
     pub fn register(&mut self, schema: Schema) -> Result<(), RegistryError> {
         schema.check()?;
         let mut schema = schema;
-        schema.domain = canonical(schema.domain);
+        schema.domain = normalize_domain(schema.domain);
         let Schema { domain, name, since, .. } = schema;
         if self.has_version(domain, name, since) {
             return Err(RegistryError::Duplicate { domain, name, since });
@@ -530,7 +532,7 @@ impl Registry {
     ///
     /// [`RegistryError::Unknown`] if there is no such version.
     pub fn remove(&mut self, domain: &str, name: &str, since: u32) -> Result<(), RegistryError> {
-        let domain = canonical(domain);
+        let domain = normalize_domain(domain);
         if !self.has_version(domain, name, since) {
             return Err(RegistryError::Unknown {
                 domain: domain.to_string(),
@@ -575,11 +577,6 @@ impl Changes {
         let removed = self.removed.get(&(domain, name));
         removed.is_some_and(|removed| removed.contains(&since))
     }
-}
-
-/// The default domain has two spellings.
-fn canonical(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
 }
 
 impl OpDef {

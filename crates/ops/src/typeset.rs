@@ -1,6 +1,6 @@
 //! Sets of types that a type variable may take, small enough to be written in a `static`.
 
-use sardonyx_model::{TensorType, Type};
+use sardonyx_model::{TensorType, Type, normalize_domain};
 use sardonyx_tensor::DataType;
 
 /// A set of types: one bit per element type, for each of the ways to wrap it.
@@ -257,11 +257,7 @@ pub fn read_type(name: &str) -> Option<Type> {
         let (domain, name) = inner.split_once(',').unwrap_or(("", inner));
         let plain = !inner.is_empty() && !inner.contains(['(', ')']);
         return plain.then(|| Type::Opaque {
-            // The empty domain is the standard's, also where it is spelt out.
-            domain: match domain.trim() {
-                "ai.onnx" => String::new(),
-                domain => domain.to_string(),
-            },
+            domain: normalize_domain(domain.trim()).to_string(),
             name: name.trim().to_string(),
         });
     }

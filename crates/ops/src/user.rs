@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::def::shown_domain;
+use sardonyx_model::shown_domain;
+
 use crate::schema::{Arity, Param, Schema};
 use crate::typeset::TypeSet;
 

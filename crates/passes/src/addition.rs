@@ -8,7 +8,8 @@
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, TrainingInfo, Type, ValueId,
+    AttrValue, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, TrainingInfo, Type,
+    ValueId, normalize_domain,
 };
 use sardonyx_ops::Registry;
 use sardonyx_ops::operators::GRADIENT;
@@ -682,7 +683,7 @@ fn give_back(model: &mut Model, graph: GraphId, borrowed: &HashSet<Symbol>) {
 /// Says which version of `ai.onnx` the nodes of a model are of.
 fn set_opset(model: &mut Model, version: u32) {
     let is_standard =
-        |import: &OperatorSetId| matches!(&*model.display(import.domain), "" | "ai.onnx");
+        |import: &OperatorSetId| normalize_domain(&model.display(import.domain)).is_empty();
     let found: Vec<bool> = model.header.opset_import.iter().map(is_standard).collect();
     for (import, is_standard) in model.header.opset_import.iter_mut().zip(&found) {
         if *is_standard {

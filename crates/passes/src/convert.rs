@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     AttributeValue, GraphId, Id, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
+    normalize_domain, shown_domain,
 };
 use sardonyx_ops::operators::CONSTANT;
-use sardonyx_ops::{Assumption, OpRef, Refusal, Registry, shown_domain};
+use sardonyx_ops::{Assumption, OpRef, Refusal, Registry};
 use sardonyx_tensor::Tensor;
 
 use crate::check::{against_changing, codes};
@@ -474,16 +475,14 @@ impl<'a> Job<'a> {
         }
         for (index, function) in self.original.functions.iter().enumerate() {
             let model = self.original;
-            let domain = match model.display(function.domain) {
-                domain if domain == "ai.onnx" => "".into(),
-                domain => domain,
-            };
-            let Some(to) = self.goal.get(&*domain).copied() else { continue };
-            let from = model.opset(&domain).and_then(|from| u32::try_from(from).ok());
+            let domain = model.display(function.domain);
+            let domain = normalize_domain(&domain);
+            let Some(to) = self.goal.get(domain).copied() else { continue };
+            let from = model.opset(domain).and_then(|from| u32::try_from(from).ok());
             let name = model.display(function.name);
-            let is_operator = |opset| self.registry.schema(&domain, &name, opset).is_some();
+            let is_operator = |opset| self.registry.schema(domain, &name, opset).is_some();
             if is_operator(to) && !from.is_some_and(is_operator) {
-                let shown = shown_domain(&domain);
+                let shown = shown_domain(domain);
                 let fact = format!(
                     "the operator set {shown} has an operator {name} in version {to}, which nodes would call instead"
                 );
@@ -571,8 +570,7 @@ impl<'a> Job<'a> {
             let schema = |opset: &u32| self.registry.schema(&domain, &name, *opset);
             let is_function = model.functions.iter().any(|function| {
                 let found = model.display(function.domain);
-                let same = found == domain || found == "ai.onnx" && domain.is_empty();
-                same && function.name == model.node(node).op_type
+                normalize_domain(&found) == domain && function.name == model.node(node).op_type
             });
             // What a program registered says of itself whether it changed.
             let since = |opset| schema(opset).map(|schema| schema.since);
@@ -713,14 +711,12 @@ impl<'a> Job<'a> {
         let change = |imports: &mut Vec<OperatorSetId>| {
             let mut seen = HashSet::new();
             imports.retain_mut(|import| {
-                let domain = match original.display(import.domain) {
-                    domain if domain == "ai.onnx" => "".into(),
-                    domain => domain,
-                };
-                let Some(version) = goal.get(&*domain) else { return true };
+                let domain = original.display(import.domain);
+                let domain = normalize_domain(&domain);
+                let Some(version) = goal.get(domain) else { return true };
                 import.version = Some(i64::from(*version));
                 // Entries of one operator set are equal now.
-                seen.insert(domain)
+                seen.insert(domain.to_string())
             });
         };
         for (index, function) in model.functions.iter_mut().enumerate() {
@@ -788,9 +784,9 @@ impl<'a> Job<'a> {
 fn advice(refusal: &Refusal) -> Option<String> {
     let instead = refusal.instead.as_ref().map(|instead| format!("{instead}, or change the node"));
     let Some(assumption) = refusal.unless else { return instead };
-    let (says, name) = (assumption.says(), assumption.name());
+    let (condition, name) = (assumption.condition(), assumption.name());
     let other = instead.as_deref().unwrap_or(codes::NO_EXACT_CONVERSION.help);
-    Some(format!("if {says}, assume it: convert --assume {name}; otherwise, {other}"))
+    Some(format!("if {condition}, assume it: convert --assume {name}; otherwise, {other}"))
 }
 
 /// How to convert a node that could not go on: to the last version that it can have, or one beyond

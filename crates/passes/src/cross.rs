@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId,
+    AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId, shown_domain,
 };
 use sardonyx_ops::{
     Adapt, Adapted, Arity, Assumption, Crossing, OpDef, OpRef, Refusal, Registry, Schema,
@@ -316,7 +316,7 @@ impl OnTheWay<'_, '_> {
             Goal::Opsets(_) => imports.get(&*domain).copied(),
         };
         form.filter(|form| !domain.is_empty() || *form >= STABLE).ok_or_else(|| {
-            let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+            let domain = shown_domain(&domain);
             format!("it requires nodes of {domain}, version {STABLE} or newer")
         })
     }

@@ -16,7 +16,7 @@ use std::fmt;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    ExternalData, Function, GraphId, Model, OperatorSetId, TrainingInfo, ValueId,
+    ExternalData, Function, GraphId, Model, OperatorSetId, TrainingInfo, ValueId, shown_domain,
 };
 
 use crate::finding::{Places, Spot};
@@ -402,7 +402,7 @@ impl Comparison<'_, '_> {
                     fields.add(&parameter(&name), Some(line));
                 }
                 for (domain, version) in side.model.opsets_in(&function.opset_import) {
-                    let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+                    let domain = shown_domain(&domain);
                     fields.add(&format!("import of {domain}"), Some(version.to_string()));
                 }
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hashbrown::HashMap;
-use sardonyx_model::{Function, Model, Symbol};
+use sardonyx_model::{Function, Model, Symbol, normalize_domain, shown_domain};
 
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
@@ -23,10 +23,7 @@ impl FunctionId {
     /// The id of a function.
     pub fn of(model: &Model, function: &Function) -> FunctionId {
         let text = |symbol| model.display(symbol).into_owned();
-        let domain = match text(function.domain) {
-            domain if domain == "ai.onnx" => String::new(),
-            domain => domain,
-        };
+        let domain = normalize_domain(&model.display(function.domain)).to_string();
         FunctionId { domain, name: text(function.name), overload: text(function.overload) }
     }
 }
@@ -34,8 +31,7 @@ impl FunctionId {
 impl fmt::Display for FunctionId {
     /// Prints `domain.name:overload`, with `ai.onnx` for the default domain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let domain = if self.domain.is_empty() { "ai.onnx" } else { &self.domain };
-        write!(f, "{domain}.{}", self.name)?;
+        write!(f, "{}.{}", shown_domain(&self.domain), self.name)?;
         if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
     }
 }

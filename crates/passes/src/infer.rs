@@ -86,7 +86,7 @@ pub enum RuleAnswer {
     /// hold.
     NoRule,
     /// The rule has set the types of the outputs, as far as it knows them.
-    Said,
+    Inferred,
     /// The rule failed, and the program knows of it: output types stay unknown, and no problem is
     /// reported.
     Failed,

@@ -1,7 +1,7 @@
 //! Forms of reports for the crate `serde`. The answers of the command have the same keys, as it
 //! writes these forms.
 
-use sardonyx_ops::shown_domain;
+use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 
 use crate::convert::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator};

@@ -14,9 +14,9 @@ use std::panic::Location;
 use hashbrown::HashMap;
 use sardonyx_model::{
     Copied, GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId,
-    Producer, Symbol, ValueId,
+    Producer, Symbol, ValueId, shown_domain,
 };
-use sardonyx_ops::{OpDef, OpRef, Registry, Schema, shown_domain};
+use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 use sardonyx_proto::switch;
 
 use crate::check::{self, codes};

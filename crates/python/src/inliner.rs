@@ -7,10 +7,11 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::shown_domain;
+use sardonyx::tool::{normalize_domain, shown_domain};
 use sardonyx::{Model, check};
 
 use crate::checker::raise_errors;
+use crate::items::Items;
 use crate::message;
 
 /// Adds the functions of `sardonyx._core.inliner` to `module`.
@@ -44,10 +45,10 @@ fn inline_local_functions<'py>(
 fn inline_selected_functions<'py>(
     py: Python<'py>,
     model: PyBackedBytes,
-    function_ids: Vec<(String, String)>,
+    function_ids: Items<(String, String)>,
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    inline(py, model, |model| select_functions(model, &function_ids, exclude))
+    inline(py, model, |model| select_functions(model, &function_ids.0, exclude))
 }
 
 /// Inlines like `inline_selected_functions`, and also expands operators that the standard defines
@@ -57,13 +58,14 @@ fn inline_selected_functions<'py>(
 fn inline_selected_functions2<'py>(
     py: Python<'py>,
     model: PyBackedBytes,
-    function_ids: Vec<(String, String)>,
+    function_ids: Items<(String, String)>,
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     inline(py, model, |model| {
-        let options = select_functions(model, &function_ids, exclude);
+        let options = select_functions(model, &function_ids.0, exclude);
         let registry = Registry::standard();
         let operators = function_ids
+            .0
             .iter()
             .filter(|(domain, name)| registry.operator(normalize_domain(domain), name).is_some())
             .map(|(domain, name)| to_pattern(domain, name));
@@ -83,11 +85,6 @@ fn select_functions(model: &Model, ids: &[(String, String)], exclude: bool) -> I
     let patterns = known.map(|(domain, name)| to_pattern(domain, name));
     let options = InlineOptions::new().without_conversion();
     if exclude { options.functions_except(patterns) } else { options.functions(patterns) }
-}
-
-/// Returns the domain with `ai.onnx` spelled as the empty string.
-fn normalize_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.

@@ -10,6 +10,7 @@ mod checker;
 mod defs;
 mod errors;
 mod inliner;
+mod items;
 mod message;
 mod parser;
 mod printer;

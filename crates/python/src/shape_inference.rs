@@ -20,6 +20,7 @@ use sardonyx::{ErrorKind, Model, tool};
 
 use crate::checker::{make_onnx_options, raise_errors};
 use crate::errors::{InferenceError, ValidationError};
+use crate::items::Items;
 use crate::message;
 use crate::registry;
 
@@ -251,9 +252,9 @@ fn raise_problems(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
 fn infer_function_output_types<'py>(
     py: Python<'py>,
     function: &[u8],
-    input_types: Vec<Vec<u8>>,
-    attributes: Vec<Vec<u8>>,
+    input_types: Items<PyBackedBytes>,
+    attributes: Items<PyBackedBytes>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let outputs = single::infer_function_outputs(py, function, &input_types, &attributes)?;
+    let outputs = single::infer_function_outputs(py, function, &input_types.0, &attributes.0)?;
     Ok(outputs.iter().map(|ty| PyBytes::new(py, ty)).collect())
 }

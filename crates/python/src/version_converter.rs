@@ -9,6 +9,7 @@ use sardonyx::edit::EditError;
 use sardonyx::{Model, Type};
 
 use crate::errors::ConvertError;
+use crate::items::Items;
 use crate::message;
 use crate::registry;
 use crate::shape_inference::make_reference_options;
@@ -47,11 +48,11 @@ fn convert<'py>(
     py: Python<'py>,
     model: &[u8],
     target_version: i32,
-    assume: Vec<String>,
+    assume: Items<String>,
     expand: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut granted = Vec::new();
-    for name in assume {
+    for name in assume.0 {
         let found = Assumption::ALL.into_iter().find(|assumption| assumption.name() == name);
         granted.push(found.ok_or_else(|| {
             let names = Assumption::ALL.map(Assumption::name).join(", ");

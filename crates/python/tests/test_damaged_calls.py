@@ -1,6 +1,7 @@
 """Calls with anything: each returns or raises an exception of Python, and nothing panics."""
 
 import array
+import contextlib
 import itertools
 import random
 import threading
@@ -9,8 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 import sardonyx
-from sardonyx import ort
+from sardonyx import _core, defs, ort
 
+OpSchema = defs.OpSchema
+ELU = defs.get_schema("Elu")
 CALLS = 10_000
 TEXTS = [
     "g (float[N, 3] x, float[N] y) => (float[N, 3] z, float[M] w) { z = Relu (x) w = Neg (y) }",
@@ -298,3 +301,56 @@ def test_an_exception_of_a_shape_is_the_error():
 def test_false_names_of_outputs_are_an_error(names):
     with pytest.raises((sardonyx.Error, TypeError)):
         sardonyx.Trainer(b"", outputs=names)
+
+
+class Serializing:
+    """A message whose bytes are any object."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def SerializeToString(self):
+        return self.content
+
+
+CALLS_WITH_LISTS = {
+    "inputs": lambda items: OpSchema("A", "d", 1, inputs=items),
+    "outputs": lambda items: OpSchema("A", "d", 1, outputs=items),
+    "constraints": lambda items: OpSchema("A", "d", 1, type_constraints=items),
+    "allowed types": lambda items: OpSchema("A", "d", 1, type_constraints=[("T", items, "")]),
+    "attributes": lambda items: OpSchema("A", "d", 1, attributes=items),
+    "default value": lambda items: OpSchema.Attribute("a", default_value=Serializing(items)),
+    "type constraint": lambda items: OpSchema.TypeConstraintParam("T", items),
+    "function of a node": lambda items: ELU.get_context_dependent_function(b"", items),
+    "function at a version": lambda items: ELU.get_context_dependent_function_with_opset_version(18, b"", items),
+    "types of a node": lambda items: ELU._infer_node_outputs(b"", {"x": items}),
+    "constants of a node": lambda items: ELU._infer_node_outputs(b"", {}, {"x": items}),
+    "types of a function": lambda items: _core.shape_inference.infer_function_output_types(b"", items, []),
+    "attributes of a function": lambda items: _core.shape_inference.infer_function_output_types(b"", [], items),
+    "functions": lambda items: _core.inliner.inline_selected_functions(b"", items, False),
+    "functions and operators": lambda items: _core.inliner.inline_selected_functions2(b"", items, False),
+    "assumptions": lambda items: _core.version_converter.convert(b"", 21, items, True),
+    "variables": lambda items: sardonyx.add_training(b"", loss="squared-error", train=items),
+    "frozen": lambda items: sardonyx.add_training(b"", loss="squared-error", freeze=items),
+    "gradients": lambda items: sardonyx.differentiate(b"", by=items),
+    "providers": lambda items: _core.ort.normalize_providers(items, []),
+    "available": lambda items: _core.ort.normalize_providers([], items),
+    "provider options": lambda items: _core.ort.normalize_providers([("CPUExecutionProvider", items)], []),
+    "initializers": lambda items: ort.SessionOptions()._add_external(items, items),
+    "files": lambda items: ort.SessionOptions()._add_files(items, items, items),
+    "state": lambda items: _core.ort.SessionOptions().__setstate__(({}, items, items, items, items, items)),
+}
+
+
+@pytest.mark.parametrize("items", [range(2**62), Lengthy(2**40), Lengthy(2**62), "z", 5], ids=repr)
+@pytest.mark.parametrize("name", CALLS_WITH_LISTS)
+def test_a_false_length_of_a_list_does_no_harm(name, items):
+    # A panic is not an Exception, and too large a reservation aborts the process.
+    with contextlib.suppress(Exception):
+        CALLS_WITH_LISTS[name](items)
+
+
+@pytest.mark.parametrize("name", ["inputs", "allowed types", "type constraint", "functions", "providers"])
+def test_a_text_is_not_a_list(name):
+    with pytest.raises(TypeError, match="expected a list, found a str"):
+        CALLS_WITH_LISTS[name]("z")

@@ -231,6 +231,25 @@ def test_graphs_are_given_as_many_inputs_as_they_have():
         infer(node("Outer", ["x"], ["y"], body=inner_graph()), strict=False)
 
 
+class Lengthy(list):
+    """A list that claims to be much longer than it is."""
+
+    def __len__(self):
+        return 2**62
+
+
+def test_a_false_length_of_the_inputs_of_a_graph_does_no_harm():
+    def function(context):
+        inferencer = context.get_graph_attribute_inferencer("body")
+        inputs = Lengthy([context.get_input_type(0)])
+        for index, ty in enumerate(inferencer.do_inferencing(inputs, Lengthy([None]))):
+            context.set_output_type(index, ty)
+
+    register("Outer", function, body=OpSchema.AttrType.GRAPH)
+    register("Inner", widen)
+    assert infer(node("Outer", ["x"], ["y"], body=inner_graph())) == {"y": [2, "N", 1]}
+
+
 def test_rules_of_the_standard_can_be_called():
     add = defs.get_schema("Add").get_type_and_shape_inference_function()
     register("Sum", lambda context: add(context), inputs=2)

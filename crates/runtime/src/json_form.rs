@@ -1,8 +1,8 @@
 //! Implements `serde::Serialize` for ports and reports. The command uses these implementations for
 //! `--json`, so the keys are the same.
 
+use sardonyx_model::shown_domain;
 use sardonyx_model::{Dim, Type};
-use sardonyx_ops::shown_domain;
 use serde::{Serialize, Serializer};
 
 use crate::error::UnsupportedOperator;

@@ -200,7 +200,7 @@ fn what_is_wanted_wrongly_is_refused() {
     );
     assert_eq!(
         says(&[("w", &[1])]),
-        "the model has no output 'w'\nhelp: use one of its outputs: 'y', 'z'"
+        "the model has no output 'w'\nhelp: use one of the model's outputs: 'y', 'z'"
     );
     assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "the output 'y' is requested twice");
     // The number of columns is known only now.

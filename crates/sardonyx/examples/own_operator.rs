@@ -24,7 +24,7 @@ impl CustomOperator for Threshold {
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let Some(x) = node.input(0).cloned() else { return RuleAnswer::NoRule };
         node.set_output(0, x);
-        RuleAnswer::Said
+        RuleAnswer::Inferred
     }
 }
 

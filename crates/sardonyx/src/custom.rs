@@ -33,7 +33,7 @@ use crate::inference::NodeTypes;
 ///     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
 ///         let Some(x) = node.input(0).cloned() else { return RuleAnswer::NoRule };
 ///         node.set_output(0, x);
-///         RuleAnswer::Said
+///         RuleAnswer::Inferred
 ///     }
 /// }
 ///

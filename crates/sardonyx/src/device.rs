@@ -10,6 +10,7 @@ pub use crate::devices::{DeviceOptions, DeviceSession, OutputPart, Results, Shar
 #[doc(inline)]
 pub use sardonyx_devices::{
     Channel, Channels, Settings as TransportSettings, Threads, Transport, TransportError,
+    TransportErrorKind,
 };
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 #[doc(inline)]

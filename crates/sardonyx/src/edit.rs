@@ -2,9 +2,11 @@
 //!
 //! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
 //! [`Model::strip`]. An operation that rewrites a graph checks its result: if that has errors that
-//! the model did not have, the operation fails with an [`InvalidResult`].
+//! the model did not have, the operation fails with [`EditError::Invalid`].
 
-use sardonyx_model::{DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto};
+use sardonyx_model::{
+    DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto, normalize_domain,
+};
 use sardonyx_passes::NEWEST_IR_VERSION;
 use sardonyx_passes::{Edit, JobKind, format_needs, set_ir_version};
 
@@ -88,15 +90,10 @@ impl Model {
     /// Nodes stay as they are, so they may be invalid in the new version or compute something else;
     /// [`Model::convert`] converts them.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
-        let wanted = match domain {
-            "ai.onnx" => "",
-            other => other,
-        };
+        let wanted = normalize_domain(domain);
         let mut imports = std::mem::take(&mut self.graph.header.opset_import);
-        let is_wanted = |import: &OperatorSetId| {
-            let name = self.graph.display(import.domain);
-            name == wanted || (wanted.is_empty() && name == "ai.onnx")
-        };
+        let is_wanted =
+            |import: &OperatorSetId| normalize_domain(&self.graph.display(import.domain)) == wanted;
         // The last of several entries is in effect.
         let found = imports.iter().rposition(is_wanted);
         let mut index = 0;
@@ -240,9 +237,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// The stripped model would have errors that the model does not have, which only the removal of
-    /// initializers can cause. The model is unchanged then.
-    pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, Box<InvalidResult>> {
+    /// [`EditError::Invalid`] if the stripped model would have errors that the model does not have,
+    /// which only the removal of initializers can cause. The model is unchanged then.
+    pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, EditError> {
         let edits = Edit::of_strip(options);
         if edits.iter().all(|edit| edit.rules().is_empty()) {
             return Ok(sardonyx_passes::strip(&mut self.graph, options));
@@ -253,7 +250,7 @@ impl Model {
             Ok(()) => Ok(report),
             Err(invalid) => {
                 *self = before;
-                Err(invalid)
+                Err(EditError::Invalid(invalid))
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::model::Model;
 use crate::results::InvalidResult;
 
 /// Error of an operation that rewrites a model: [`Model::convert`], [`Model::inline`],
-/// [`Model::add_training`], [`Model::add_gradients`] and [`Model::expand_gradients`]. The model
-/// stays unchanged.
+/// [`Model::strip`], [`Model::add_training`], [`Model::add_gradients`] and
+/// [`Model::expand_gradients`]. The model stays unchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EditError {

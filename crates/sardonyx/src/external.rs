@@ -411,8 +411,10 @@ pub enum DataAccess {
 }
 
 /// Opens the external data file at `location` in a directory. Accepts only regular files with one
-/// hard link, and no symlinks in the location. Symlinks in the path of the directory itself are
-/// followed.
+/// hard link, and no symlinks in the location, which comes from a model and is untrusted.
+///
+/// `directory` is trusted: the caller chooses it, as the path of a model file is chosen, so symlinks
+/// in it are followed, and it may be one. The file is confined to the directory that it leads to.
 ///
 /// # Errors
 ///
@@ -943,6 +945,37 @@ mod tests {
         }
         let error = lenient.load("round", 0, None).unwrap_err();
         assert!(error.contains("symbolic links form a cycle"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_trusted_directory_may_be_a_link_but_its_files_may_not() {
+        // EXT-11+-: the caller chooses the directory, the model only the location
+        use std::os::unix::fs::symlink;
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        let (real, directory) = (scratch.join("real"), scratch.join("directory"));
+        fs::create_dir(&real).unwrap();
+        symlink("real", &directory).unwrap();
+        fs::write(real.join("w"), b"data").unwrap();
+        fs::write(scratch.join("outside"), b"secret").unwrap();
+        symlink("w", real.join("inside")).unwrap();
+        symlink("../outside", real.join("out")).unwrap();
+        let strict = DataFiles::from_model_path(
+            &directory.join("m.onnx"),
+            DataOptions { refuse_links: true, ..DataOptions::default() },
+        );
+        assert_eq!(strict.load("w", 0, None).unwrap().as_slice(), b"data");
+        for access in [DataAccess::Read, DataAccess::Write] {
+            let mut file = open_data_file(&directory, "w", access).unwrap();
+            let mut content = String::new();
+            file.read_to_string(&mut content).unwrap();
+            assert_eq!(content, "data");
+            for location in ["inside", "out", "../outside", "../real/w"] {
+                let error = open_data_file(&directory, location, access).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ExternalData, "{location}: {error}");
+            }
+        }
     }
 
     #[test]

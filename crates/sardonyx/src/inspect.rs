@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sardonyx_model::{
     Dim, DimValue, NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, TypeProto, ValueInfo,
+    normalize_domain,
 };
 use sardonyx_runtime::UnsupportedOperator;
 use sardonyx_tensor::DataType;
@@ -107,7 +108,7 @@ impl Model {
         let imports = self.graph.header.opset_import.iter();
         imports
             .map(|import| OperatorSet {
-                domain: normalize_domain(self.graph.display(import.domain)),
+                domain: normalize_domain(&self.graph.display(import.domain)).to_string(),
                 version: import.version.unwrap_or(0),
             })
             .collect()
@@ -371,7 +372,7 @@ impl Model {
             .map(|function| {
                 let body = self.graph.graph(function.body);
                 FunctionInfo {
-                    domain: normalize_domain(self.graph.display(function.domain)),
+                    domain: normalize_domain(&self.graph.display(function.domain)).to_string(),
                     name: text(function.name),
                     overload: text(function.overload),
                     inputs: body.inputs.iter().map(|input| text(input.name)).collect(),
@@ -428,11 +429,6 @@ fn count_value_bytes(tensor: &TensorProto) -> u64 {
             .chain(tensor.typed.iter().map(|run| run.records.len))
             .sum(),
     }
-}
-
-/// Replaces the operator domain `ai.onnx` by its alias, the empty text.
-fn normalize_domain(domain: Cow<'_, str>) -> String {
-    if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
 }
 
 #[cfg(test)]

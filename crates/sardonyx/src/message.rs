@@ -122,7 +122,12 @@ pub(crate) fn read_with_function(
     read_in_model(Some((MessagePart::Graph, graph)), Some(function), header)
 }
 
-/// Makes a model of a message, a function and header fields.
+/// Reads serialized messages by wrapping them in a model: `function` as its only function, and
+/// `in_graph` as its main graph or as a part of an empty main graph.
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`] like [`read`].
 fn read_in_model(
     in_graph: Option<(MessagePart, &[u8])>,
     function: Option<&[u8]>,

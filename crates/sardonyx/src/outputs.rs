@@ -64,9 +64,8 @@ impl Outputs {
             let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
             return Err(match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => {
-                    error.with_help(format!("use one of the model's outputs: {}", names.join(", ")))
-                }
+                None => error
+                    .with_help(format!("use one of the model's outputs: '{}'", names.join("', '"))),
             });
         };
         value.as_tensor().ok_or_else(|| {

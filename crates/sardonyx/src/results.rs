@@ -51,12 +51,6 @@ impl fmt::Display for InvalidResult {
 
 impl std::error::Error for InvalidResult {}
 
-impl From<Box<InvalidResult>> for Error {
-    fn from(result: Box<InvalidResult>) -> Error {
-        (*result).into()
-    }
-}
-
 impl From<InvalidResult> for Error {
     fn from(result: InvalidResult) -> Error {
         Error::new(ErrorKind::Invalid, result.to_string())

@@ -1,6 +1,6 @@
 //! Recognises outputs that hold scores of classes, by the operator that computes them.
 
-use sardonyx_model::{NodeId, Producer, ValueId};
+use sardonyx_model::{NodeId, Producer, ValueId, normalize_domain};
 
 use crate::model::Model;
 
@@ -64,7 +64,7 @@ impl Model {
         let graph = &self.graph;
         let node = graph.node(node);
         let name = graph.display(node.op_type);
-        let is_standard = |domain: &str| matches!(domain, "" | "ai.onnx");
+        let is_standard = |domain: &str| normalize_domain(domain).is_empty();
         // A function of the model shadows an operator with its name.
         let is_function = graph.functions.iter().any(|function| {
             graph.display(function.name) == name && is_standard(&graph.display(function.domain))

@@ -289,10 +289,12 @@ pub(crate) fn still_needed_error(location: &str) -> Error {
 /// Help for a missing file to which an ONNX text refers.
 pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
-/// Makes the error about a file whose content has changed since the ONNX text was written.
-pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
+/// Makes the error `'location' change` about a file that an ONNX text takes values from and that has
+/// changed since the text was written. `change` is a predicate, such as "has changed since the
+/// text was written".
+pub(crate) fn changed_error(location: &str, change: &str) -> NotStored {
     NotStored {
-        message: format!("'{location}' {what}"),
+        message: format!("'{location}' {change}"),
         help: Some(
             "print the model again, or refer to a file with the values of the text".to_string(),
         ),
@@ -300,8 +302,9 @@ pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
     }
 }
 
-/// Returns the location of the data file `data` of the model file at `location`, relative to the
-/// directory in which `location` is resolved.
+/// Joins `data`, the location of a data file relative to its model file, to the directory of
+/// `location`, the path of that model file. The result is relative to the same directory as
+/// `location`.
 pub(crate) fn path_beside(location: &str, data: &str) -> String {
     let directory = Path::new(location).parent().and_then(Path::to_str);
     match directory {

@@ -30,7 +30,7 @@ pub use crate::training::{OptimizerName, OptimizerNumbers}; // cli, python: add-
 pub use crate::versions::{format_version, parse_version}; // cli: info, set
 pub use crate::whole::WholeFile; // cli: outputs; python: infer_shapes_path
 pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
-pub use sardonyx_ops::shown_domain; // cli, python: messages and answers
+pub use sardonyx_model::{normalize_domain, shown_domain}; // cli, python: messages and answers
 #[cfg(feature = "serde")]
 pub use sardonyx_passes::BriefFinding; // cli: inline, infer
 pub use sardonyx_passes::check::{CODES, code}; // cli: check, explain

@@ -5,5 +5,5 @@ pub use sardonyx_model::TensorType;
 #[doc(inline)]
 pub use sardonyx_tensor::{
     Bool8, Buffer, Complex64, Complex128, Map, MapKey, Mismatch, Opaque, OpaqueType, Sequence,
-    Sparse, StringArray, TensorError, Tolerance, ViewData, bf16, f16,
+    Sparse, StringArray, TensorError, TensorErrorKind, Tolerance, ViewData, bf16, f16,
 };

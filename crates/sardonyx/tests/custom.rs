@@ -66,7 +66,7 @@ impl CustomOperator for Plus {
             Some(Type::Tensor(x)) => {
                 let x = Type::Tensor(x.clone());
                 node.set_output(0, x);
-                RuleAnswer::Said
+                RuleAnswer::Inferred
             }
             Some(other) => RuleAnswer::Misfit(format!("x is {other}, which has no elements")),
             None => RuleAnswer::NoRule,

@@ -179,7 +179,7 @@ fn copy_elements<T: Element, D: Dimension>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use crate::TensorErrorKind;
     use half::f16;
     use ndarray::{Array, Array2, Array3, Axis, Ix2, arr0, array, s};
 
@@ -259,7 +259,7 @@ mod tests {
         let view = TensorView::from_array(empty.slice(s![..;-1, .., ..;-1])).unwrap();
         assert_eq!((view.dims(), view.len()), (&[2, 0, 3][..], 0));
         let error = TensorView::from_array(array.slice(s![.., .., 1..3])).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.kind(), TensorErrorKind::Unsupported);
         assert!(error.message().contains("Tensor::from_array"), "{error}");
     }
 
@@ -283,9 +283,9 @@ mod tests {
             let memory = tensor.bytes().as_ptr_range();
             assert!(array.is_empty() || memory.contains(&array.as_ptr().cast()));
         }
-        assert_eq!(view.as_array::<f32>().unwrap_err().kind(), ErrorKind::Type);
+        assert_eq!(view.as_array::<f32>().unwrap_err().kind(), TensorErrorKind::Type);
         let odd = TensorView::new(crate::DataType::Int32, [2], &tensor.bytes()[1..9]).unwrap();
-        assert_eq!(odd.as_array::<i32>().unwrap_err().kind(), ErrorKind::Alignment);
+        assert_eq!(odd.as_array::<i32>().unwrap_err().kind(), TensorErrorKind::Alignment);
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         view.as_mut_slice::<u8>().unwrap().copy_from_slice(&[5, 6, 7, 8]);
         assert_eq!(array, array![[5, 6], [7, 8]]);
         let error = TensorViewMut::from_array(array.view_mut().reversed_axes()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.kind(), TensorErrorKind::Unsupported);
 
         let mut tensor = Tensor::from_array(array).unwrap();
         let shared = tensor.clone();

@@ -23,7 +23,7 @@ use half::{bf16, f16};
 
 use crate::buffer::Buffer;
 use crate::element::DataType;
-use crate::error::{ErrorKind, TensorError, err};
+use crate::error::{TensorError, TensorErrorKind, err};
 use crate::packed;
 use crate::small_float::{
     self, FLOAT4E2M1_VALUES, FLOAT6E2M3_VALUES, FLOAT6E3M2_VALUES, Float8e8m0, Parts, RoundMode,
@@ -541,7 +541,7 @@ fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
 }
 
 fn out_of_range(value: impl std::fmt::Display, to: DataType) -> TensorError {
-    TensorError::new(ErrorKind::Range, format!("{value} is out of the range of {to}"))
+    TensorError::new(TensorErrorKind::Range, format!("{value} is out of the range of {to}"))
 }
 
 /// The real elements as f64, rounding 64-bit integers; for comparison and printing, not for Cast.

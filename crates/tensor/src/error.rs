@@ -7,7 +7,7 @@ use std::fmt;
 /// Category of a [`TensorError`], for programs that branch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum TensorErrorKind {
     /// Dims, strides or axes do not fit each other.
     Shape,
     /// The number of bytes or elements is not the one that type and dims imply.
@@ -32,19 +32,19 @@ pub struct TensorError(Box<Inner>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
-    kind: ErrorKind,
+    kind: TensorErrorKind,
     message: String,
 }
 
 impl TensorError {
     /// Makes an error. The message names the object, the rule and the fact.
     #[cold]
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: TensorErrorKind, message: impl Into<String>) -> Self {
         TensorError(Box::new(Inner { kind, message: message.into() }))
     }
 
     /// Returns the category of the error, for programs that branch on it.
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> TensorErrorKind {
         self.0.kind
     }
 
@@ -71,7 +71,7 @@ impl std::error::Error for TensorError {}
 /// `err!(Kind, "format", args)`: an `Err` of this crate.
 macro_rules! err {
     ($kind:ident, $($arg:tt)*) => {
-        Err($crate::TensorError::new($crate::ErrorKind::$kind, format!($($arg)*)))
+        Err($crate::TensorError::new($crate::TensorErrorKind::$kind, format!($($arg)*)))
     };
 }
 pub(crate) use err;

@@ -59,7 +59,7 @@ pub use buffer::{ALIGNMENT, AlignedBytes, Buffer, BufferName, Pages, SharedBytes
 pub use compare::{Distance, Mismatch, Tolerance, WorstElement};
 pub use convert::{CastOptions, cast, cast_slices};
 pub use element::{Bool8, Class, Complex64, Complex128, DataType, Element, swap_bytes};
-pub use error::{ErrorKind, TensorError};
+pub use error::{TensorError, TensorErrorKind};
 pub use half::{bf16, f16};
 pub use recycle::{Recycler, emptied};
 pub use shape::{Dims, Strides};

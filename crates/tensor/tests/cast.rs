@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 use sardonyx_tensor::{
-    Bool8, CastOptions, Complex64, Complex128, DataType, Element, ErrorKind, StringArray, Tensor,
-    cast, cast_slices,
+    Bool8, CastOptions, Complex64, Complex128, DataType, Element, StringArray, Tensor,
+    TensorErrorKind, cast, cast_slices,
 };
 
 fn to<S: Element, T: Element>(source: &[S]) -> Vec<T> {
@@ -15,7 +15,7 @@ fn strings(source: &[&str]) -> Tensor {
     Tensor::from(StringArray::from_iter(source))
 }
 
-fn parse<T: Element>(source: &str) -> Result<T, ErrorKind> {
+fn parse<T: Element>(source: &str) -> Result<T, TensorErrorKind> {
     let tensor =
         cast(&strings(&[source]), T::DATA_TYPE, CastOptions::default()).map_err(|e| e.kind())?;
     Ok(tensor.item().unwrap())
@@ -206,7 +206,7 @@ fn complex() {
     let tensor = Tensor::from_slice([1], &one).unwrap();
     assert_eq!(
         cast(&tensor, DataType::Float, CastOptions::default()).unwrap_err().kind(),
-        ErrorKind::Unsupported
+        TensorErrorKind::Unsupported
     );
 }
 
@@ -221,11 +221,11 @@ fn text_to_numbers() {
     assert_eq!(parse::<u64>("18446744073709551615"), Ok(u64::MAX));
     assert_eq!(parse::<i32>("100.5"), Ok(100));
     assert_eq!(parse::<i32>("1E8"), Ok(100_000_000));
-    assert_eq!(parse::<u8>("300"), Err(ErrorKind::Range));
-    assert_eq!(parse::<u8>("-1"), Err(ErrorKind::Range));
-    assert_eq!(parse::<i64>("1e30"), Err(ErrorKind::Range));
-    assert_eq!(parse::<i64>("nan"), Err(ErrorKind::Range));
-    assert_eq!(parse::<f32>("Hello World!"), Err(ErrorKind::Parse));
+    assert_eq!(parse::<u8>("300"), Err(TensorErrorKind::Range));
+    assert_eq!(parse::<u8>("-1"), Err(TensorErrorKind::Range));
+    assert_eq!(parse::<i64>("1e30"), Err(TensorErrorKind::Range));
+    assert_eq!(parse::<i64>("nan"), Err(TensorErrorKind::Range));
+    assert_eq!(parse::<f32>("Hello World!"), Err(TensorErrorKind::Parse));
     let error = cast(&strings(&["1", "x"]), DataType::Float, CastOptions::default()).unwrap_err();
     assert_eq!(error.message(), "element 1: the string \"x\" is not a number");
     let long = strings(&["7"; 1030]);
@@ -265,10 +265,13 @@ fn slices_of_any_alignment_and_checked_sizes() {
     let mut fails = |from, source: &[u8], to, len: usize, elems| {
         cast_slices(from, source, to, &mut out[..len], elems, options).unwrap_err().kind()
     };
-    assert_eq!(fails(DataType::Float, &bytes, DataType::Int64, 24, 3), ErrorKind::Size);
-    assert_eq!(fails(DataType::Float, &bytes[1..], DataType::Int64, 23, 3), ErrorKind::Size);
-    assert_eq!(fails(DataType::Float, &[], DataType::Int4, 0, usize::MAX), ErrorKind::Overflow);
-    assert_eq!(fails(DataType::String, &[], DataType::Int4, 0, 0), ErrorKind::Type);
+    assert_eq!(fails(DataType::Float, &bytes, DataType::Int64, 24, 3), TensorErrorKind::Size);
+    assert_eq!(fails(DataType::Float, &bytes[1..], DataType::Int64, 23, 3), TensorErrorKind::Size);
+    assert_eq!(
+        fails(DataType::Float, &[], DataType::Int4, 0, usize::MAX),
+        TensorErrorKind::Overflow
+    );
+    assert_eq!(fails(DataType::String, &[], DataType::Int4, 0, 0), TensorErrorKind::Type);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `.npy`: what NumPy writes, what it would read, and what a hostile file might hold.
 
-use sardonyx_tensor::{Buffer, DataType, ErrorKind, StringArray, Tensor, TensorError, npy};
+use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError, TensorErrorKind, npy};
 
 fn file(version: u8, header: &str, data: &[u8]) -> Buffer {
     let mut out = b"\x93NUMPY".to_vec();
@@ -40,7 +40,7 @@ fn round_trips() {
             match npy::read(&bytes) {
                 Ok(read) => assert!(npy::names_type(data_type) && read == tensor, "{data_type}"),
                 Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Unsupported);
+                    assert_eq!(error.kind(), TensorErrorKind::Unsupported);
                     assert!(!npy::names_type(data_type), "{data_type}");
                 }
             }
@@ -117,7 +117,7 @@ fn orders_of_bytes_and_elements() {
 fn types_numpy_has_no_name_for() {
     for descr in ["<V2", "|V1", "<f1"] {
         let error = simple(descr, "False", "(1,)", &[0x80, 0x3F]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.kind(), TensorErrorKind::Unsupported);
         assert!(error.message().contains("give the type"), "{error}");
     }
     let source = file(
@@ -127,11 +127,11 @@ fn types_numpy_has_no_name_for() {
     );
     let tensor = npy::read_as(&source, DataType::Bfloat16).unwrap();
     assert_eq!(tensor.to_string(), "bfloat16[1] {1.0}");
-    assert_eq!(npy::read_as(&source, DataType::Float).unwrap_err().kind(), ErrorKind::Type);
+    assert_eq!(npy::read_as(&source, DataType::Float).unwrap_err().kind(), TensorErrorKind::Type);
     for strings in ["<U1", "|S2"] {
         let header = format!("{{'descr': '{strings}', 'fortran_order': False, 'shape': (1,)}}");
         let refused = npy::read_as(&file(1, &header, b"a\0\0\0"), DataType::Bfloat16);
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Type);
+        assert_eq!(refused.unwrap_err().kind(), TensorErrorKind::Type);
     }
     let source = file(1, "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}", &[1, 2, 15]);
     assert_eq!(npy::read_as(&source, DataType::Int4).unwrap().bytes(), [0x21, 0x0F]);

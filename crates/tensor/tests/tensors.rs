@@ -1,8 +1,8 @@
 //! Tensors, views and values: construction, sharing, alignment, equality.
 
 use sardonyx_tensor::{
-    Buffer, DataType, ErrorKind, Map, MapKey, Sequence, SharedBytes, Sparse, StringArray, Tensor,
-    TensorView, TensorViewMut, Value, ValueType, ViewData, realigned_copies,
+    Buffer, DataType, Map, MapKey, Sequence, SharedBytes, Sparse, StringArray, Tensor,
+    TensorErrorKind, TensorView, TensorViewMut, Value, ValueType, ViewData, realigned_copies,
 };
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn floats(dims: &[usize]) -> Tensor {
 fn counts_must_match() {
     // TENSOR-01+-, TENSOR-03-, TENSOR-04-, TENSOR-11, TENSOR-26+-
     assert!(Tensor::from_vec([2, 3], vec![0f32; 6]).is_ok());
-    assert_eq!(Tensor::from_vec([2, 3], vec![0f32; 5]).unwrap_err().kind(), ErrorKind::Size);
+    assert_eq!(Tensor::from_vec([2, 3], vec![0f32; 5]).unwrap_err().kind(), TensorErrorKind::Size);
     assert!(Tensor::from_vec([0, 5], vec![0f32; 5]).is_err());
     assert!(Tensor::from_vec([0usize; 0], Vec::<f32>::new()).is_err());
     let buffer = |n| Buffer::from_vec(vec![0; n]);
@@ -30,17 +30,20 @@ fn counts_must_match() {
     assert_eq!(error.to_string(), "int4[3] has 3 elements and needs 2 bytes, but there are 1"); // TENSOR-17-
     assert_eq!(
         Tensor::from_buffer(DataType::String, [0], buffer(0)).unwrap_err().kind(),
-        ErrorKind::Type
+        TensorErrorKind::Type
     ); // TENSOR-23
     // TENSOR-32-
     let huge = [1 << 40, 1 << 40];
     assert_eq!(
         Tensor::from_buffer(DataType::Float, huge, buffer(0)).unwrap_err().kind(),
-        ErrorKind::Overflow
+        TensorErrorKind::Overflow
     );
     for data_type in [DataType::Float, DataType::String, DataType::Int4] {
-        assert_eq!(Tensor::zeros(data_type, huge).unwrap_err().kind(), ErrorKind::Overflow);
-        assert_eq!(Tensor::zeros(data_type, [1 << 61]).unwrap_err().kind(), ErrorKind::Overflow);
+        assert_eq!(Tensor::zeros(data_type, huge).unwrap_err().kind(), TensorErrorKind::Overflow);
+        assert_eq!(
+            Tensor::zeros(data_type, [1 << 61]).unwrap_err().kind(),
+            TensorErrorKind::Overflow
+        );
     }
 }
 
@@ -80,7 +83,7 @@ fn odd_offsets_are_realigned_once_and_counted() {
         let kind = tensor.as_slice::<f32>().map(|_| ()).map_err(|e| e.kind());
         assert_eq!(realigned_copies(), before);
         let cow = tensor.to_cow::<f32>().unwrap().into_owned();
-        if kind == Err(ErrorKind::Alignment) {
+        if kind == Err(TensorErrorKind::Alignment) {
             refused += 1;
             assert_eq!(realigned_copies(), before + 1);
         } else {
@@ -119,7 +122,7 @@ fn sharing_and_writing() {
     a.as_mut_slice::<f32>().unwrap()[0] = 6.0;
     assert_eq!((a.as_slice::<f32>().unwrap()[0], b.as_slice::<f32>().unwrap()[0]), (6.0, 5.0));
     assert!(a.reshape([4]).is_err());
-    assert_eq!(a.as_slice::<i32>().unwrap_err().kind(), ErrorKind::Type);
+    assert_eq!(a.as_slice::<i32>().unwrap_err().kind(), TensorErrorKind::Type);
     assert!(
         a.as_mut_slice::<f64>().is_err() && a.to_vec::<u8>().is_err() && a.item::<f32>().is_err()
     );

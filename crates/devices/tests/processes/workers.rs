@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sardonyx_devices::{
-    ErrorKind, Group, Processes, Reduction, Rendezvous, Settings, Threads, Transport,
-    TransportError,
+    Group, Processes, Reduction, Rendezvous, Settings, Threads, Transport, TransportError,
+    TransportErrorKind,
 };
 use sardonyx_tensor::{DataType, f16};
 
@@ -158,7 +158,7 @@ fn worker(task: &str) {
     };
     if let Err(error) = result {
         // Others that wait for this one hear why it ends.
-        if error.kind() == ErrorKind::Deadline {
+        if error.kind() == TransportErrorKind::Deadline {
             transport.fail(error.message());
         }
         print_error(&error);
@@ -332,7 +332,7 @@ fn directories_are_private() {
     for open in [0o710, 0o701, 0o740, 0o777] {
         fs::set_permissions(&path, Permissions::from_mode(open)).unwrap();
         let error = Processes::join(&path, 1, 2, &settings).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::System);
+        assert_eq!(error.kind(), TransportErrorKind::System);
         assert!(error.message().ends_with("the directory is open to other users"), "{error}");
         fs::remove_file(path.join("1")).unwrap();
     }
@@ -342,7 +342,7 @@ fn directories_are_private() {
     drop(directory);
     assert!(!path.exists());
     let error = Processes::join(&path, 0, 1, &settings).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::System);
+    assert_eq!(error.kind(), TransportErrorKind::System);
 }
 
 fn count_differently() {

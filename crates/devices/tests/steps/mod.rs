@@ -1,6 +1,8 @@
 //! Random collectives, and what they should give.
 
-use sardonyx_devices::{ErrorKind, Group, Reduction, Transport, TransportError, tag_in_run};
+use sardonyx_devices::{
+    Group, Reduction, Transport, TransportError, TransportErrorKind, tag_in_run,
+};
 use sardonyx_tensor::{DataType, bf16, f16};
 
 const TYPES: [DataType; 13] = [
@@ -326,7 +328,8 @@ pub(crate) fn runs_of_which_some_end_early(transport: &dyn Transport, runs: u32)
         let result = (0..4).try_for_each(|step| {
             if step == 2 && ending == Some(transport.number()) {
                 let reason = format!("worker {} failed: run {run}", transport.number());
-                let reason = TransportError::at(ErrorKind::RunEnded, transport.number(), reason);
+                let reason =
+                    TransportError::at(TransportErrorKind::RunEnded, transport.number(), reason);
                 transport.end_run(run, &reason);
             }
             let group = Group { workers: &workers, tag: tag_in_run(run, step % 2) };
@@ -340,7 +343,10 @@ pub(crate) fn runs_of_which_some_end_early(transport: &dyn Transport, runs: u32)
             (Some(ending), result) => {
                 let error = result.unwrap_err();
                 let message = format!("worker {ending} failed: run {run}");
-                assert_eq!((error.kind(), error.message()), (ErrorKind::RunEnded, &*message));
+                assert_eq!(
+                    (error.kind(), error.message()),
+                    (TransportErrorKind::RunEnded, &*message)
+                );
                 assert_eq!(error.worker(), Some(ending));
             }
         }

@@ -1,16 +1,15 @@
 //! From JSON to a message.
-//!
-//! Nesting lies in the assembly and in a list of our own, never on the thread's stack.
 
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
-use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType, shown};
+use sardonyx_proto::{FieldDef, Limits, MessageType, shown};
 
 use crate::assembly::{Assembly, Claim};
-use crate::cursor::{Cursor, fault_at, position};
+use crate::cursor::{Cursor, fault_at};
 use crate::error::{Error, ErrorKind, Fault};
-use crate::names::{Spelling, find};
+use crate::names::Spelling;
 use crate::numerals::{parse, parse_integer};
+use crate::parser::{Frame, Parser, Syntax, Token, parse_message, unicode_escape};
 
 /// Standard base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -28,303 +27,162 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A text that is not JSON, names that the message does not have, values that do not fit their
 /// field, a key that occurs twice, and nesting beyond the limit.
 pub fn read<M: MessageType>(text: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
-    let mut reader = JsonReader {
-        cursor: Cursor::new(text),
-        assembly: Assembly::new::<M>(limits),
-        frames: vec![Frame::default()],
-        field: None,
-        element: None,
-        scratch: Vec::new(),
-    };
-    match reader.run() {
-        Ok(()) => Ok(reader.assembly.finish()),
-        Err(fault) => {
-            let list = reader.frames.last().and_then(|frame| frame.list);
-            let place = match list {
-                Some((field, _)) => reader.assembly.place_in_list(field),
-                None => reader.assembly.place(reader.field, reader.element),
-            };
-            let position = position(text, fault.offset);
-            Err(Error::new(fault.kind, position, place))
-        }
-    }
+    fill(text, Assembly::new::<M>(limits))
 }
 
-struct JsonReader<'t> {
-    cursor: Cursor<'t>,
-    assembly: Assembly,
-    /// One per message that has not ended.
-    frames: Vec<Frame>,
-    /// The field whose value is being read, for error messages.
-    field: Option<&'static FieldDef>,
-    element: Option<u64>,
-    scratch: Vec<u8>,
+/// Reads the message of `assembly`. Not generic, so that the parser is compiled once, in this crate.
+fn fill(text: &[u8], assembly: Assembly) -> Result<Vec<u8>, Error> {
+    parse_message::<Json>(text, assembly)
 }
 
-/// How far an object has been read.
-#[derive(Default)]
-struct Frame {
-    /// Whether it has had a member, so that a comma must follow.
-    has_member: bool,
-    /// The list of messages that is being read, and whether it has had an element.
-    list: Option<(&'static FieldDef, bool)>,
-}
+/// Grammar of protobuf JSON.
+struct Json;
 
 /// A string between its quotes.
 struct Quoted<'t> {
     bytes: &'t [u8],
-    /// Where it begins, after the quote.
+    /// Offset of its first byte, after the quote.
     start: usize,
     has_escapes: bool,
 }
 
-impl<'t> JsonReader<'t> {
-    fn run(&mut self) -> Result<(), Fault> {
-        self.skip_space();
-        self.expect(b'{', "an object")?;
-        while let Some(frame) = self.frames.last_mut() {
-            self.cursor.take_while(is_space);
-            match frame.list {
-                Some((field, has_element)) => self.element(field, has_element)?,
-                None => {
-                    let has_member = frame.has_member;
-                    frame.has_member = true;
-                    self.member(has_member)?;
-                }
-            }
-        }
-        self.skip_space();
-        match self.cursor.rest() {
-            [] => Ok(()),
-            _ => Err(self.cursor.expected("the end of the text")),
-        }
+impl Syntax for Json {
+    const FLOAT_OVERFLOWS: bool = false;
+
+    #[inline]
+    fn skip_space(cursor: &mut Cursor<'_>) {
+        cursor.take_while(is_space);
     }
 
-    /// A key with its value, or the end of the object.
-    fn member(&mut self, has_member: bool) -> Result<(), Fault> {
-        self.field = None;
-        if self.cursor.take(b'}') {
-            self.frames.pop();
-            self.assembly.end();
-            return Ok(());
-        }
-        if has_member {
-            self.expect(b',', "`,` or `}`")?;
-            self.skip_space();
-        }
-        let (index, field) = self.key(has_member)?;
-        self.skip_space();
-        self.expect(b':', "`:`")?;
-        self.skip_space();
-        self.field = Some(field);
-        self.element = None;
-        let claim = if self.cursor.rest().starts_with(b"null") { Claim::Null } else { Claim::Key };
-        self.assembly.claim(index, claim).map_err(|kind| self.cursor.fault(kind))?;
-        if claim == Claim::Null {
-            self.cursor.pos += b"null".len();
-            return Ok(());
-        }
-        if !field.is_list() {
-            return self.value(field);
-        }
-        self.expect(b'[', "a list")?;
-        match field.kind {
-            FieldKind::Message(_) => {
-                self.field = None;
-                if let Some(frame) = self.frames.last_mut() {
-                    frame.list = Some((field, false));
-                }
-                Ok(())
-            }
-            _ => self.leaves(field),
-        }
+    /// Skips nothing: the comma between fields must not follow the last one.
+    fn skip_separator(_: &mut Cursor<'_>) {}
+
+    fn begin_text(cursor: &mut Cursor<'_>) -> Result<Option<u8>, Fault> {
+        Json::skip_space(cursor);
+        Json::begin_message(cursor).map(Some)
     }
 
-    fn key(&mut self, has_member: bool) -> Result<(usize, &'static FieldDef), Fault> {
-        let start = self.cursor.pos;
-        let key = self.string(if has_member {
+    fn begin_message(cursor: &mut Cursor<'_>) -> Result<u8, Fault> {
+        cursor.expect(b'{', "an object")?;
+        Ok(b'}')
+    }
+
+    #[inline]
+    fn parse_field(parser: &mut Parser<'_, Json>, frame: Frame) -> Result<(), Fault> {
+        if frame.has_field {
+            parser.cursor.expect(b',', "`,` or `}`")?;
+            Json::skip_space(&mut parser.cursor);
+        }
+        let start = parser.cursor.pos;
+        let expected = if frame.has_field {
             "a field name in quotes"
         } else {
             "a field name in quotes or `}`"
-        })?;
-        let def = self.assembly.def();
-        let name = if key.has_escapes { self.unescaped(&key)? } else { key.bytes };
-        let found = def.map(|def| find(def, name, Spelling::TableOrCamel));
-        match found {
-            Some(Ok(found)) => Ok(found),
-            Some(Err(kind)) => Err(fault_at(kind, start)),
-            None => Err(self.cursor.expected("the end of the text")),
-        }
-    }
-
-    /// An element of a list of messages, or the end of the list.
-    fn element(&mut self, field: &'static FieldDef, has_element: bool) -> Result<(), Fault> {
-        let more = !self.cursor.take(b']');
-        if let Some(frame) = self.frames.last_mut() {
-            frame.list = more.then_some((field, true));
-        }
-        if !more {
+        };
+        let key = take_quoted(&mut parser.cursor, expected)?;
+        let text = if key.has_escapes {
+            unescape(&key, &mut parser.scratch)?;
+            &parser.scratch
+        } else {
+            key.bytes
+        };
+        let (index, field) = parser.find(Token { text, start }, Spelling::TableOrCamel)?;
+        Json::skip_space(&mut parser.cursor);
+        parser.cursor.expect(b':', "`:`")?;
+        Json::skip_space(&mut parser.cursor);
+        parser.field = Some(field);
+        let start = parser.cursor.pos;
+        if parser.cursor.rest().starts_with(b"null") {
+            parser.claim(index, Claim::Null, start)?;
+            parser.cursor.pos += b"null".len();
             return Ok(());
         }
-        if has_element {
-            self.expect(b',', "`,` or `]`")?;
-            self.skip_space();
-        }
-        self.value(field)
-    }
-
-    /// The elements of a list whose elements are no messages, to its end.
-    fn leaves(&mut self, field: &'static FieldDef) -> Result<(), Fault> {
-        self.skip_space();
-        if self.cursor.take(b']') {
+        parser.claim(index, Claim::Key, start)?;
+        if field.is_list() {
+            parser.cursor.expect(b'[', "a list")?;
+            parser.begin_list(field);
             return Ok(());
         }
-        let mut index = 0;
-        loop {
-            self.element = Some(index);
-            self.skip_space();
-            self.value(field)?;
-            self.skip_space();
-            if !self.cursor.take(b',') {
-                return self.expect(b']', "`,` or `]`");
-            }
-            index += 1;
+        parser.parse_value(field, start)
+    }
+
+    /// Reads the text of a number, with or without quotes.
+    #[inline]
+    fn take_number<'t>(cursor: &mut Cursor<'t>) -> Result<Token<'t>, Fault> {
+        let start = cursor.pos;
+        if cursor.peek() == Some(b'"') {
+            let text = take_quoted(cursor, "a number")?.bytes;
+            return Ok(Token { text, start });
+        }
+        match cursor.take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte)) {
+            [] => Err(cursor.expected("a number")),
+            text => Ok(Token { text, start }),
         }
     }
 
-    /// One value. A message is only begun.
-    fn value(&mut self, field: &'static FieldDef) -> Result<(), Fault> {
-        let start = self.cursor.pos;
-        match field.kind {
-            FieldKind::Message(def) => {
-                self.expect(b'{', "an object")?;
-                self.assembly.begin(def(), field).map_err(|kind| fault_at(kind, start))?;
-                self.field = None;
-                self.frames.push(Frame::default());
-            }
-            FieldKind::Text => self.text(field)?,
-            FieldKind::Blob => self.blob(field)?,
-            FieldKind::Enum(_) => {
-                let number = self.enum_number(field)?;
-                self.assembly.word(field, i64::from(number) as u64);
-            }
-            FieldKind::Int64 => {
-                let value: i64 = self.integer("int64")?;
-                self.assembly.word(field, value as u64);
-            }
-            FieldKind::Int32 => {
-                let value: i32 = self.integer("int32")?;
-                self.assembly.word(field, i64::from(value) as u64);
-            }
-            FieldKind::Uint64 => {
-                let value: u64 = self.integer("uint64")?;
-                self.assembly.word(field, value);
-            }
-            FieldKind::Float => {
-                // By way of a double, as protobuf does it: what it rounds twice, we do.
-                let (text, value) = self.double("float")?;
-                let narrow = value as f32;
-                if narrow.is_infinite() && value.is_finite() {
-                    return Err(fault_at(not_a("float", text), start));
-                }
-                self.assembly.word(field, narrow.to_bits().into());
-            }
-            FieldKind::Double => {
-                let (_, value) = self.double("double")?;
-                self.assembly.word(field, value.to_bits());
-            }
-        }
-        Ok(())
-    }
-
-    /// The text of a number, with or without quotes, and where it begins.
-    fn numeral(&mut self) -> Result<(&'t [u8], usize), Fault> {
-        let start = self.cursor.pos;
-        if self.cursor.peek() == Some(b'"') {
-            let quoted = self.string("a number")?;
-            return Ok((quoted.bytes, start));
-        }
-        let text = self.cursor.take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-        match text {
-            [] => Err(self.cursor.expected("a number")),
-            _ => Ok((text, start)),
-        }
-    }
-
-    fn integer<T: TryFrom<i128>>(&mut self, kind: &'static str) -> Result<T, Fault> {
-        let (text, start) = self.numeral()?;
+    #[inline]
+    fn parse_integer(text: &[u8]) -> Option<i128> {
         let whole = match text {
             // JSON has no leading zeros.
             [b'0', _, ..] | [b'-', b'0', _, ..] => None,
             _ => parse_integer(text),
         };
-        whole
-            .or_else(|| whole_double(text))
-            .and_then(|value| T::try_from(value).ok())
-            .ok_or_else(|| fault_at(not_a(kind, text), start))
+        whole.or_else(|| parse_whole_double(text))
     }
 
-    fn double(&mut self, kind: &'static str) -> Result<(&'t [u8], f64), Fault> {
-        let quoted = self.cursor.peek() == Some(b'"');
-        let (text, start) = self.numeral()?;
-        let value = match text {
-            b"NaN" if quoted => Some(f64::NAN),
-            b"Infinity" if quoted => Some(f64::INFINITY),
-            b"-Infinity" if quoted => Some(f64::NEG_INFINITY),
+    #[inline]
+    fn parse_double(text: &[u8]) -> Option<f64> {
+        match text {
+            // Only in quotes: a number without them has no letter but `e`.
+            b"NaN" => Some(f64::NAN),
+            b"Infinity" => Some(f64::INFINITY),
+            b"-Infinity" => Some(f64::NEG_INFINITY),
             _ if is_numeral(text) => parse(text).filter(|value: &f64| value.is_finite()),
             _ => None,
-        };
-        match value {
-            Some(value) => Ok((text, value)),
-            None => Err(fault_at(not_a(kind, text), start)),
         }
     }
 
-    fn enum_number(&mut self, field: &FieldDef) -> Result<i32, Fault> {
-        if self.cursor.peek() != Some(b'"') {
-            return self.integer("enum");
+    fn take_enum_number(cursor: &mut Cursor<'_>, field: &FieldDef) -> Result<i32, Fault> {
+        let is_quoted = cursor.peek() == Some(b'"');
+        let token = Json::take_number(cursor)?;
+        if !is_quoted {
+            return token.narrow(Json::parse_integer(token.text), "enum");
         }
-        let start = self.cursor.pos;
-        let name = self.string("a name")?.bytes;
-        if let Some(value) = parse_integer(name) {
-            let number = i32::try_from(value).ok();
-            return number.ok_or_else(|| fault_at(not_a("enum", name), start));
+        match parse_integer(token.text) {
+            None => token.find_enum_number(field),
+            number => token.narrow(number, "enum"),
         }
-        let number = std::str::from_utf8(name).ok();
-        let number = number.and_then(|name| field.kind.enum_number(name));
-        number.ok_or_else(|| {
-            let name = shown(name);
-            fault_at(ErrorKind::EnumName { name }, start)
-        })
     }
 
-    fn text(&mut self, field: &FieldDef) -> Result<(), Fault> {
-        let quoted = self.string("a string")?;
+    #[inline]
+    fn take_string<'t>(
+        cursor: &mut Cursor<'t>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<&'t [u8]>, Fault> {
+        let quoted = take_quoted(cursor, "a string")?;
         if let Err(error) = std::str::from_utf8(quoted.bytes) {
             let pos = quoted.start + error.valid_up_to();
             return Err(fault_at(ErrorKind::NotUtf8, pos));
         }
         if quoted.has_escapes {
-            self.unescaped(&quoted)?;
-            self.assembly.bytes(field, &mut self.scratch);
-        } else {
-            self.assembly.small_bytes(field, quoted.bytes)
+            unescape(&quoted, scratch)?;
+            return Ok(None);
         }
-        Ok(())
+        Ok(Some(quoted.bytes))
     }
 
-    fn blob(&mut self, field: &FieldDef) -> Result<(), Fault> {
-        let quoted = self.string("a string in base64")?;
-        // Nobody escapes the letters of base64 except, perhaps, the slash.
+    fn take_bytes(cursor: &mut Cursor<'_>, scratch: &mut Vec<u8>) -> Result<(), Fault> {
+        let quoted = take_quoted(cursor, "a string in base64")?;
+        // In base64 nothing is escaped except, perhaps, the slash.
         let own;
         let encoded = if quoted.has_escapes {
-            own = self.unescaped(&quoted)?.to_vec();
+            own = unescape(&quoted, scratch)?.to_vec();
             &own
         } else {
             quoted.bytes
         };
-        self.scratch.clear();
-        let mut decoded = BASE64.decode_vec(encoded, &mut self.scratch);
+        scratch.clear();
+        let mut decoded = BASE64.decode_vec(encoded, scratch);
         if decoded.is_err() && encoded.iter().any(|byte| b"-_".contains(byte)) {
             // The alphabet for addresses. It is rare, so it may cost a copy.
             let standard = |byte: &u8| match byte {
@@ -333,67 +191,52 @@ impl<'t> JsonReader<'t> {
                 other => *other,
             };
             let standard: Vec<u8> = encoded.iter().map(standard).collect();
-            self.scratch.clear();
-            decoded = BASE64.decode_vec(standard, &mut self.scratch);
+            scratch.clear();
+            decoded = BASE64.decode_vec(standard, scratch);
         }
-        decoded.map_err(|error| fault_at(ErrorKind::Base64(error), quoted.start))?;
-        self.assembly.bytes(field, &mut self.scratch);
-        Ok(())
+        decoded.map_err(|error| fault_at(ErrorKind::Base64(error), quoted.start))
     }
+}
 
-    /// A string, up to after its closing quote.
-    fn string(&mut self, expected: &'static str) -> Result<Quoted<'t>, Fault> {
-        if self.cursor.peek() != Some(b'"') {
-            return Err(self.cursor.expected(expected));
-        }
-        self.cursor.pos += 1;
-        let start = self.cursor.pos;
-        let mut has_escapes = false;
-        loop {
-            self.cursor.take_while(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
-            match self.cursor.peek() {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    has_escapes = true;
-                    self.cursor.pos = self.cursor.text.len().min(self.cursor.pos + 2);
-                }
-                _ => return Err(self.cursor.expected("a closing quote")),
+/// Reads a string, up to after its closing quote.
+#[inline]
+fn take_quoted<'t>(cursor: &mut Cursor<'t>, expected: &'static str) -> Result<Quoted<'t>, Fault> {
+    cursor.expect(b'"', expected)?;
+    let start = cursor.pos;
+    let mut has_escapes = false;
+    loop {
+        cursor.take_while(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+        match cursor.peek() {
+            Some(b'"') => break,
+            Some(b'\\') => {
+                has_escapes = true;
+                cursor.pos = cursor.text.len().min(cursor.pos + 2);
             }
+            _ => return Err(cursor.expected("a closing quote")),
         }
-        let bytes = &self.cursor.text[start..self.cursor.pos];
-        self.cursor.pos += 1;
-        Ok(Quoted { bytes, start, has_escapes })
     }
+    let bytes = &cursor.text[start..cursor.pos];
+    cursor.pos += 1;
+    Ok(Quoted { bytes, start, has_escapes })
+}
 
-    /// The string without escape sequences, in `scratch`.
-    fn unescaped(&mut self, quoted: &Quoted<'_>) -> Result<&[u8], Fault> {
-        self.scratch.clear();
-        let mut rest = quoted.bytes;
-        while let Some(len) = rest.iter().position(|byte| *byte == b'\\') {
-            self.scratch.extend_from_slice(&rest[..len]);
-            rest = &rest[len..];
-            let Some((character, taken)) = escape(rest) else {
-                let pos = quoted.start + (quoted.bytes.len() - rest.len());
-                let sequence = shown(&rest[..rest.len().min(6)]);
-                return Err(fault_at(ErrorKind::Escape(sequence), pos));
-            };
-            let mut utf8 = [0; 4];
-            let utf8 = character.encode_utf8(&mut utf8);
-            self.scratch.extend_from_slice(utf8.as_bytes());
-            rest = &rest[taken..];
-        }
-        self.scratch.extend_from_slice(rest);
-        Ok(&self.scratch)
+/// Puts a string without its escape sequences into `scratch`, and returns it.
+fn unescape<'s>(quoted: &Quoted<'_>, scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Fault> {
+    scratch.clear();
+    let mut rest = quoted.bytes;
+    while let Some(len) = rest.iter().position(|byte| *byte == b'\\') {
+        scratch.extend_from_slice(&rest[..len]);
+        rest = &rest[len..];
+        let Some((character, taken)) = parse_escape(rest) else {
+            let pos = quoted.start + (quoted.bytes.len() - rest.len());
+            let sequence = shown(&rest[..rest.len().min(6)]);
+            return Err(fault_at(ErrorKind::Escape(sequence), pos));
+        };
+        scratch.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[taken..];
     }
-
-    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
-        if self.cursor.take(byte) { Ok(()) } else { Err(self.cursor.expected(expected)) }
-    }
-
-    #[inline]
-    fn skip_space(&mut self) {
-        self.cursor.take_while(is_space);
-    }
+    scratch.extend_from_slice(rest);
+    Ok(scratch)
 }
 
 #[inline]
@@ -401,8 +244,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The character of an escape sequence, and the length of the sequence.
-fn escape(text: &[u8]) -> Option<(char, usize)> {
+/// Returns the character of an escape sequence, and the length of the sequence in bytes.
+fn parse_escape(text: &[u8]) -> Option<(char, usize)> {
     let short = match text.get(1)? {
         b'"' => '"',
         b'\\' => '\\',
@@ -412,30 +255,13 @@ fn escape(text: &[u8]) -> Option<(char, usize)> {
         b'n' => '\n',
         b'r' => '\r',
         b't' => '\t',
-        b'u' => return long_escape(text),
+        b'u' => return unicode_escape(text),
         _ => return None,
     };
     Some((short, 2))
 }
 
-/// `\u` with four digits, or two of them that together are one character.
-fn long_escape(text: &[u8]) -> Option<(char, usize)> {
-    let unit = |from: usize| {
-        let digits = text.get(from + 2..from + 6)?;
-        let all = text[from..].starts_with(b"\\u") && digits.iter().all(u8::is_ascii_hexdigit);
-        let digits = std::str::from_utf8(digits).ok().filter(|_| all)?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let first = unit(0)?;
-    if let Some(character) = char::from_u32(first.into()) {
-        return Some((character, 6));
-    }
-    let pair = [first, unit(6)?];
-    let character = char::decode_utf16(pair).next()?.ok()?;
-    Some((character, 12))
-}
-
-/// Whether this is a number as JSON writes it.
+/// Whether `text` is a number of JSON.
 fn is_numeral(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let text = text.strip_prefix(b"-").unwrap_or(text);
@@ -464,15 +290,11 @@ fn is_numeral(text: &[u8]) -> bool {
     }
 }
 
-/// A whole number that is written with a fraction or an exponent, such as `1.0` or `1e3`.
-fn whole_double(text: &[u8]) -> Option<i128> {
+/// Returns a whole number that is written with a fraction or an exponent, such as `1.0` or `1e3`.
+fn parse_whole_double(text: &[u8]) -> Option<i128> {
     let value: f64 = is_numeral(text).then(|| parse(text))??;
     // Beyond that no type of the format has values; below it the conversion is exact.
     (value.fract() == 0.0 && value.abs() <= 1e20).then_some(value as i128)
-}
-
-fn not_a(kind: &'static str, text: &[u8]) -> ErrorKind {
-    ErrorKind::Number { kind, text: format!("`{}`", shown(text)) }
 }
 
 #[cfg(test)]

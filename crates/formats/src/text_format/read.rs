@@ -3,10 +3,11 @@
 use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType, shown};
 
 use crate::assembly::{Assembly, Claim};
-use crate::cursor::{Cursor, fault_at, position};
+use crate::cursor::{Cursor, fault_at};
 use crate::error::{Error, ErrorKind, Fault};
-use crate::names::{Spelling, find};
+use crate::names::Spelling;
 use crate::numerals::{parse, parse_integer, parse_radix};
+use crate::parser::{Frame, Parser, Syntax, Token, parse_message, unicode_escape};
 
 /// Reads a message of type `M` from text format. The bytes are canonical: fields ascend, lists are
 /// packed where the table says so, and what the text states is there even if it is zero or empty.
@@ -16,346 +17,195 @@ use crate::numerals::{parse, parse_integer, parse_radix};
 /// A text that is not text format, names that the message does not have, values that do not fit
 /// their field, a field that occurs twice although it may occur once, and nesting beyond the limit.
 pub fn read<M: MessageType>(text: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
-    let mut reader = TextReader {
-        cursor: Cursor::new(text),
-        assembly: Assembly::new::<M>(limits),
-        frames: vec![Frame::new(None)],
-        field: None,
-        element: None,
-        scratch: Vec::new(),
-    };
-    match reader.run() {
-        Ok(()) => Ok(reader.assembly.finish()),
-        Err(fault) => {
-            let list = reader.frames.last().and_then(|frame| frame.list);
-            let place = match list {
-                Some((field, _)) => reader.assembly.place_in_list(field),
-                None => reader.assembly.place(reader.field, reader.element),
-            };
-            let position = position(text, fault.offset);
-            Err(Error::new(fault.kind, position, place))
-        }
-    }
+    fill(text, Assembly::new::<M>(limits))
 }
 
-struct TextReader<'t> {
-    cursor: Cursor<'t>,
-    assembly: Assembly,
-    /// One per message that has not ended.
-    frames: Vec<Frame>,
-    /// The field whose value is being read, for error messages.
-    field: Option<&'static FieldDef>,
-    element: Option<u64>,
-    scratch: Vec<u8>,
+/// Reads the message of `assembly`. Not generic, so that the parser is compiled once, in this crate.
+fn fill(text: &[u8], assembly: Assembly) -> Result<Vec<u8>, Error> {
+    parse_message::<TextFormat>(text, assembly)
 }
 
-/// How far a message has been read.
-struct Frame {
-    /// What ends it; the outermost one ends with the text.
-    closing: Option<u8>,
-    /// The list of messages that is being read, and whether it has had an element.
-    list: Option<(&'static FieldDef, bool)>,
-}
+/// Grammar of protobuf text format.
+struct TextFormat;
 
-impl Frame {
-    fn new(closing: Option<u8>) -> Self {
-        let list = None;
-        Frame { closing, list }
-    }
-}
+impl Syntax for TextFormat {
+    const FLOAT_OVERFLOWS: bool = true;
 
-impl TextReader<'_> {
-    fn run(&mut self) -> Result<(), Fault> {
-        while let Some(frame) = self.frames.last() {
-            let (closing, list) = (frame.closing, frame.list);
-            self.skip_space();
-            match list {
-                Some((field, has_element)) => self.element(field, has_element)?,
-                None => self.member(closing)?,
-            }
+    #[inline]
+    fn skip_space(cursor: &mut Cursor<'_>) {
+        cursor.take_while(is_space);
+        while cursor.peek() == Some(b'#') {
+            cursor.take_while(|byte| byte != b'\n');
+            cursor.take_while(is_space);
         }
-        Ok(())
     }
 
-    /// A field with its value, or the end of the message.
-    fn member(&mut self, closing: Option<u8>) -> Result<(), Fault> {
-        self.field = None;
-        let ends = match closing {
-            Some(closing) => self.cursor.take(closing),
-            None => self.cursor.rest().is_empty(),
-        };
-        if ends {
-            self.end_message();
-            return Ok(());
+    #[inline]
+    fn skip_separator(cursor: &mut Cursor<'_>) {
+        TextFormat::skip_space(cursor);
+        if !cursor.take(b',') {
+            cursor.take(b';');
         }
-        let start = self.cursor.pos;
-        let field = self.name(closing)?;
-        self.field = Some(field);
-        self.element = None;
-        self.skip_space();
-        let is_message = matches!(field.kind, FieldKind::Message(_));
-        if !self.cursor.take(b':') && !is_message {
-            return Err(self.cursor.expected("`:`"));
-        }
-        self.skip_space();
-        if field.is_list() && self.cursor.take(b'[') {
-            return if is_message {
-                self.set_list(Some((field, false)));
-                Ok(())
-            } else {
-                self.leaves(field)
-            };
-        }
-        self.value(field, start)?;
-        if !is_message {
-            self.skip_separator();
-        }
-        Ok(())
     }
 
-    fn name(&mut self, closing: Option<u8>) -> Result<&'static FieldDef, Fault> {
-        let start = self.cursor.pos;
-        let name = self.cursor.take_while(is_name);
-        if name.is_empty() {
-            return Err(self.cursor.expected(match closing {
+    fn begin_text(_: &mut Cursor<'_>) -> Result<Option<u8>, Fault> {
+        Ok(None)
+    }
+
+    fn begin_message(cursor: &mut Cursor<'_>) -> Result<u8, Fault> {
+        if cursor.take(b'<') {
+            return Ok(b'>');
+        }
+        cursor.expect(b'{', "`{`")?;
+        Ok(b'}')
+    }
+
+    #[inline]
+    fn parse_field(parser: &mut Parser<'_, TextFormat>, frame: Frame) -> Result<(), Fault> {
+        let start = parser.cursor.pos;
+        let text = parser.cursor.take_while(is_name);
+        if text.is_empty() {
+            return Err(parser.cursor.expected(match frame.closing {
                 None => "a field name",
                 Some(b'>') => "a field name or `>`",
                 Some(_) => "a field name or `}`",
             }));
         }
-        let Some(def) = self.assembly.def() else {
-            return Err(self.cursor.expected("the end of the text"));
-        };
-        let (index, field) =
-            find(def, name, Spelling::Table).map_err(|kind| fault_at(kind, start))?;
-        self.assembly.claim(index, Claim::Value).map_err(|kind| fault_at(kind, start))?;
-        Ok(field)
-    }
-
-    fn set_list(&mut self, list: Option<(&'static FieldDef, bool)>) {
-        if let Some(frame) = self.frames.last_mut() {
-            frame.list = list;
+        let (index, field) = parser.find(Token { text, start }, Spelling::Table)?;
+        parser.claim(index, Claim::Value, start)?;
+        parser.field = Some(field);
+        TextFormat::skip_space(&mut parser.cursor);
+        let is_message = matches!(field.kind, FieldKind::Message(_));
+        if !parser.cursor.take(b':') && !is_message {
+            return Err(parser.cursor.expected("`:`"));
         }
-    }
-
-    fn end_message(&mut self) {
-        self.frames.pop();
-        self.assembly.end();
-        if self.frames.last().is_some_and(|frame| frame.list.is_none()) {
-            self.skip_separator();
-        }
-    }
-
-    /// An element of a list of messages, or the end of the list.
-    fn element(&mut self, field: &'static FieldDef, has_element: bool) -> Result<(), Fault> {
-        if self.cursor.take(b']') {
-            self.set_list(None);
-            self.skip_separator();
+        TextFormat::skip_space(&mut parser.cursor);
+        if field.is_list() && parser.cursor.take(b'[') {
+            parser.begin_list(field);
             return Ok(());
         }
-        if has_element {
-            if !self.cursor.take(b',') {
-                return Err(self.cursor.expected("`,` or `]`"));
+        parser.parse_value(field, start)?;
+        if !is_message {
+            TextFormat::skip_separator(&mut parser.cursor);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_number<'t>(cursor: &mut Cursor<'t>) -> Result<Token<'t>, Fault> {
+        take_literal(cursor, "a number")
+    }
+
+    /// Returns a whole number: decimal, hexadecimal (`0x`), octal (`0` or `0o`) or binary (`0b`).
+    #[inline]
+    fn parse_integer(text: &[u8]) -> Option<i128> {
+        let (digits, negative) = split_sign(text);
+        let value = match digits {
+            [b'0', b'x' | b'X', digits @ ..] => parse_radix(digits, 16),
+            [b'0', b'o' | b'O', digits @ ..] => parse_radix(digits, 8),
+            [b'0', b'b' | b'B', digits @ ..] => parse_radix(digits, 2),
+            [b'0', digits @ ..] if !digits.is_empty() => parse_radix(digits, 8),
+            [b'0'..=b'9', ..] => parse_integer(digits),
+            _ => None,
+        }?;
+        Some(if negative { -value } else { value })
+    }
+
+    #[inline]
+    fn parse_double(text: &[u8]) -> Option<f64> {
+        let (digits, negative) = split_sign(text);
+        let value = parse_unsigned(digits)?;
+        Some(if negative { -value } else { value })
+    }
+
+    fn take_enum_number(cursor: &mut Cursor<'_>, field: &FieldDef) -> Result<i32, Fault> {
+        let token = take_literal(cursor, "a name or a number")?;
+        if token.text[0].is_ascii_alphabetic() || token.text[0] == b'_' {
+            return token.find_enum_number(field);
+        }
+        token.narrow(TextFormat::parse_integer(token.text), "enum")
+    }
+
+    #[inline]
+    fn take_string<'t>(
+        cursor: &mut Cursor<'t>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<&'t [u8]>, Fault> {
+        let start = cursor.pos;
+        take_strings(cursor, scratch, "a string")?;
+        match std::str::from_utf8(scratch) {
+            Ok(_) => Ok(None),
+            Err(_) => Err(fault_at(ErrorKind::NotUtf8, start)),
+        }
+    }
+
+    fn take_bytes(cursor: &mut Cursor<'_>, scratch: &mut Vec<u8>) -> Result<(), Fault> {
+        take_strings(cursor, scratch, "bytes in quotes")
+    }
+}
+
+/// Reads a number or name.
+#[inline]
+fn take_literal<'t>(cursor: &mut Cursor<'t>, expected: &'static str) -> Result<Token<'t>, Fault> {
+    let start = cursor.pos;
+    match cursor.take_while(|byte| is_name(byte) || b".+-".contains(&byte)) {
+        [] => Err(cursor.expected(expected)),
+        text => Ok(Token { text, start }),
+    }
+}
+
+/// Reads one or more strings next to each other as one, into `scratch`.
+fn take_strings(
+    cursor: &mut Cursor<'_>,
+    scratch: &mut Vec<u8>,
+    expected: &'static str,
+) -> Result<(), Fault> {
+    scratch.clear();
+    if !matches!(cursor.peek(), Some(b'"' | b'\'')) {
+        return Err(cursor.expected(expected));
+    }
+    while let Some(quote @ (b'"' | b'\'')) = cursor.peek() {
+        cursor.pos += 1;
+        push_string(cursor, quote, scratch)?;
+        TextFormat::skip_space(cursor);
+    }
+    Ok(())
+}
+
+/// Appends a string to `scratch`, from after its opening quote to after its closing one.
+fn push_string(cursor: &mut Cursor<'_>, quote: u8, scratch: &mut Vec<u8>) -> Result<(), Fault> {
+    loop {
+        let mut rest = cursor.rest();
+        let before = rest.len();
+        // Payloads consist of little else than three digits and plain characters.
+        while let [first, after @ ..] = rest {
+            if *first != quote && *first != b'\\' && *first != b'\n' {
+                scratch.push(*first);
+                rest = after;
+            } else if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] =
+                rest
+            {
+                scratch.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            } else {
+                break;
             }
-            self.skip_space();
         }
-        self.set_list(Some((field, true)));
-        self.value(field, self.cursor.pos)
-    }
-
-    /// The elements of a list in brackets whose elements are no messages, to its end.
-    fn leaves(&mut self, field: &'static FieldDef) -> Result<(), Fault> {
-        self.skip_space();
-        if self.cursor.take(b']') {
-            self.skip_separator();
-            return Ok(());
-        }
-        let mut index = 0;
-        loop {
-            self.element = Some(index);
-            self.skip_space();
-            self.value(field, self.cursor.pos)?;
-            self.skip_space();
-            if self.cursor.take(b']') {
-                self.skip_separator();
+        cursor.pos += before - rest.len();
+        match cursor.peek() {
+            Some(b'\\') => {
+                let rest = cursor.rest();
+                let Some(taken) = push_unescaped(rest, scratch) else {
+                    let sequence = shown(&rest[..rest.len().min(4)]);
+                    return Err(cursor.fault(ErrorKind::Escape(sequence)));
+                };
+                cursor.pos += taken;
+            }
+            Some(byte) if byte == quote => {
+                cursor.pos += 1;
                 return Ok(());
             }
-            if !self.cursor.take(b',') {
-                return Err(self.cursor.expected("`,` or `]`"));
-            }
-            index += 1;
-        }
-    }
-
-    /// One value. A message is only begun; that it nests too deeply is found at `start`.
-    fn value(&mut self, field: &'static FieldDef, start: usize) -> Result<(), Fault> {
-        match field.kind {
-            FieldKind::Message(def) => {
-                let closing = match self.cursor.peek() {
-                    Some(b'{') => b'}',
-                    Some(b'<') => b'>',
-                    _ => return Err(self.cursor.expected("`{`")),
-                };
-                self.cursor.pos += 1;
-                self.assembly.begin(def(), field).map_err(|kind| fault_at(kind, start))?;
-                self.field = None;
-                self.frames.push(Frame::new(Some(closing)));
-            }
-            FieldKind::Text => {
-                let start = self.cursor.pos;
-                self.strings("a string")?;
-                if std::str::from_utf8(&self.scratch).is_err() {
-                    return Err(fault_at(ErrorKind::NotUtf8, start));
-                }
-                self.assembly.bytes(field, &mut self.scratch);
-            }
-            FieldKind::Blob => {
-                self.strings("bytes in quotes")?;
-                self.assembly.bytes(field, &mut self.scratch);
-            }
-            FieldKind::Enum(_) => {
-                let number = self.enum_number(field)?;
-                self.assembly.word(field, i64::from(number) as u64);
-            }
-            FieldKind::Int64 => {
-                let value: i64 = self.integer("int64")?;
-                self.assembly.word(field, value as u64);
-            }
-            FieldKind::Int32 => {
-                let value: i32 = self.integer("int32")?;
-                self.assembly.word(field, i64::from(value) as u64);
-            }
-            FieldKind::Uint64 => {
-                let value: u64 = self.integer("uint64")?;
-                self.assembly.word(field, value);
-            }
-            FieldKind::Float => {
-                // By way of a double, as protobuf does it: what it rounds twice, we do. Too large
-                // becomes infinite.
-                let (value, negative) = self.double("float")?;
-                let bits = if value.is_nan() { 0x7fc0_0000 } else { (value as f32).to_bits() };
-                let sign = u32::from(negative) << 31;
-                self.assembly.word(field, (bits | sign).into());
-            }
-            FieldKind::Double => {
-                let (value, negative) = self.double("double")?;
-                let bits = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
-                self.assembly.word(field, bits | u64::from(negative) << 63);
-            }
-        }
-        Ok(())
-    }
-
-    /// A number or name, and where it begins.
-    fn literal(&mut self, expected: &'static str) -> Result<(&[u8], usize), Fault> {
-        let start = self.cursor.pos;
-        let text = self.cursor.take_while(|byte| is_name(byte) || b".+-".contains(&byte));
-        match text {
-            [] => Err(self.cursor.expected(expected)),
-            _ => Ok((text, start)),
-        }
-    }
-
-    fn integer<T: TryFrom<i128>>(&mut self, kind: &'static str) -> Result<T, Fault> {
-        let (text, start) = self.literal("a number")?;
-        integer_of(text)
-            .and_then(|value| T::try_from(value).ok())
-            .ok_or_else(|| fault_at(not_a(kind, text), start))
-    }
-
-    /// A number without its sign, and whether it is negative.
-    fn double(&mut self, kind: &'static str) -> Result<(f64, bool), Fault> {
-        let (text, start) = self.literal("a number")?;
-        let (digits, negative) = split_sign(text);
-        match double_of(digits) {
-            Some(value) => Ok((value, negative)),
-            None => Err(fault_at(not_a(kind, text), start)),
-        }
-    }
-
-    fn enum_number(&mut self, field: &FieldDef) -> Result<i32, Fault> {
-        let (text, start) = self.literal("a name or a number")?;
-        if text[0].is_ascii_alphabetic() || text[0] == b'_' {
-            let number = std::str::from_utf8(text).ok();
-            let number = number.and_then(|name| field.kind.enum_number(name));
-            let name = || shown(text);
-            return number.ok_or_else(|| fault_at(ErrorKind::EnumName { name: name() }, start));
-        }
-        integer_of(text)
-            .and_then(|value| i32::try_from(value).ok())
-            .ok_or_else(|| fault_at(not_a("enum", text), start))
-    }
-
-    /// One or more strings next to each other, as one, in `scratch`.
-    fn strings(&mut self, expected: &'static str) -> Result<(), Fault> {
-        self.scratch.clear();
-        if !matches!(self.cursor.peek(), Some(b'"' | b'\'')) {
-            return Err(self.cursor.expected(expected));
-        }
-        while let Some(quote @ (b'"' | b'\'')) = self.cursor.peek() {
-            self.cursor.pos += 1;
-            self.string(quote)?;
-            self.skip_space();
-        }
-        Ok(())
-    }
-
-    /// A string from after its opening quote to after its closing one.
-    fn string(&mut self, quote: u8) -> Result<(), Fault> {
-        loop {
-            let mut rest = self.cursor.rest();
-            let before = rest.len();
-            // Payloads consist of little else than three digits and plain characters.
-            while let [first, after @ ..] = rest {
-                if *first != quote && *first != b'\\' && *first != b'\n' {
-                    self.scratch.push(*first);
-                    rest = after;
-                } else if let [
-                    b'\\',
-                    a @ b'0'..=b'3',
-                    b @ b'0'..=b'7',
-                    c @ b'0'..=b'7',
-                    after @ ..,
-                ] = rest
-                {
-                    self.scratch.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                    rest = after;
-                } else {
-                    break;
-                }
-            }
-            self.cursor.pos += before - rest.len();
-            match self.cursor.peek() {
-                Some(b'\\') => {
-                    let rest = self.cursor.rest();
-                    let Some(taken) = push_unescaped(rest, &mut self.scratch) else {
-                        let sequence = shown(&rest[..rest.len().min(4)]);
-                        return Err(self.cursor.fault(ErrorKind::Escape(sequence)));
-                    };
-                    self.cursor.pos += taken;
-                }
-                Some(byte) if byte == quote => {
-                    self.cursor.pos += 1;
-                    return Ok(());
-                }
-                _ => return Err(self.cursor.expected("a closing quote")),
-            }
-        }
-    }
-
-    fn skip_separator(&mut self) {
-        self.skip_space();
-        if !self.cursor.take(b',') {
-            self.cursor.take(b';');
-        }
-    }
-
-    /// Spaces and comments.
-    fn skip_space(&mut self) {
-        self.cursor.take_while(is_space);
-        while self.cursor.peek() == Some(b'#') {
-            self.cursor.take_while(|byte| byte != b'\n');
-            self.cursor.take_while(is_space);
+            _ => return Err(cursor.expected("a closing quote")),
         }
     }
 }
@@ -378,22 +228,8 @@ fn split_sign(text: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// A whole number: decimal, hexadecimal (`0x`), octal (`0` or `0o`) or binary (`0b`).
-fn integer_of(text: &[u8]) -> Option<i128> {
-    let (digits, negative) = split_sign(text);
-    let value = match digits {
-        [b'0', b'x' | b'X', digits @ ..] => parse_radix(digits, 16),
-        [b'0', b'o' | b'O', digits @ ..] => parse_radix(digits, 8),
-        [b'0', b'b' | b'B', digits @ ..] => parse_radix(digits, 2),
-        [b'0', digits @ ..] if !digits.is_empty() => parse_radix(digits, 8),
-        [b'0'..=b'9', ..] => parse_integer(digits),
-        _ => None,
-    }?;
-    Some(if negative { -value } else { value })
-}
-
-/// A number without a sign. Octal and hexadecimal numbers are whole, so they do not count here.
-fn double_of(digits: &[u8]) -> Option<f64> {
+/// Returns a number without a sign. Octal and hexadecimal numbers are refused: they are whole.
+fn parse_unsigned(digits: &[u8]) -> Option<f64> {
     let word = |names: [&str; 2]| {
         let is = |name: &str| digits.eq_ignore_ascii_case(name.as_bytes());
         names.iter().any(|name| is(name) || is(&format!("{name}f")))
@@ -410,7 +246,8 @@ fn double_of(digits: &[u8]) -> Option<f64> {
     }
 }
 
-/// Appends what an escape sequence stands for, and gives its length.
+/// Appends the byte or character of an escape sequence, and returns the length of the sequence in
+/// bytes.
 fn push_unescaped(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let byte = match text.get(1)? {
         b'n' => b'\n',
@@ -422,19 +259,19 @@ fn push_unescaped(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         b'f' => 0x0c,
         quoted @ (b'"' | b'\'' | b'\\' | b'?') => *quoted,
         b'0'..=b'7' => {
-            let len = digits(&text[1..], 3, |byte| (b'0'..=b'7').contains(byte));
+            let len = count_digits(&text[1..], 3, |byte| (b'0'..=b'7').contains(byte));
             let value = parse_radix(&text[1..=len], 8)?;
             out.push(u8::try_from(value).ok()?);
             return Some(1 + len);
         }
         b'x' | b'X' => {
-            let len = digits(&text[2..], 2, u8::is_ascii_hexdigit);
+            let len = count_digits(&text[2..], 2, u8::is_ascii_hexdigit);
             let value = parse_radix(&text[2..2 + len], 16)?;
             out.push(u8::try_from(value).ok()?);
             return Some(2 + len);
         }
         b'u' | b'U' => {
-            let (character, len) = character(text)?;
+            let (character, len) = parse_character(text)?;
             out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             return Some(len);
         }
@@ -444,33 +281,18 @@ fn push_unescaped(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(2)
 }
 
-fn digits(text: &[u8], most: usize, is_digit: impl Fn(&u8) -> bool) -> usize {
+fn count_digits(text: &[u8], most: usize, is_digit: impl Fn(&u8) -> bool) -> usize {
     let digits = text.iter().take(most).take_while(|byte| is_digit(byte));
     digits.count()
 }
 
-/// `\u` with four digits, two of them that together are one character, or `\U` with eight.
-fn character(text: &[u8]) -> Option<(char, usize)> {
-    let unit = |from: usize, len: usize| {
-        let digits = text.get(from + 2..from + 2 + len)?;
-        let all = digits.iter().all(u8::is_ascii_hexdigit);
-        u32::try_from(parse_radix(digits, 16).filter(|_| all)?).ok()
+/// Reads `\U` with eight digits, or [`unicode_escape`].
+fn parse_character(text: &[u8]) -> Option<(char, usize)> {
+    let Some(rest) = text.strip_prefix(b"\\U") else {
+        return unicode_escape(text);
     };
-    if text[1] == b'U' {
-        return Some((char::from_u32(unit(0, 8)?)?, 10));
-    }
-    let first = unit(0, 4)?;
-    if let Some(character) = char::from_u32(first) {
-        return Some((character, 6));
-    }
-    let second = text.get(6..8).filter(|text| text == b"\\u");
-    let pair = [first, second.and_then(|_| unit(6, 4))?].map(|unit| unit as u16);
-    let character = char::decode_utf16(pair).next()?.ok()?;
-    Some((character, 12))
-}
-
-fn not_a(kind: &'static str, text: &[u8]) -> ErrorKind {
-    ErrorKind::Number { kind, text: format!("`{}`", shown(text)) }
+    let code = parse_radix(rest.get(..8)?, 16)?;
+    Some((char::from_u32(u32::try_from(code).ok()?)?, 10))
 }
 
 #[cfg(test)]

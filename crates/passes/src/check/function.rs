@@ -2,7 +2,7 @@
 //! whom.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, NodeId, Symbol};
+use sardonyx_model::{GraphId, NodeId, Symbol, shown_domain};
 use sardonyx_proto::shown;
 
 use super::{Checker, Root, codes, count};
@@ -328,7 +328,7 @@ impl Checker<'_> {
                 }
                 let spot = Spot::node(node).field("op_type");
                 checker.add(&codes::FUNCTION_OPSET_MISMATCH, spot, |_| {
-                    let set = if domain_text.is_empty() { "ai.onnx" } else { &domain_text };
+                    let set = shown_domain(&domain_text);
                     format!(
                         "the function imports version {own} of '{set}' and the model version {outer}, and {name} differs between them"
                     )

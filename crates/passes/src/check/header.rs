@@ -1,6 +1,6 @@
 //! Rules about the fields of a model outside of its graph.
 
-use sardonyx_model::Entry;
+use sardonyx_model::{Entry, shown_domain};
 use sardonyx_proto::shown;
 
 use super::{Checker, codes};
@@ -118,7 +118,7 @@ impl Checker<'_> {
             let spot = part.item("opset_import", index);
             let domain = self.domain(import.domain);
             let text = domain.map_or(&b""[..], |domain| self.texts.text(domain));
-            let name = || if text.is_empty() { "ai.onnx".to_string() } else { shown(text) };
+            let name = || shown_domain(&shown(text)).to_string();
             if !seen.insert(domain) {
                 self.add(&codes::DUPLICATE_OPSET_IMPORT, spot, |_| {
                     format!("duplicate import of the operator set '{}'", name())

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
-use sardonyx_model::{NodeId, OperatorSetId, Symbol};
+use sardonyx_model::{NodeId, OperatorSetId, Symbol, shown_domain};
 use sardonyx_ops::{Arity, Schema};
 use sardonyx_proto::{AttributeType, OperatorStatus, shown};
 use smallvec::SmallVec;
@@ -278,10 +278,8 @@ impl<'a> Checker<'a> {
             Root::Main | Root::Training(_) => "the model",
         };
         let known = self.options.registry.versions(domain);
-        let domain = match domain {
-            "" => "ai.onnx".to_string(),
-            _ => shown(domain.as_bytes()),
-        };
+        let domain = shown(domain.as_bytes());
+        let domain = shown_domain(&domain);
         let fact = format!("{who} does not import the operator set '{domain}'");
         let advice = match known {
             Some((_, newest)) => format!(

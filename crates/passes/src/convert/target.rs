@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx_ops::{Registry, shown_domain};
+use sardonyx_model::{normalize_domain, shown_domain};
+use sardonyx_ops::Registry;
 
 /// A release of the standard: the versions that came with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +77,7 @@ impl Target {
     /// Sets the version of an operator set. An empty domain means `ai.onnx`.
     #[must_use]
     pub fn opset(mut self, domain: &str, version: u32) -> Target {
-        let domain = if domain == "ai.onnx" { "" } else { domain };
-        self.opsets.insert(domain.to_string(), version);
+        self.opsets.insert(normalize_domain(domain).to_string(), version);
         self
     }
 

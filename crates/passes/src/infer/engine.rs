@@ -7,11 +7,11 @@ use std::rc::Rc;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     Dim, DimValue, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, OperatorSetId,
-    Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
+    Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId, shown_domain,
 };
 use sardonyx_ops::{
     AttrType, Attribute, Demand, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef,
-    Present, Registry, Said, Schema, Subgraphs, shown_domain,
+    Present, Registry, Said, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -1058,7 +1058,7 @@ impl Rulebook<'_> {
         let mut cx = context(&given.inputs[..count_given], &given.known[..]);
         let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
         match (custom, callee.rule) {
-            (Some(RuleAnswer::Said), _) => Ok((cx.finish(), Origin::Program)),
+            (Some(RuleAnswer::Inferred), _) => Ok((cx.finish(), Origin::Program)),
             (Some(RuleAnswer::Failed), _) => Err(Unsaid::Failed),
             (Some(RuleAnswer::Misfit(fact)), _) => Err(Unsaid::Misfit(InferError(fact))),
             (Some(RuleAnswer::NoRule) | None, Some(rule)) => {

@@ -1,7 +1,8 @@
 //! Types that only newer versions of an operator take.
 
+use sardonyx_model::shown_domain;
 use sardonyx_model::{NodeId, Type};
-use sardonyx_ops::{OpRef, Registry, shown_domain};
+use sardonyx_ops::{OpRef, Registry};
 use smallvec::SmallVec;
 
 use super::Inference;

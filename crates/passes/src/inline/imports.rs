@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Model, NodeId, OperatorSetId};
+use sardonyx_model::{Model, NodeId, OperatorSetId, normalize_domain, shown_domain};
 use sardonyx_ops::{OpRef, Registry};
 
 use super::plans::Functions;
@@ -91,7 +91,7 @@ impl Imports {
                     .then(|| format!("{name} is an operator there, not the function of that name")),
             };
             if let Some(change) = change {
-                let set = if domain.is_empty() { "ai.onnx" } else { &domain };
+                let set = shown_domain(&domain);
                 let around = match self.scope {
                     None => "the model",
                     Some(_) => "the enclosing function",
@@ -124,8 +124,7 @@ impl Imports {
 
 /// Whether an operator set is that of a domain, as the registry writes it.
 fn is_of(model: &Model, set: &OperatorSetId, domain: &str) -> bool {
-    let name = model.display(set.domain);
-    name == domain || (domain.is_empty() && name == "ai.onnx")
+    normalize_domain(&model.display(set.domain)) == domain
 }
 
 /// The versions that count in a scope, by domain.

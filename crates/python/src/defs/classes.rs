@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PySet};
 use sardonyx::tool::NEWEST_IR_VERSION;
-use sardonyx::tool::message::NodeContext;
+use sardonyx::tool::message::{NamedMessages, NodeContext};
 use sardonyx::tool::schema::{AttrType, Differentiability};
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};
 use super::enums::{Determinism, Enumeration, ParameterOption, Support};
 use super::standard::{self, Bodies};
+use crate::items::Items;
 use crate::message::Header;
 use crate::shape_inference::{StandardRule, infer_node_outputs};
 
@@ -61,8 +63,9 @@ impl OpSchema {
 impl OpSchema {
     #[new]
     #[pyo3(signature = (
-        name, domain, since_version, doc=String::new(), *, inputs=Vec::new(), outputs=Vec::new(),
-        type_constraints=Vec::new(), attributes=Vec::new(), node_determinism=None,
+        name, domain, since_version, doc=String::new(), *, inputs=Items(Vec::new()),
+        outputs=Items(Vec::new()), type_constraints=Items(Vec::new()),
+        attributes=Items(Vec::new()), node_determinism=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "arguments of the Python function")]
     fn new(
@@ -70,18 +73,18 @@ impl OpSchema {
         domain: String,
         since_version: i32,
         doc: String,
-        inputs: Vec<PyRef<'_, FormalParameter>>,
-        outputs: Vec<PyRef<'_, FormalParameter>>,
-        type_constraints: Vec<(String, Vec<String>, String)>,
-        attributes: Vec<PyRef<'_, AttributePart>>,
+        inputs: Items<PyRef<'_, FormalParameter>>,
+        outputs: Items<PyRef<'_, FormalParameter>>,
+        type_constraints: Items<(String, Items<String>, String)>,
+        attributes: Items<PyRef<'_, AttributePart>>,
         node_determinism: Option<Bound<'_, PyAny>>,
     ) -> PyResult<OpSchema> {
         let determinism = match node_determinism {
             Some(member) => Determinism::from_python(&member)?,
             None => Determinism::Unknown,
         };
-        let types = type_constraints.into_iter().map(|(name, allowed, description)| {
-            Arc::new(TypeConstraint { name, allowed, description })
+        let types = type_constraints.0.into_iter().map(|(name, allowed, description)| {
+            Arc::new(TypeConstraint { name, allowed: allowed.0, description })
         });
         let description = Description {
             name,
@@ -89,10 +92,10 @@ impl OpSchema {
             doc,
             since: since_version,
             deprecated: false,
-            inputs: inputs.iter().map(|part| Arc::clone(&part.0)).collect(),
-            outputs: outputs.iter().map(|part| Arc::clone(&part.0)).collect(),
+            inputs: inputs.0.iter().map(|part| Arc::clone(&part.0)).collect(),
+            outputs: outputs.0.iter().map(|part| Arc::clone(&part.0)).collect(),
             types: types.collect(),
-            attributes: attributes.iter().map(|part| Arc::clone(&part.0)).collect(),
+            attributes: attributes.0.iter().map(|part| Arc::clone(&part.0)).collect(),
             determinism,
             counts: [(0, None); 2],
             standard: None,
@@ -286,16 +289,16 @@ impl OpSchema {
         &self,
         py: Python<'py>,
         node_bytes: &[u8],
-        value_types: BTreeMap<String, Vec<u8>>,
-        input_data: BTreeMap<String, Vec<u8>>,
-        input_sparse_data: BTreeMap<String, Vec<u8>>,
+        value_types: BTreeMap<String, PyBackedBytes>,
+        input_data: BTreeMap<String, PyBackedBytes>,
+        input_sparse_data: BTreeMap<String, PyBackedBytes>,
         opset_imports: BTreeMap<String, i64>,
         ir_version: Option<i32>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let around = NodeContext {
-            types: value_types.into_iter().collect(),
-            constants: input_data.into_iter().collect(),
-            sparse_constants: input_sparse_data.into_iter().collect(),
+            types: copy_messages(value_types),
+            constants: copy_messages(input_data),
+            sparse_constants: copy_messages(input_sparse_data),
             header: Header {
                 ir_version: Some(ir_version.map_or(NEWEST_IR_VERSION, i64::from)),
                 opset_imports,
@@ -378,10 +381,10 @@ impl OpSchema {
         &self,
         py: Python<'py>,
         node: &[u8],
-        input_types: Vec<Vec<u8>>,
+        input_types: Items<PyBackedBytes>,
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
-        let body = standard::make_node_function_body(standard, since, None, node, &input_types);
+        let body = standard::make_node_function_body(standard, since, None, node, &input_types.0);
         PyBytes::new(py, &body)
     }
 
@@ -396,13 +399,18 @@ impl OpSchema {
         py: Python<'py>,
         opset_version: i32,
         node: &[u8],
-        input_types: Vec<Vec<u8>>,
+        input_types: Items<PyBackedBytes>,
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
         let opset = Some(opset_version);
-        let body = standard::make_node_function_body(standard, since, opset, node, &input_types);
+        let body = standard::make_node_function_body(standard, since, opset, node, &input_types.0);
         PyBytes::new(py, &body)
     }
+}
+
+/// Copies serialized messages out of Python objects.
+fn copy_messages(messages: BTreeMap<String, PyBackedBytes>) -> NamedMessages {
+    messages.into_iter().map(|(name, bytes)| (name, bytes.to_vec())).collect()
 }
 
 /// Formal attribute of an operator.
@@ -446,13 +454,13 @@ impl AttributePart {
         if required.is_some() {
             return Err(PyTypeError::new_err(wrong));
         }
-        let default: Vec<u8> = second.call_method0("SerializeToString")?.extract()?;
+        let default: PyBackedBytes = second.call_method0("SerializeToString")?.extract()?;
         Ok(AttributePart(Arc::new(AttributeDescription {
             name,
             description,
             ty: default_value::parse_type(&default)?,
             required: false,
-            default,
+            default: default.to_vec(),
         })))
     }
 
@@ -585,12 +593,12 @@ impl TypeConstraintParam {
     #[pyo3(signature = (type_param_str, allowed_type_strs, description=String::new()))]
     fn new(
         type_param_str: String,
-        allowed_type_strs: Vec<String>,
+        allowed_type_strs: Items<String>,
         description: String,
     ) -> TypeConstraintParam {
         TypeConstraintParam(Arc::new(TypeConstraint {
             name: type_param_str,
-            allowed: allowed_type_strs,
+            allowed: allowed_type_strs.0,
             description,
         }))
     }

@@ -54,7 +54,7 @@ pub(crate) fn make_node_function_body(
     since: i32,
     opset: Option<i32>,
     node: &[u8],
-    types: &[Vec<u8>],
+    types: &[impl AsRef<[u8]>],
 ) -> Vec<u8> {
     let bodies = list_bodies(operator, since).of_node;
     let opset = match opset {

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use sardonyx_ort::{Status, options as tables, providers, refused};
 
+use crate::items::Items;
 use errors::to_exception;
 
 /// Adds the constants, classes and functions of `sardonyx._core.ort` to `module`.
@@ -72,10 +73,11 @@ fn set_seed(seed: u64) {
 #[pyfunction]
 #[pyo3(signature = (given, available, /))]
 fn normalize_providers(
-    given: Vec<providers::Provider>,
-    available: Vec<String>,
+    given: Items<(String, Items<(String, String)>)>,
+    available: Items<String>,
 ) -> (Vec<providers::Provider>, Vec<String>) {
-    let normalized = providers::normalize(given, &available);
+    let given = given.0.into_iter().map(|(name, options)| (name, options.0));
+    let normalized = providers::normalize(given.collect(), &available.0);
     (normalized.providers, normalized.warnings)
 }
 
@@ -104,8 +106,8 @@ fn demand_memory(py: Python<'_>, name: &str) -> PyResult<()> {
 /// the feature; `names` are inserted into the message. Raises `KeyError` for an unknown key.
 #[pyfunction]
 #[pyo3(signature = (key, /, *names))]
-fn refusal<'py>(key: &Bound<'py, PyAny>, names: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+fn refusal<'py>(key: &Bound<'py, PyAny>, names: Items<String>) -> PyResult<Bound<'py, PyAny>> {
+    let names: Vec<&str> = names.0.iter().map(String::as_str).collect();
     match refused::find(&key.extract::<String>()?, &names) {
         Some(error) => {
             Ok(to_exception(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())

@@ -9,9 +9,9 @@ mod turns;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList};
 use sardonyx::device::DeviceOptions;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
@@ -24,6 +24,7 @@ use super::ports::{PyPort, join_ports};
 use super::settings::Settings;
 use super::take::{InputConverter, ValueName, as_dict, shorten_repr};
 use super::{PyStopFlag, make_call_limits};
+use crate::items::Items;
 use turns::TurnLock;
 
 /// Trainer of a model that describes its training in `training_info`.
@@ -79,7 +80,7 @@ impl PyTrainer {
         precision: &str,
         memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        outputs: Option<&Bound<'_, PyAny>>,
+        outputs: Option<Items<String>>,
         devices: bool,
         configuration: Option<&str>,
         device_timeout: f64,
@@ -88,14 +89,13 @@ impl PyTrainer {
         let deadline = parse_deadline(py, device_timeout)?;
         let devices = parse_device_options(py, devices, configuration, deadline)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let outputs = outputs.map(parse_output_names).transpose()?;
         let class = find_parser(model)?;
         let (model, _) = open_model(model)?;
         let trainer = py.detach(|| {
             let mut builder =
                 Trainer::builder(&model).session(|session| settings.apply_to(session));
             if let Some(names) = outputs {
-                builder = builder.outputs(names);
+                builder = builder.outputs(names.0);
             }
             if let Some(devices) = devices {
                 builder = builder.devices(devices);
@@ -491,19 +491,6 @@ fn parse_device_options(
             Err(argument_error(py, what, Some("give devices=True as well")))
         }
     }
-}
-
-/// Converts the argument `outputs` of `Trainer`. Does not extract a `Vec`, which would reserve
-/// memory for the length that the object claims, and panic if that is too large.
-///
-/// # Errors
-///
-/// `TypeError` if it is not an iterable of names.
-fn parse_output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    if names.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("outputs is a str, which is not a list of names"));
-    }
-    names.try_iter()?.map(|name| name?.extract()).collect()
 }
 
 /// Exports the model with the state of `trainer`: for inference, or with its training information.

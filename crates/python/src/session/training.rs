@@ -10,6 +10,7 @@ use sardonyx::train::{Clipping, GradientOptions, Initialization, Loss, TrainingO
 
 use super::errors::{ArgumentProblem, argument_error, to_exception};
 use super::opened::{find_parser, open_model, to_argument_form};
+use crate::items::Items;
 
 /// Arguments of `sardonyx.add_training`.
 #[derive(FromPyObject)]
@@ -31,8 +32,8 @@ pub(crate) struct TrainingArguments {
     clip_norm: Option<f64>,
     clip_value: Option<f64>,
     optimizer_operator: bool,
-    train: Option<Vec<String>>,
-    freeze: Vec<String>,
+    train: Option<Items<String>>,
+    freeze: Items<String>,
     init: String,
     training_mode: bool,
     gradient_nodes: bool,
@@ -44,7 +45,7 @@ pub(crate) struct TrainingArguments {
 #[pyo3(from_item_all)]
 pub(crate) struct GradientArguments {
     of: Option<String>,
-    by: Option<Vec<String>>,
+    by: Option<Items<String>>,
     gradient_node: bool,
     expand: bool,
 }
@@ -85,7 +86,7 @@ pub(crate) fn differentiate<'py>(
         options = options.differentiate(of);
     }
     if let Some(by) = by {
-        options = options.with_respect_to(by);
+        options = options.with_respect_to(by.0);
     }
     change_model(model, |model| Ok(model.add_gradients(&options)?.0))
 }
@@ -117,7 +118,7 @@ impl TrainingArguments {
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
         let mut options = TrainingOptions::new(self.to_loss()?)
             .with_optimizer(self.to_optimizer()?)
-            .freeze(self.freeze)
+            .freeze(self.freeze.0)
             .initialization(init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)
@@ -129,7 +130,7 @@ impl TrainingArguments {
             (None, None) => {}
         }
         Ok(match self.train {
-            Some(patterns) => options.variables(patterns),
+            Some(patterns) => options.variables(patterns.0),
             None => options,
         })
     }

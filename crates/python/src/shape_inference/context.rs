@@ -10,6 +10,7 @@ use super::functions::{InferenceLink, NodeFacts};
 use super::protos;
 use crate::defs::default_value;
 use crate::errors::InferenceError;
+use crate::items::Items;
 use crate::registry::Key;
 
 /// Node whose output types an inference function infers. Made by shape inference only.
@@ -239,13 +240,14 @@ impl GraphInferencer {
     fn do_inferencing<'py>(
         &self,
         py: Python<'py>,
-        input_types: Vec<Option<Bound<'py, PyAny>>>,
-        input_data: Vec<Option<Bound<'py, PyAny>>>,
+        input_types: Items<Option<Bound<'py, PyAny>>>,
+        input_data: Items<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        for data in input_data.iter().flatten() {
+        for data in input_data.0.iter().flatten() {
             protos::from_python(data)?;
         }
         let inputs: Vec<Vec<u8>> = input_types
+            .0
             .iter()
             .map(|ty| ty.as_ref().map_or(Ok(Vec::new()), protos::from_python))
             .collect::<PyResult<_>>()?;

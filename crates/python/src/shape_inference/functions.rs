@@ -105,7 +105,7 @@ enum ToEngine {
     Done(Option<Vec<Vec<u8>>>),
 }
 
-/// Facts about a node for an inference function, as serialized messages.
+/// Inputs and outputs of a node for an inference function, as serialized messages.
 pub(super) struct NodeFacts {
     /// Text that identifies the node in messages.
     pub(super) name: String,
@@ -124,7 +124,8 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Collects and serializes the facts about a node.
+    /// Serializes the types and constants of a node's inputs, and lists which inputs and outputs the
+    /// node has.
     fn from_node(node: &NodeTypes<'_, '_>) -> NodeFacts {
         let inputs = 0..node.input_count();
         let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));
@@ -313,7 +314,7 @@ impl InferRules for PythonRules {
         }
         let done = if self.stopped.get() { None } else { self.call(key, node) };
         match done {
-            Some(()) => RuleAnswer::Said,
+            Some(()) => RuleAnswer::Inferred,
             None => {
                 // The caller raises the exception of the function.
                 self.stopped.set(true);

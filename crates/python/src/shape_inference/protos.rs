@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 /// Parses a serialized message to an object of the named class of the onnx package.
@@ -22,7 +23,10 @@ pub(super) fn to_python<'py>(
 /// `TypeError` if the object has no `SerializeToString`.
 pub(super) fn from_python(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     match message.getattr_opt("SerializeToString")? {
-        Some(serialize) => serialize.call0()?.extract(),
+        Some(serialize) => {
+            let bytes: PyBackedBytes = serialize.call0()?.extract()?;
+            Ok(bytes.to_vec())
+        }
         None => Err(PyTypeError::new_err(format!(
             "expected a message of the onnx package, found {}",
             message.get_type().name()?

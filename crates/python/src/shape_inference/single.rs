@@ -1,6 +1,7 @@
 //! Inference of a single node or function, outside of a model.
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use sardonyx::tool;
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::infer::ProblemKind;
@@ -66,8 +67,8 @@ pub(crate) fn infer_node_outputs(
 pub(super) fn infer_function_outputs(
     py: Python<'_>,
     function: &[u8],
-    input_types: &[Vec<u8>],
-    attributes: &[Vec<u8>],
+    input_types: &[PyBackedBytes],
+    attributes: &[PyBackedBytes],
 ) -> PyResult<Vec<Vec<u8>>> {
     let operators = registry::take_snapshot();
     let options =

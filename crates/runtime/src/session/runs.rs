@@ -367,7 +367,7 @@ impl Session {
             let Some(index) = find(self.outputs(), turn, name) else {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let what = format!("the model has no output '{name}'");
-                let hint = format!("use one of its outputs: '{}'", names.join("', '"));
+                let hint = format!("use one of the model's outputs: '{}'", names.join("', '"));
                 return Err(InputError { hint: Some(hint), ..InputError::new(what) }.into());
             };
             if wanted[index].is_some() {

@@ -272,7 +272,7 @@ impl CustomOperator for CollectiveOperator {
                         node.set_output(index, ty);
                     }
                 }
-                RuleAnswer::Said
+                RuleAnswer::Inferred
             }
             Err(_) => RuleAnswer::NoRule,
         }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{
-    ErrorKind as TransportErrorKind, Group, Reduction, RunNumber, Tag, Transport, TransportError,
-    collectives, combine, tag_in_run,
+    Group, Reduction, RunNumber, Tag, Transport, TransportError, TransportErrorKind, collectives,
+    combine, tag_in_run,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
@@ -157,15 +157,16 @@ struct SizedRoute {
 }
 
 impl Routes {
-    /// Computes the messages of `device` in all exchanges for the open sizes `numbers`.
+    /// Computes which blocks of tensors `device` sends and receives in each exchange of `plan`, if the
+    /// symbolic dimensions have the sizes `numbers`.
     pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
         let routes = Arc::new(find_routes(&plan, device, numbers));
         let cached = Mutex::new(CachedRoutes { numbers: numbers.clone(), routes });
         Arc::new(Routes { plan, device, cached })
     }
 
-    /// Recomputes the routes if the open sizes `numbers` of the next run differ from the last
-    /// run's.
+    /// Recomputes the routes if `numbers`, the sizes of the symbolic dimensions in the next run,
+    /// differ from those of the last run.
     pub(super) fn set_sizes(&self, numbers: &Numbers) {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.numbers != *numbers {
@@ -390,8 +391,8 @@ impl Exchange {
         self.link.make_tag(self.plan.givers_of_outputs().len() + number)
     }
 
-    /// Recomputes the routes if the open sizes `numbers` of the next run differ from the last
-    /// run's.
+    /// Recomputes the routes if `numbers`, the sizes of the symbolic dimensions in the next run,
+    /// differ from those of the last run.
     pub(super) fn set_sizes(&self, numbers: &Numbers) {
         self.routes.set_sizes(numbers);
     }
@@ -517,7 +518,7 @@ impl CustomOperator for Exchange {
         };
         node.set_output(0, ty);
         node.set_output(1, Type::tensor(DataType::Uint8, [Dim::from(1usize)]));
-        RuleAnswer::Said
+        RuleAnswer::Inferred
     }
 
     fn is_deterministic(&self) -> bool {

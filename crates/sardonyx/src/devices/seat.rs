@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use sardonyx_devices::{ErrorKind as TransportErrorKind, RunNumber, TransportError};
+use sardonyx_devices::{RunNumber, TransportError, TransportErrorKind};
 use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
 use sardonyx_shard::Device;
 use sardonyx_tensor::Value;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sardonyx_devices::{
-    ErrorKind as TransportErrorKind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError,
-    agree, tag_in_run, worker_of,
+    FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError, TransportErrorKind, agree,
+    tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_runtime::Port;

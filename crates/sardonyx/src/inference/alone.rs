@@ -72,10 +72,10 @@ pub fn infer_node_outputs(
 /// # Errors
 ///
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `FunctionProto`.
-pub fn infer_function_outputs(
+pub fn infer_function_outputs<B: AsRef<[u8]>>(
     function: &[u8],
-    input_types: &[Vec<u8>],
-    attributes: &[Vec<u8>],
+    input_types: &[B],
+    attributes: &[B],
     options: &InferOptions,
     rules: Option<&dyn InferRules>,
 ) -> Result<NodeOutputs, Error> {
@@ -167,19 +167,23 @@ impl Encode for NodeInGraph<'_> {
 
 /// Graph that has only a call of a function, with a graph input for each of the call's input types.
 /// An input without a type is omitted from the call.
-struct CallInGraph<'a> {
-    input_types: &'a [Vec<u8>],
-    attributes: &'a [Vec<u8>],
+struct CallInGraph<'a, B> {
+    input_types: &'a [B],
+    attributes: &'a [B],
     outputs: usize,
 }
 
-impl Encode for CallInGraph<'_> {
+impl<B: AsRef<[u8]>> Encode for CallInGraph<'_, B> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         let names: Vec<String> = self
             .input_types
             .iter()
             .enumerate()
-            .map(|(index, ty)| if ty.is_empty() { String::new() } else { format!("input_{index}") })
+            .map(
+                |(index, ty)| {
+                    if ty.as_ref().is_empty() { String::new() } else { format!("input_{index}") }
+                },
+            )
             .collect();
         out.message(graph::Node, |out| {
             for name in &names {
@@ -189,12 +193,12 @@ impl Encode for CallInGraph<'_> {
                 out.put(node::Output, format!("output_{index}").as_bytes());
             }
             for attribute in self.attributes {
-                out.message(node::Attribute, |out| out.records(attribute));
+                out.message(node::Attribute, |out| out.records(attribute.as_ref()));
             }
         });
         for (name, ty) in names.iter().zip(self.input_types) {
             if !name.is_empty() {
-                encode_input(out, name, ty);
+                encode_input(out, name, ty.as_ref());
             }
         }
     }

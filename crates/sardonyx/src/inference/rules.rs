@@ -28,7 +28,7 @@ use crate::message::{attribute_to_bytes, sparse_constant_to_bytes};
 ///             return RuleAnswer::NoRule;
 ///         }
 ///         node.set_output(0, Type::unranked(DataType::Float16));
-///         RuleAnswer::Said
+///         RuleAnswer::Inferred
 ///     }
 /// }
 ///

@@ -2,7 +2,7 @@
 //! files and device configurations.
 
 use sardonyx_model::Type;
-use sardonyx_ops::shown_domain;
+use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 
 use crate::inspect::{

@@ -17,6 +17,7 @@ use sardonyx_ort::options::{
 
 use super::super::take::shorten_repr;
 use super::errors::to_exception;
+use crate::items::Items;
 use crate::message;
 
 /// Array that a caller passes to replace an initializer.
@@ -26,11 +27,11 @@ type Shared = Arc<Py<PyAny>>;
 /// by denotation, initializers, and contents of data files.
 type State<'py> = (
     Bound<'py, PyDict>,
-    Vec<(String, OsString)>,
-    Vec<(String, usize)>,
-    Vec<(String, usize)>,
-    Vec<(String, Bound<'py, PyAny>, bool)>,
-    Vec<(String, PyBackedBytes)>,
+    Items<(String, OsString)>,
+    Items<(String, usize)>,
+    Items<(String, usize)>,
+    Items<(String, Bound<'py, PyAny>, bool)>,
+    Items<(String, PyBackedBytes)>,
 );
 
 /// Options of a session.
@@ -117,11 +118,11 @@ impl SessionOptions {
     fn _add_external(
         &self,
         py: Python<'_>,
-        names: Vec<String>,
-        arrays: Vec<Py<PyAny>>,
+        names: Items<String>,
+        arrays: Items<Py<PyAny>>,
     ) -> PyResult<()> {
-        let arrays = arrays.into_iter().map(Arc::new).collect();
-        let added = self.lock_options().add_external_initializers(names, arrays);
+        let arrays = arrays.0.into_iter().map(Arc::new).collect();
+        let added = self.lock_options().add_external_initializers(names.0, arrays);
         added.map_err(|error| to_exception(py, &error))
     }
 
@@ -129,10 +130,11 @@ impl SessionOptions {
     fn _add_files(
         &self,
         py: Python<'_>,
-        names: Vec<String>,
-        buffers: Vec<Bound<'_, PyAny>>,
-        lengths: Vec<i64>,
+        names: Items<String>,
+        buffers: Items<Bound<'_, PyAny>>,
+        lengths: Items<i64>,
     ) -> PyResult<()> {
+        let (Items(names), Items(buffers), Items(lengths)) = (names, buffers, lengths);
         let sizes = buffers.iter().map(|buffer| {
             // The error for an object without the buffer protocol names its type.
             PyUntypedBuffer::get(buffer).map(|buffer| buffer.len_bytes())
@@ -175,16 +177,17 @@ impl SessionOptions {
             self._set(&name.extract::<String>()?, &value)?;
         }
         let mut options = self.lock_options();
-        for (key, value) in entries {
+        for (key, value) in entries.0 {
             options.values.add_entry(key, value);
         }
-        options.sizes = sizes;
-        options.denoted = denoted;
-        let given = initializers.into_iter().map(|(name, value, must_be_external)| {
+        options.sizes = sizes.0;
+        options.denoted = denoted.0;
+        let given = initializers.0.into_iter().map(|(name, value, must_be_external)| {
             GivenInitializer { name, value: Arc::new(value.unbind()), must_be_external }
         });
         options.initializers = given.collect();
-        let files = files.into_iter().map(|(name, content)| (name, message::share_bytes(content)));
+        let files =
+            files.0.into_iter().map(|(name, content)| (name, message::share_bytes(content)));
         options.files = files.collect();
         Ok(())
     }
