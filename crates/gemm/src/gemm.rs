@@ -241,7 +241,8 @@ pub fn gemm_swept(
     };
     if let (Rhs::Packed(b), ManyRows::Tiles) = (&b, rounding) {
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
-        let product = ProductByTiles { isa, m, k, a, b, c, ldc, epilogue: epilogue.raw(ldc) };
+        let (caches, epilogue) = (exec.caches, epilogue.raw(ldc));
+        let product = ProductByTiles { isa, caches, m, k, a, b, c, ldc, epilogue };
         // SAFETY: as below; a machine with such operands multiplies tiles.
         return unsafe { product.run(pool) };
     }

@@ -23,8 +23,8 @@ pub struct Caches {
 /// Environment variable that overrides the sizes.
 const VARIABLE: &str = "SARDONYX_CACHES";
 
-/// Smallest and largest size accepted, in bytes. Below the smallest, blocks of a product would hold
-/// less than one tile.
+/// Limit: smallest and largest size accepted, in bytes. Below the smallest, blocks of a product
+/// would hold less than one tile.
 const BOUNDS: [usize; 2] = [4 << 10, 1 << 30];
 
 impl Caches {
@@ -63,6 +63,11 @@ impl Caches {
     /// Returns the number of floats in a fraction of the second-level cache, at least 1,024.
     pub fn own_floats(&self, numerator: usize, denominator: usize) -> usize {
         share_of_floats(self.own, numerator, denominator)
+    }
+
+    /// Returns a fraction of the second-level cache in bytes, at least 4,096.
+    pub fn own_bytes(&self, numerator: usize, denominator: usize) -> usize {
+        share_of_floats(self.own, numerator, denominator) * size_of::<f32>()
     }
 
     /// Asks the operating system, then the processor.
@@ -197,7 +202,7 @@ fn parse_size(text: &str) -> Option<usize> {
 
 /// Parses a list of processors such as `0-3,8`.
 fn parse_list(text: &str) -> Vec<usize> {
-    /// More processors than any machine has; bounds the work on a damaged list.
+    /// Limit: more processors than any machine has; bounds the work on a damaged list.
     const MOST: usize = 1 << 16;
     let ranges = text.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

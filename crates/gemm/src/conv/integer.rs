@@ -63,7 +63,7 @@ pub struct ByteEnding<'a, T> {
     pub zero: T,
 }
 
-/// Up to this number of output channels in a group, taps are multiplied one by one.
+/// Choice: output channels of a group up to which taps are multiplied one by one.
 const FEW_CHANNELS: usize = 4;
 
 impl ByteConv<'_> {
@@ -103,7 +103,7 @@ impl ByteConv<'_> {
     /// second-level cache.
     fn block(&self, caches: &Caches) -> usize {
         let widest = self.depth().max(4 * (self.out_channels / self.groups)).max(1);
-        (caches.own / 2 / widest).clamp(96, 4096).min(self.output_plane())
+        (caches.own_bytes(1, 2) / widest).clamp(96, 4096).min(self.output_plane())
     }
 
     fn check(&self, operands: &ByteOperands<'_>, output: usize) {

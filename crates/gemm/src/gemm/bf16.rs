@@ -153,7 +153,7 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// Most planes that are rounded so.
+    /// Limit: most planes that are rounded so.
     pub(crate) const MOST: usize = 15;
 
     /// Rounds them.
@@ -173,8 +173,8 @@ impl Planes {
     }
 }
 
-/// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which
-/// are more exact.
+/// Sums: fewest rows for which operands are rounded. Fewer take about as long with halves widened,
+/// which are more exact.
 pub(super) const MIN_ROWS: usize = 24;
 
 /// Floats that the pairs of `width` columns of `depth` steps take.
@@ -379,6 +379,7 @@ pub(crate) mod tiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::tests::CACHES;
     use crate::gemm::{Epilogue, LeMatrix, Lhs, ManyRows, MatRef, PackedB, Rhs, amx, gemm};
     use sardonyx_simd::Pool;
 
@@ -489,14 +490,14 @@ mod tests {
         for lhs in
             [Lhs::Plain(MatRef::row_major(&a, m, k)), Lhs::Plain(by_columns), Lhs::Virtual(&steps)]
         {
-            for threads in [1, 2, 3] {
+            for (threads, caches) in [1, 2, 3].into_iter().zip(CACHES) {
                 let mut c = vec![0.0; m * n];
                 let pool = Pool::new(threads);
-                let exec = Exec::new(&pool, isa);
+                let exec = Exec::new(&pool, isa).with_caches(caches);
                 gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue).unwrap();
                 let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
                 let want = first.get_or_insert_with(|| bits.clone());
-                assert!(*want == bits, "{many_rows:?} {lhs:?}, {threads} threads");
+                assert!(*want == bits, "{many_rows:?} {lhs:?}, {threads} threads, {caches}");
             }
         }
         for (at, c) in first.expect("gemm").into_iter().map(f32::from_bits).enumerate() {

@@ -10,22 +10,21 @@ use crate::gemm::pack::{PackedB, SendPtr, panel_width};
 use crate::gemm::{Operand, PackSource, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::split_even;
-use sardonyx_simd::{Ended, Exec, Isa, Pool};
+use sardonyx_simd::{Caches, Ended, Exec, Isa, Pool};
 
-/// Most words of the rows of A of a unit: half of a 2 MB second-level cache.
-const KEPT_WORDS: usize = 256 * 1024;
-/// Rows of a unit, if there are as many, that are worth the pairs of all panels of B.
+/// Work: rows of a unit, if there are as many, that are worth the pairs of all panels of B.
 const LEAST_ROWS: usize = 192;
-/// Units of work per thread, so that a late thread does not make all others wait.
+/// Work: units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
-/// Multiply-adds from which a parallel region is worth its price.
+/// Work: multiply-adds from which a parallel region is worth its price.
 const PARALLEL_MACS: usize = 2_000_000;
-/// Rows that are rounded at a time.
+/// Work: rows that are rounded at a time.
 const ROUNDED_ROWS: usize = 32;
 
 /// A product C = epilogue(A B) with sizes checked.
 pub(in crate::gemm) struct ProductByTiles<'a> {
     pub(in crate::gemm) isa: Isa,
+    pub(in crate::gemm) caches: Caches,
     /// Rows of C; there is at least one step of k.
     pub(in crate::gemm) m: usize,
     pub(in crate::gemm) k: usize,
@@ -82,11 +81,13 @@ impl ProductByTiles<'_> {
     fn cut(&self, pool: &Pool, panels: usize) -> [usize; 2] {
         let (m, pitch) = (self.m, pitch(self.k));
         let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        // Rows of A of a unit stay in half of the second-level cache, a word for two numbers.
+        let most_words = self.caches.own_floats(1, 2);
         // Rows of C are written whole, as far as the cache holds them; but each part of the rows
         // makes pairs of B again.
         let most = (m / LEAST_ROWS).max(1);
-        let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(KEPT_WORDS);
-        let least = (m * pitch).div_ceil(KEPT_WORDS);
+        let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(most_words);
+        let least = (m * pitch).div_ceil(most_words).min(m);
         let row_parts = kept.max(wanted).min(most).max(least);
         [row_parts, wanted.div_ceil(row_parts).min(panels)]
     }
@@ -125,6 +126,7 @@ impl ProductByTiles<'_> {
     /// Rounds some rows of a matrix whose rows are not adjacent in memory: they are packed, and
     /// transposed.
     fn round_packed(&self, a: &dyn PackSource, first: usize, count: usize, to: *mut f32) {
+        /// Cache: steps of a panel on the stack: 32 KB with AVX-512.
         const STEPS: usize = 256;
         let (k, pitch, w) = (self.k, pitch(self.k), panel_width(self.isa));
         let (_, words) = depth_of(k.div_ceil(2));
