@@ -113,12 +113,27 @@ struct Row {
     name: String,
     isa: String,
     threads: u64,
-    best_s: f64,
-    median_s: f64,
+    times: Times,
+    /// Times with cold weights, of layers.
+    cold: Option<Times>,
     flops: f64,
     bytes: f64,
     from_memory: bool,
     peaks: Peaks,
+}
+
+/// Durations of calls, in seconds.
+#[derive(Clone, Copy)]
+struct Times {
+    best: f64,
+    median: f64,
+}
+
+/// Rate of a row in a second, and its share of the peak.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    rate: f64,
+    share: f64,
 }
 
 /// Operations and bytes in a second.
@@ -133,7 +148,6 @@ struct Peaks {
 impl Row {
     fn from_line(line: &str) -> Result<Row> {
         let line: Value = serde_json::from_str(line)?;
-        let number = |value: &Value| value.as_f64().ok_or("a figure is missing");
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_string();
         let peaks = &line["peaks"];
         Ok(Row {
@@ -141,8 +155,11 @@ impl Row {
             name: text("name"),
             isa: text("isa"),
             threads: line["threads"].as_u64().unwrap_or_default(),
-            best_s: number(&line["best_s"])?,
-            median_s: number(&line["median_s"])?,
+            times: Times::from_json(&line["times"])?,
+            cold: Some(&line["cold"])
+                .filter(|cold| !cold.is_null())
+                .map(Times::from_json)
+                .transpose()?,
             flops: number(&line["flops"])?,
             bytes: number(&line["bytes"])?,
             from_memory: line["from_memory"] == true,
@@ -155,42 +172,59 @@ impl Row {
         })
     }
 
-    /// Returns the operations per second of the best run and their share of the peak; `None` if it
-    /// is not about computing.
-    fn computing(&self) -> Option<(f64, f64)> {
-        let rate = self.flops / self.best_s;
-        (self.flops > 0.0).then_some((rate, rate / self.peaks.multiply_add))
+    /// Returns the operations per second of the best run; `None` if it is not about computing.
+    fn computing(&self, times: Times) -> Option<Rate> {
+        let rate = self.flops / times.best;
+        (self.flops > 0.0).then_some(Rate { rate, share: rate / self.peaks.multiply_add })
     }
 
-    /// Returns the rate in bytes, and its share of that of the memory or cache that most come from.
-    fn moving(&self) -> Option<(f64, f64)> {
-        let rate = self.bytes / self.best_s;
-        let peak = if self.from_memory { self.peaks.memory } else { self.peaks.cache };
-        (self.bytes > 0.0).then_some((rate, rate / peak))
+    /// Returns the bytes per second of the best run, against the memory or cache that most come
+    /// from.
+    fn moving(&self, times: Times, from_memory: bool) -> Option<Rate> {
+        let rate = self.bytes / times.best;
+        let peak = if from_memory { self.peaks.memory } else { self.peaks.cache };
+        (self.bytes > 0.0).then_some(Rate { rate, share: rate / peak })
     }
 
     fn to_json(&self) -> Value {
-        let (computing, moving) = (self.computing().unzip(), self.moving().unzip());
+        let mut row = self.figures(self.times, self.from_memory);
+        row["group"] = json!(self.group);
+        row["name"] = json!(self.name);
+        row["isa"] = json!(self.isa);
+        row["threads"] = json!(self.threads);
+        row["cold"] = json!(self.cold.map(|cold| self.figures(cold, true)));
+        row["peaks"] = json!({
+            "gflop_per_s": giga(self.peaks.multiply_add),
+            "bf16_gflop_per_s": self.peaks.bf16_dot.map(giga),
+            "memory_gb_per_s": giga(self.peaks.memory),
+            "cache_gb_per_s": giga(self.peaks.cache),
+        });
+        row
+    }
+
+    /// Returns durations and rates as JSON.
+    fn figures(&self, times: Times, from_memory: bool) -> Value {
+        let (computing, moving) = (self.computing(times), self.moving(times, from_memory));
         json!({
-            "group": self.group,
-            "name": self.name,
-            "isa": self.isa,
-            "threads": self.threads,
-            "best_us": self.best_s * 1e6,
-            "median_us": self.median_s * 1e6,
-            "gflop_per_s": computing.0.map(giga),
-            "gflop_share": computing.1,
-            "gb_per_s": moving.0.map(giga),
-            "gb_share": moving.1,
-            "from": if self.from_memory { "memory" } else { "cache" },
-            "peaks": {
-                "gflop_per_s": giga(self.peaks.multiply_add),
-                "bf16_gflop_per_s": self.peaks.bf16_dot.map(giga),
-                "memory_gb_per_s": giga(self.peaks.memory),
-                "cache_gb_per_s": giga(self.peaks.cache),
-            },
+            "best_us": times.best * 1e6,
+            "median_us": times.median * 1e6,
+            "gflop_per_s": computing.map(|found| giga(found.rate)),
+            "gflop_share": computing.map(|found| found.share),
+            "gb_per_s": moving.map(|found| giga(found.rate)),
+            "gb_share": moving.map(|found| found.share),
+            "from": if from_memory { "memory" } else { "cache" },
         })
     }
+}
+
+impl Times {
+    fn from_json(times: &Value) -> Result<Times> {
+        Ok(Times { best: number(&times["best_s"])?, median: number(&times["median_s"])? })
+    }
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().ok_or_else(|| "a figure is missing".into())
 }
 
 fn giga(rate: f64) -> f64 {
@@ -200,7 +234,8 @@ fn giga(rate: f64) -> f64 {
 fn print_table(rows: &[Row]) {
     println!(
         "Microseconds of the best and of the median run; rates of the best one, as shares of the peaks around the group. \
-         Bytes: all that is read and written, once each, from memory or the second cache."
+         Bytes: all that is read and written, once each, from memory or the second cache. Layers have figures with weights \
+         that stay in the caches if they fit, and with cold ones: 80 MB of copies in turn."
     );
     let mut group = "";
     for row in rows {
@@ -208,27 +243,28 @@ fn print_table(rows: &[Row]) {
             group = &row.group;
             print_header(row);
         }
-        let rate = |rate: Option<(f64, f64)>| match rate {
-            Some((rate, share)) => format!("{:>9.1} {:>4.0} %", giga(rate), share * 100.0),
-            None => " ".repeat(16),
+        let source = match (row.bytes > 0.0, row.from_memory) {
+            (false, _) => "",
+            (true, true) => "memory",
+            (true, false) => "cache",
         };
-        println!(
-            "  {:36} {:>11.2} {:>11.2} {} {} {}",
-            row.name,
-            row.best_s * 1e6,
-            row.median_s * 1e6,
-            rate(row.computing()),
-            rate(row.moving()),
-            match (row.bytes > 0.0, row.from_memory) {
-                (false, _) => "",
-                (true, true) => "memory",
-                (true, false) => "cache",
-            }
-        );
+        let figures = format_figures(row, row.times, row.from_memory);
+        let cold = row.cold.map_or(String::new(), |cold| format_figures(row, cold, true));
+        println!("{}", format!("  {:36} {figures} {source:6} {cold}", row.name).trim_end());
     }
 }
 
-/// Formats the group's name and its peaks.
+/// Renders durations and rates in columns.
+fn format_figures(row: &Row, times: Times, from_memory: bool) -> String {
+    let [computing, moving] =
+        [row.computing(times), row.moving(times, from_memory)].map(|found| match found {
+            Some(Rate { rate, share }) => format!("{:>9.1} {:>4.0} %", giga(rate), share * 100.0),
+            None => " ".repeat(16),
+        });
+    format!("{:>11.2} {:>11.2} {computing} {moving}", times.best * 1e6, times.median * 1e6)
+}
+
+/// Prints the group's name, its peaks and the names of columns.
 fn print_header(row: &Row) {
     let peaks = row.peaks;
     let bf16 = peaks.bf16_dot.map_or(String::new(), |rate| format!(" ({:.0} of bf16)", giga(rate)));
@@ -241,7 +277,11 @@ fn print_header(row: &Row) {
         giga(peaks.memory),
         giga(peaks.cache),
     );
-    println!("  {:36} {:>11} {:>11} {:>16} {:>16}", "", "best", "median", "GFLOP/s", "GB/s");
+    let columns = format!("{:>11} {:>11} {:>16} {:>16}", "best", "median", "GFLOP/s", "GB/s");
+    match row.cold {
+        Some(_) => println!("  {:36} {columns} {:6} {columns} of cold weights", "", ""),
+        None => println!("  {:36} {columns}", ""),
+    }
 }
 
 #[cfg(test)]
@@ -250,18 +290,26 @@ mod tests {
 
     #[test]
     fn rates_are_shares_of_the_right_peaks() {
-        let line = |from_memory: bool| {
+        let line = |from_memory: bool, cold: Value| {
             let peaks =
                 json!({ "multiply_add": 100.0, "bf16_dot": null, "memory": 10.0, "cache": 40.0 });
             let row = json!({
-                "group": "g", "name": "n", "isa": "Avx2", "threads": 1, "best_s": 0.5, "median_s": 0.7,
+                "group": "g", "name": "n", "isa": "Avx2", "threads": 1,
+                "times": { "best_s": 0.5, "median_s": 0.7, "runs": 3 }, "cold": cold,
                 "flops": 25.0, "bytes": 4.0, "from_memory": from_memory, "peaks": peaks,
             });
-            Row::from_line(&row.to_string()).expect("it is whole")
+            Row::from_line(&row.to_string())
         };
-        assert_eq!(line(true).computing(), Some((50.0, 0.5)));
-        assert_eq!(line(true).moving(), Some((8.0, 0.8)));
-        assert_eq!(line(false).moving(), Some((8.0, 0.2)));
+        let row = line(true, json!(null)).expect("it is whole");
+        assert_eq!(row.computing(row.times), Some(Rate { rate: 50.0, share: 0.5 }));
+        assert_eq!(row.moving(row.times, true), Some(Rate { rate: 8.0, share: 0.8 }));
+        assert_eq!(row.to_json()["gb_share"], 0.8);
+        assert!(row.to_json()["cold"].is_null());
+        let row = line(false, json!({ "best_s": 1.0, "median_s": 2.0 })).expect("it is whole");
+        assert_eq!(row.to_json()["gb_share"], 0.2);
+        assert_eq!(row.to_json()["cold"]["gb_share"], 0.4);
+        assert_eq!(row.to_json()["cold"]["gflop_share"], 0.25);
+        assert!(line(false, json!({ "best_s": 1.0 })).is_err());
         assert!(Row::from_line("{}").is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Convolutions and pooling of the shapes of real networks, one image at a time.
 
-use super::{Bench, Group, Work, numbers};
+use super::{Bench, Group, Work, copies_of, numbers};
 use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, Order, Ordered, OrderedMut, PackedConv};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::pixels::pitch_of;
@@ -141,8 +141,7 @@ impl Shape {
         Work {
             flops: 2.0 * products as f64,
             bytes: (elements * size_of::<f32>()) as f64,
-            // Weights are the smaller part in nearly all of them; images come from the layer
-            // before.
+            // Images come from the layer before.
             from_memory: false,
         }
     }
@@ -193,14 +192,14 @@ impl Layer {
     }
 }
 
-/// Times one convolution, whose weights come from memory.
+/// Times one convolution.
 fn time_alone(group: &mut Group<'_>, shape: Shape) {
     let (bench, name) = (group.bench, shape.name());
     if group.wants(&name) {
-        let copies = bench.turns(shape.weights() * size_of::<f32>());
+        let copies = copies_of(shape.weights() * size_of::<f32>());
         let mut layer = Layer::new(bench, shape, copies);
-        group.time(&name, shape.work(), |turn| {
-            layer.run(bench, turn);
+        group.time_layer(&name, shape.work(), copies, |copy| {
+            layer.run(bench, copy);
             Ok(())
         });
     }

@@ -14,7 +14,7 @@ mod products;
 use clap::Parser;
 use peaks::{Meter, Peaks};
 use sardonyx_kernels::{Ended, Exec, Isa, Pool};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,33 @@ impl Bench {
     fn turns(&self, bytes: usize) -> usize {
         self.beyond_caches.div_ceil(bytes.max(1)).clamp(1, 64)
     }
+
+    /// Whether no cache holds so many bytes.
+    fn exceeds_caches(&self, bytes: usize) -> bool {
+        3 * bytes > self.beyond_caches
+    }
+
+    /// Measures the durations of calls, which get the number of calls before them.
+    fn sample(&self, mut call: impl FnMut(usize) -> Result<(), Ended>) -> Times {
+        let mut times = Vec::new();
+        let start = Instant::now();
+        call(0).expect("nothing ends a measurement");
+        // The first call only warms up, unless it takes all the time there is.
+        while times.len() < FEWEST_RUNS || start.elapsed() < self.budget && times.len() < MOST_RUNS
+        {
+            let start = Instant::now();
+            call(times.len() + 1).expect("nothing ends a measurement");
+            times.push(start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        Times { best: times[0], median: times[times.len() / 2], runs: times.len() }
+    }
+}
+
+/// Returns the number of copies of a layer's weights that make them cold: 80 MB in turn, more than
+/// the caches of a core and its part of those that cores share. Tiny weights have fewer.
+fn copies_of(bytes: usize) -> usize {
+    (80usize << 20).div_ceil(bytes.max(1)).clamp(2, 4096)
 }
 
 /// Work of one call.
@@ -107,10 +134,22 @@ struct Group<'b> {
 struct Measured {
     name: String,
     work: Work,
-    /// Seconds.
+    times: Times,
+    /// Times with cold weights, of layers.
+    cold: Option<Times>,
+}
+
+/// Durations of the calls of one measurement, in seconds.
+struct Times {
     best: f64,
     median: f64,
     runs: usize,
+}
+
+impl Times {
+    fn to_json(&self) -> Value {
+        json!({ "best_s": self.best, "median_s": self.median, "runs": self.runs })
+    }
 }
 
 const FEWEST_RUNS: usize = 3;
@@ -128,33 +167,28 @@ impl<'b> Group<'b> {
 
     /// Times a call, which gets the number of calls before it.
     fn time(&mut self, name: &str, work: Work, call: impl FnMut(usize) -> Result<(), Ended>) {
-        if !self.wants(name) {
-            return;
+        if self.wants(name) {
+            self.before.get_or_insert_with(|| self.bench.meter.look());
+            let times = self.bench.sample(call);
+            self.measured.push(Measured { name: name.to_string(), work, times, cold: None });
         }
-        let mut call = {
-            let mut call = call;
-            move |turn| call(turn).expect("nothing ends a measurement")
-        };
-        self.before.get_or_insert_with(|| self.bench.meter.look());
-        let mut times = Vec::new();
-        let start = Instant::now();
-        call(0);
-        // The first call only warms up, unless it takes all the time there is.
-        while times.len() < FEWEST_RUNS
-            || start.elapsed() < self.bench.budget && times.len() < MOST_RUNS
-        {
-            let start = Instant::now();
-            call(times.len() + 1);
-            times.push(start.elapsed().as_secs_f64());
+    }
+
+    /// Measures a layer twice: with the first copy of its weights, which stays in the caches if it
+    /// fits, and with all copies in turn. A call gets the number of the copy.
+    fn time_layer(
+        &mut self,
+        name: &str,
+        work: Work,
+        copies: usize,
+        mut call: impl FnMut(usize) -> Result<(), Ended>,
+    ) {
+        if self.wants(name) {
+            self.before.get_or_insert_with(|| self.bench.meter.look());
+            let times = self.bench.sample(|_| call(0));
+            let cold = Some(self.bench.sample(|turn| call(turn % copies)));
+            self.measured.push(Measured { name: name.to_string(), work, times, cold });
         }
-        times.sort_by(f64::total_cmp);
-        self.measured.push(Measured {
-            name: name.to_string(),
-            work,
-            best: times[0],
-            median: times[times.len() / 2],
-            runs: times.len(),
-        });
     }
 }
 
@@ -170,9 +204,8 @@ impl Drop for Group<'_> {
                 "name": measured.name,
                 "isa": format!("{:?}", self.bench.isa),
                 "threads": self.bench.threads,
-                "best_s": measured.best,
-                "median_s": measured.median,
-                "runs": measured.runs,
+                "times": measured.times.to_json(),
+                "cold": measured.cold.as_ref().map(Times::to_json),
                 "flops": measured.work.flops,
                 "bytes": measured.work.bytes,
                 "from_memory": measured.work.from_memory,

@@ -1,6 +1,6 @@
 //! Matrix products of the shapes of real networks.
 
-use super::{Bench, Group, Work, numbers};
+use super::{Bench, Group, Work, copies_of, numbers};
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::gemm::{
     ByteMatrix, ByteRhs, Epilogue, Lhs, MatRef, PackedB, Rhs, ZeroPoints, gemm, gemm_bytes,
@@ -9,8 +9,7 @@ use sardonyx_kernels::gemm::{
 /// Rows, columns, depth.
 type Shape = (usize, usize, usize);
 
-/// Networks that shapes are from, and the number of uses of each buffer of weights in a run:
-/// once.
+/// Networks that shapes are from.
 const GROUPS: &[(&str, &[Shape])] = &[
     ("products, bert", &[(128, 768, 768), (128, 3072, 768), (128, 768, 3072)]),
     (
@@ -54,7 +53,7 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     let work = Work {
         flops: 2.0 * count(m, n) * k as f64,
         bytes: count(m, k) + count(k, n) + size_of::<i32>() as f64 * count(m, n),
-        from_memory: true,
+        from_memory: bench.exceeds_caches(n * k),
     };
     let [packed, plain] = ["packed", "plain"].map(|form| format!("{m} x {n} x {k}, {form}"));
     if !group.wants(&packed) && !group.wants(&plain) {
@@ -66,17 +65,24 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     let mut c = vec![0; m * n];
     let mut multiply =
         |b: ByteRhs<'_>| gemm_bytes(&bench.exec(), a, b, ZeroPoints { a: &[128], b: &[] }, &mut c);
-    let turns = bench.turns(n * k);
-    let weights: Vec<Vec<u8>> = (0..turns).map(|_| bytes(k * n)).collect();
-    let matrix =
-        |i: usize| ByteMatrix { bits: MatRef::row_major(&weights[i % turns], k, n), signed: true };
+    let copies = copies_of(n * k);
+    let weights: Vec<Vec<u8>> = (0..copies).map(|_| bytes(k * n)).collect();
     if group.wants(&packed) {
-        let weights: Vec<_> = (0..turns)
-            .map(|i| Pool::to_its_end(|| PackedB::from_bytes(bench.isa, matrix(i))))
+        let weights: Vec<_> = (0..copies)
+            .map(|i| {
+                Pool::to_its_end(|| PackedB::from_bytes(bench.isa, view_signed(&weights[i], k, n)))
+            })
             .collect();
-        group.time(&packed, work, |i| multiply(ByteRhs::Packed(&weights[i % turns])));
+        group.time_layer(&packed, work, copies, |i| multiply(ByteRhs::Packed(&weights[i])));
     }
-    group.time(&plain, work, |i| multiply(ByteRhs::Plain(matrix(i))));
+    group.time_layer(&plain, work, copies, |i| {
+        multiply(ByteRhs::Plain(view_signed(&weights[i], k, n)))
+    });
+}
+
+/// Views bytes as a matrix of signed integers with adjacent rows.
+fn view_signed(bytes: &[u8], rows: usize, cols: usize) -> ByteMatrix<'_> {
+    ByteMatrix { bits: MatRef::row_major(bytes, rows, cols), signed: true }
 }
 
 /// Times one shape with weights in each form: packed ahead, as rows, and as columns (a matrix
@@ -87,7 +93,7 @@ fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let work = Work {
         flops: 2.0 * count(m, n) * k as f64,
         bytes: size_of::<f32>() as f64 * (count(m, k) + count(k, n) + count(m, n)),
-        from_memory: true,
+        from_memory: bench.exceeds_caches(n * k * size_of::<f32>()),
     };
     let names = ["packed", "plain", "transposed"].map(|form| format!("{m} x {n} x {k}, {form}"));
     if !names.iter().any(|name| group.wants(name)) {
@@ -100,17 +106,19 @@ fn product(group: &mut Group<'_>, (m, n, k): Shape) {
         let epilogue = Epilogue::default();
         gemm(&bench.exec(), a, b, &mut c, n, &epilogue)
     };
-    let turns = bench.turns(n * k * size_of::<f32>());
-    let weights: Vec<Vec<f32>> = (0..turns).map(|_| numbers(k * n)).collect();
+    let copies = copies_of(n * k * size_of::<f32>());
+    let weights: Vec<Vec<f32>> = (0..copies).map(|_| numbers(k * n)).collect();
     let [packed, plain, transposed] = &names;
     if group.wants(packed) {
         let pack =
             |b: &Vec<f32>| Pool::to_its_end(|| PackedB::new(bench.isa, MatRef::row_major(b, k, n)));
         let weights: Vec<PackedB> = weights.iter().map(pack).collect();
-        group.time(packed, work, |i| multiply(Rhs::Packed(&weights[i % turns])));
+        group.time_layer(packed, work, copies, |i| multiply(Rhs::Packed(&weights[i])));
     }
-    group.time(plain, work, |i| multiply(Rhs::Plain(MatRef::row_major(&weights[i % turns], k, n))));
-    group.time(transposed, work, |i| {
-        multiply(Rhs::Plain(MatRef::col_major(&weights[i % turns], k, n)))
+    group.time_layer(plain, work, copies, |i| {
+        multiply(Rhs::Plain(MatRef::row_major(&weights[i], k, n)))
+    });
+    group.time_layer(transposed, work, copies, |i| {
+        multiply(Rhs::Plain(MatRef::col_major(&weights[i], k, n)))
     });
 }
