@@ -55,10 +55,7 @@ pub(crate) enum Bench {
 }
 
 pub(crate) fn run(task: Bench) -> Result {
-    // A bench of builds begins with nothing built.
-    if !matches!(task, Bench::Builds(_)) {
-        print_machine()?;
-    }
+    print_machine()?;
     match task {
         Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
@@ -76,7 +73,9 @@ pub(crate) fn run(task: Bench) -> Result {
 }
 
 /// Prints processor, instruction set, caches and measured peaks, without which times cannot be
-/// compared. Stdout is left to the results.
+/// compared. Stdout is left to the results. The command that measures is built in the usual target
+/// directory, so a bench of builds, which has directories of its own, still begins with nothing
+/// built.
 fn print_machine() -> Result {
     let mut command = std::process::Command::new(build_release("sardonyx", &[])?);
     eprint!("{}", shell::output(command.args(["info", "--machine"]))?);
