@@ -14,14 +14,15 @@
 //! which changes no difference. All sums wrap at 32 bits.
 
 use std::ops::Range;
+use std::slice;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::blocked::{Operand, Product, Sweep};
 use super::epilogue::Epilogue;
 use super::form::{Elements, Form};
 use super::matrix::MatRef;
-use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width};
-use super::sizes::{NARROW, threads};
+use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place};
+use super::sizes::{ALIASED, NARROW, threads};
 use super::tables::tiles_of_shorts;
 use super::tile::TileTable;
 use sardonyx_simd::buffer::with_scratch;
@@ -123,6 +124,29 @@ impl Reading {
     fn value(self, bits: u8) -> i32 {
         let mask = if self.signed { -1 } else { 0xff };
         i32::from((bits ^ self.flip).cast_signed()) & mask
+    }
+
+    /// Adds up elements, in vectors of 16 bits as long as these hold the sums.
+    #[inline(always)]
+    fn sum(self, bits: &[u8]) -> i32 {
+        /// Geometry: integers of 16 bits in a vector of AVX2.
+        const LANES: usize = 16;
+        /// Limit: elements whose sum is less than 2^15.
+        const MOST: usize = 128;
+        let mut total = 0i32;
+        for block in bits.chunks(LANES * MOST) {
+            let (groups, rest) = block.as_chunks::<LANES>();
+            let mut lanes = [0i16; LANES];
+            for group in groups {
+                for (lane, bits) in lanes.iter_mut().zip(group) {
+                    *lane += self.value(*bits) as i16;
+                }
+            }
+            let rest = rest.iter().map(|bits| self.value(*bits));
+            let sum: i32 = lanes.into_iter().map(i32::from).chain(rest).sum();
+            total = total.wrapping_add(sum);
+        }
+        total
     }
 
     /// The zero point of a row of A or a column of B: what stands for zero, moved as the elements.
@@ -247,7 +271,22 @@ pub fn gemm_bytes_scratch(exec: &Exec<'_>, a: &ByteMatrix<'_>, b: &ByteRhs<'_>) 
         ByteRhs::Plain(b) => words(b.bits.cols()),
         ByteRhs::Packed(_) => 0,
     };
-    words(a.bits.rows()).saturating_add(right).saturating_mul(size_of::<i32>())
+    let height = a.bits.rows();
+    let in_place = height.saturating_mul(pitch_of(rows)).saturating_add(height);
+    let left = if is_in_place(a) { in_place } else { words(height) };
+    left.saturating_add(right).saturating_mul(size_of::<i32>())
+}
+
+/// Returns the distance in words between rows of `words` adjacent words: rows that are a multiple
+/// of [`ALIASED`] apart evict each other from the first-level cache.
+fn pitch_of(words: usize) -> usize {
+    if words.is_multiple_of(ALIASED) { words + 16 } else { words }
+}
+
+/// Whether the words of each row of A are adjacent, as its elements are: packing widens bytes in
+/// order, and tiles read the rows in place. Few rows are not padded so.
+fn is_in_place(a: &ByteMatrix<'_>) -> bool {
+    a.bits.col_stride() == 1 || a.bits.rows() <= NARROW
 }
 
 /// C = (A - zero points) (B - zero points), of which `c` has all rows, one after the other. Sums
@@ -289,7 +328,7 @@ fn product(
     }
     let of_left = words.of_left(a.signed);
     let left = Side { matrix: a.bits.transposed(), words, reading: of_left };
-    left.with_panels(exec, m <= NARROW, |a, a_sums| {
+    left.with_panels(exec, is_in_place(&a), |a, a_sums| {
         let mut multiply = |b: Panels, b_sums: &[i32], of_right: Reading| {
             let product = Product {
                 isa: exec.isa,
@@ -338,9 +377,8 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Lends panels of words, and the sums of their columns. `in_columns`: the words of each column
-    /// are adjacent, which spares narrow matrices the padding; such panels are fit for the narrow
-    /// side only.
+    /// Lends panels of words, and the sums of their columns. With `in_columns`, the words of each
+    /// column are adjacent; only the narrow operand of a tile can be read so.
     fn with_panels<R>(
         &self,
         exec: &Exec<'_>,
@@ -350,22 +388,24 @@ impl Side<'_> {
         let w = panel_width(exec.isa);
         let (rows, width) = (self.matrix.rows().div_ceil(self.words.steps()), self.matrix.cols());
         let panels = width.div_ceil(w);
+        let pitch = pitch_of(rows);
         let (len, (ks, ws)) =
-            if in_columns { (width * rows, (1, rows)) } else { (panels * w * rows, (w, 1)) };
+            if in_columns { (width * pitch, (1, pitch)) } else { (panels * w * rows, (w, 1)) };
         with_scratch(len + width, |all| {
             let (words, sums) = all.split_at_mut(len);
             // SAFETY: integers of 32 bits, atomic or not, have the size and alignment of floats,
             // and any bits are one. Nothing else uses this part of the scratch.
             let sums = unsafe {
                 sums.as_mut_ptr().write_bytes(0, width);
-                std::slice::from_raw_parts(sums.as_ptr().cast::<AtomicI32>(), width)
+                slice::from_raw_parts(sums.as_ptr().cast::<AtomicI32>(), width)
             };
             let out = SendPtr(words.as_mut_ptr().cast::<u32>());
             each_chunk(exec.pool, rows, 0..panels, w, |panel, chunk: Range<usize>| {
                 let columns = panel * w..width.min((panel + 1) * w);
                 // SAFETY: chunks are disjoint parts of the scratch.
                 unsafe {
-                    let out = out.get().add(panel * w * rows + chunk.start * ks);
+                    let of_panel = if in_columns { w * pitch } else { w * rows };
+                    let out = out.get().add(panel * of_panel + chunk.start * ks);
                     if columns.len() < w && !in_columns {
                         out.write_bytes(0, chunk.len() * w);
                     }
@@ -373,8 +413,11 @@ impl Side<'_> {
                 }
             })?;
             // SAFETY: as above; all threads are done with them.
-            let sums = unsafe { std::slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
-            f(Panels { ptr: words.as_ptr(), stride: w * rows, ks, ws, width: w }, sums)
+            let sums = unsafe { slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
+            let ptr = words.as_ptr();
+            let width = if in_columns { rows_in_place(exec.isa) } else { w };
+            let stride = width * if in_columns { pitch } else { rows };
+            f(Panels { ptr, stride, ks, ws, width }, sums)
         })
     }
 
@@ -418,7 +461,7 @@ impl Side<'_> {
     }
 }
 
-/// The widest panel.
+/// Geometry: columns of the widest panel.
 const MAX_PANEL: usize = panel_width(Isa::Avx512);
 
 /// Words from a part of a matrix of steps by columns. Steps after the last one are zero, whatever
@@ -447,6 +490,8 @@ impl Loop for PackWords<'_> {
     fn run<const FMA: bool>(self) {
         // What is adjacent in memory is read in one go.
         match (self.words, self.col_stride, self.row_stride) {
+            (Words::Pairs, cs, 1) if self.is_in_order() => self.pairs_in_order(cs),
+            (Words::Quads, cs, 1) if self.is_in_order() => self.quads_in_order(cs),
             (Words::Pairs, 1, rs) => self.by_rows::<2>(rs, 1),
             (Words::Pairs, cs, 1) => self.by_columns::<2>(1, cs),
             (Words::Pairs, cs, rs) => self.by_columns::<2>(rs, cs),
@@ -458,6 +503,49 @@ impl Loop for PackWords<'_> {
 }
 
 impl PackWords<'_> {
+    /// Whether steps that are adjacent in memory stay adjacent, in the order of the processor.
+    fn is_in_order(&self) -> bool {
+        self.ks == 1 && cfg!(target_endian = "little")
+    }
+
+    /// Widens columns of adjacent steps to integers of 16 bits.
+    #[inline(always)]
+    fn pairs_in_order(self, col_stride: usize) {
+        let steps = self.depth.next_multiple_of(2);
+        for (column, sum) in self.sums.iter_mut().enumerate() {
+            let src = self.src.wrapping_add(column * col_stride);
+            let out = self.out.wrapping_add(column * self.ws).cast::<i16>();
+            // SAFETY: the maker's promise; a word holds two integers.
+            let (src, out) = unsafe {
+                (slice::from_raw_parts(src, self.depth), slice::from_raw_parts_mut(out, steps))
+            };
+            for (out, bits) in out.iter_mut().zip(src) {
+                *out = self.reading.value(*bits) as i16;
+            }
+            out[self.depth..].fill(0);
+            *sum = sum.wrapping_add(self.reading.sum(src));
+        }
+    }
+
+    /// Copies columns of adjacent steps, with the bits exchanged that move them by 128.
+    #[inline(always)]
+    fn quads_in_order(self, col_stride: usize) {
+        let steps = self.depth.next_multiple_of(4);
+        for (column, sum) in self.sums.iter_mut().enumerate() {
+            let src = self.src.wrapping_add(column * col_stride);
+            let out = self.out.wrapping_add(column * self.ws).cast::<u8>();
+            // SAFETY: the maker's promise; a word holds four bytes.
+            let (src, out) = unsafe {
+                (slice::from_raw_parts(src, self.depth), slice::from_raw_parts_mut(out, steps))
+            };
+            for (out, bits) in out.iter_mut().zip(src) {
+                *out = bits ^ self.reading.flip;
+            }
+            out[self.depth..].fill(0);
+            *sum = sum.wrapping_add(self.reading.sum(src));
+        }
+    }
+
     #[inline(always)]
     fn by_rows<const STEPS: usize>(self, row_stride: usize, col_stride: usize) {
         for row in 0..self.depth.div_ceil(STEPS) {
@@ -691,6 +779,8 @@ mod tests {
             (33, 65, 8),
             (70, 5, 131),
             (40, 70, 1030),
+            (14, 9, 2048),
+            (14, 9, 4096),
             (3, 100, 2049),
             (4, 4, 0),
         ] {

@@ -6,19 +6,20 @@ use super::matrix::MatRef;
 use super::pack::panel_width;
 use sardonyx_simd::{Isa, Pool};
 
-/// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.
+/// Work: multiply-adds below which a product is one chunk: handing it out costs more than it saves.
 const SERIAL_MACS: usize = 40_000;
-/// Most columns for which the transposed orientation is considered; it needs a copy of its output
-/// in scratch.
+/// Choice: most columns for which the transposed orientation is considered; it needs a copy of its
+/// output in scratch.
 const TRANSPOSED_COLS: usize = 256;
-/// Most values of the narrow operand per step for which it is read where it lies.
+/// Choice: most values of the narrow operand per step for which it is read where it lies.
 pub(super) const NARROW: usize = 12;
-/// Most floats of B that are packed whole. The patches of a convolution can be a hundred times as
-/// large as its operands.
+/// Limit: most floats of B that are packed whole. The patches of a convolution can be a hundred
+/// times as large as its operands.
 const WHOLE_FLOATS: usize = 64 << 20;
 
-/// Rows this many floats apart fall into the same few sets of a first-level cache.
-const ALIASED: usize = 1024;
+/// Geometry: distance in floats at which rows fall into the same few sets of a first-level cache:
+/// ways of 4 KB, on every processor.
+pub(super) const ALIASED: usize = 1024;
 
 /// How a matrix in memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
