@@ -21,9 +21,10 @@ use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa};
 use sardonyx_simd::{Pool, split_even};
 
-/// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
-const KC: usize = 256;
-/// Column panels between which A is read again for the next k block, where it is larger.
+/// Sums: most steps of a k block. A 32-float panel of 256 steps is 32 KB.
+pub(super) const KC: usize = 256;
+/// Cache: column panels between which A is read again for the next k block, where it is larger than
+/// the second-level cache.
 const GROUP: usize = 16;
 
 /// One operand of a product.
@@ -198,7 +199,7 @@ impl Product<'_> {
     ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let panels = self.n.div_ceil(w);
-        let kc = k_block(self.k);
+        let kc = self.k_block();
         let most = self.column_block(kc);
         let chunk = if threads == 1 { most } else { (panels / (threads * 6)).clamp(1, most) };
         let parts = panels.div_ceil(chunk);
@@ -238,7 +239,7 @@ impl Product<'_> {
             return unsafe { self.run_panels(pool, threads, a, b) };
         }
         let row_panels = self.m.div_ceil(panel_width(self.isa));
-        let kc = k_block(self.k);
+        let kc = self.k_block();
         let chunk = (row_panels / (threads * 4)).clamp(1, 4);
         let parts = row_panels.div_ceil(chunk);
         pool_run(pool, threads, parts, |part| {
@@ -327,6 +328,11 @@ impl Product<'_> {
 }
 
 impl<F: Form> Product<'_, F> {
+    /// Returns the block size that cuts `k` evenly.
+    fn k_block(&self) -> usize {
+        self.k.div_ceil(self.k.div_ceil(self.form.most_steps()).max(1))
+    }
+
     /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
     /// results are stored all the same.
     fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -348,7 +354,7 @@ impl<F: Form> Product<'_, F> {
     ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(a.width), self.n.div_ceil(w));
-        let kc = k_block(self.k);
+        let kc = self.k_block();
         if self.goes_by_rows(kc) {
             // SAFETY: the caller's promise.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
@@ -435,7 +441,7 @@ impl<F: Form> Product<'_, F> {
     ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(a.width), self.n.div_ceil(w));
-        let kc = k_block(self.k);
+        let kc = self.k_block();
         let most = self.column_block(kc);
         let col_parts = col_panels.div_ceil(most);
         let row_parts = match threads {
@@ -781,11 +787,6 @@ impl Body for FinishRow {
             col += n;
         }
     }
-}
-
-/// The block size that cuts `k` evenly.
-fn k_block(k: usize) -> usize {
-    k.div_ceil(k.div_ceil(KC).max(1))
 }
 
 fn pool_run(

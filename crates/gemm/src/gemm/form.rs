@@ -5,6 +5,7 @@
 //! the code that packs it and to the [`Mac`](super::tile::Mac) that multiplies it: a float, two
 //! elements of 16 bits, or neighbouring steps of k.
 
+use super::blocked::KC;
 use super::halves::{ManyRows, Storage, Widen};
 use super::pack::panel_width;
 use super::tables::tiles;
@@ -46,6 +47,10 @@ pub(crate) trait Form: Copy + Sync {
     type Sum;
     /// The functions that multiply such panels.
     fn tiles(self, isa: Isa) -> TileTable;
+    /// Most steps of a k block. Sums of floats depend on it.
+    fn most_steps(self) -> usize {
+        KC
+    }
     /// Whether A that was packed ahead of time may be the operand to wait for.
     fn waits_for_left(self) -> bool;
     /// The form into which each panel of B is converted before a product of this many rows, if it

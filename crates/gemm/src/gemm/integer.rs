@@ -4,7 +4,8 @@
 //! neighbouring steps here: two as integers of 16 bits, or four as bytes where the machine
 //! multiplies those (`VPDPBUSD`). Panels and blocks are thus those of floats; what a lane
 //! multiplies and adds is another [`Mac`](super::tile::Mac), and its sum is an integer in the bits
-//! of a lane.
+//! of a lane. With AVX2, a constant right operand stays bytes in memory: two steps are half a word,
+//! which tiles widen.
 //!
 //! Elements are packed without their zero points `z` and `y`, so a constant has one form whatever
 //! these are. What they add to a sum is taken off at the end:
@@ -17,12 +18,14 @@ use std::ops::Range;
 use std::slice;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::blocked::{Operand, Product, Sweep};
+use super::blocked::{KC, Operand, Product, Sweep};
 use super::epilogue::Epilogue;
 use super::form::{Elements, Form};
 use super::matrix::MatRef;
 use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place};
 use super::sizes::{ALIASED, NARROW, threads};
+#[cfg(target_arch = "x86_64")]
+use super::tables::PAIRS_OF_BYTES;
 use super::tables::tiles_of_shorts;
 use super::tile::TileTable;
 use sardonyx_simd::buffer::with_scratch;
@@ -35,14 +38,23 @@ use sardonyx_simd::{Level, Loop, check_isa};
 pub(crate) enum Words {
     /// Two steps as integers of 16 bits.
     Pairs,
+    /// Two steps as integers of 16 bits in A, and as bytes with sign in B, which tiles widen.
+    PairsOfBytes,
     /// Four steps as bytes: of A without sign, of B with sign.
     Quads,
 }
 
 impl Words {
-    /// The form with the most steps per instruction.
+    /// Returns the form with the most steps per instruction, of which packed constants take the
+    /// least memory.
     fn best(isa: Isa) -> Words {
-        if Words::Quads.is_available(isa) { Words::Quads } else { Words::Pairs }
+        let all = [Words::Quads, Words::PairsOfBytes];
+        all.into_iter().find(|words| words.is_available(isa)).unwrap_or(Words::Pairs)
+    }
+
+    /// Returns the form of operands that are packed for one product.
+    fn in_full(self) -> Words {
+        if self == Words::PairsOfBytes { Words::Pairs } else { self }
     }
 
     /// Whether this machine multiplies such words on that instruction set.
@@ -50,18 +62,20 @@ impl Words {
         match self {
             Words::Pairs => isa.is_available(),
             #[cfg(target_arch = "x86_64")]
+            Words::PairsOfBytes => isa == Isa::Avx2 && isa.is_available(),
+            #[cfg(target_arch = "x86_64")]
             Words::Quads => {
                 isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512vnni")
             }
             #[cfg(not(target_arch = "x86_64"))]
-            Words::Quads => false,
+            Words::PairsOfBytes | Words::Quads => false,
         }
     }
 
     /// Steps of k in a word.
     fn steps(self) -> usize {
         match self {
-            Words::Pairs => 2,
+            Words::Pairs | Words::PairsOfBytes => 2,
             Words::Quads => 4,
         }
     }
@@ -69,7 +83,7 @@ impl Words {
     /// How bits of A become what is multiplied.
     fn of_left(self, signed: bool) -> Reading {
         match self {
-            Words::Pairs => Reading { flip: 0, signed },
+            Words::Pairs | Words::PairsOfBytes => Reading { flip: 0, signed },
             Words::Quads => Reading { flip: if signed { 0x80 } else { 0 }, signed: false },
         }
     }
@@ -78,7 +92,9 @@ impl Words {
     fn of_right(self, signed: bool) -> Reading {
         match self {
             Words::Pairs => Reading { flip: 0, signed },
-            Words::Quads => Reading { flip: if signed { 0 } else { 0x80 }, signed: true },
+            Words::PairsOfBytes | Words::Quads => {
+                Reading { flip: if signed { 0 } else { 0x80 }, signed: true }
+            }
         }
     }
 }
@@ -90,10 +106,18 @@ impl Form for Words {
         match self {
             Words::Pairs => tiles_of_shorts(isa),
             #[cfg(target_arch = "x86_64")]
+            Words::PairsOfBytes => PAIRS_OF_BYTES,
+            #[cfg(target_arch = "x86_64")]
             Words::Quads => quads::QUADS,
             #[cfg(not(target_arch = "x86_64"))]
-            Words::Quads => unreachable!("no machine but x86 multiplies quads"),
+            Words::PairsOfBytes | Words::Quads => unreachable!("no machine but x86 has such tiles"),
         }
+    }
+
+    /// Integers add up to the same sums in blocks of any length: panels of half the bytes have
+    /// twice the steps.
+    fn most_steps(self) -> usize {
+        if self == Words::PairsOfBytes { 2 * KC } else { KC }
     }
 
     /// A is packed in each product.
@@ -182,7 +206,7 @@ impl Elements for Bytes {
     }
 
     fn words(self, width: usize) -> usize {
-        width
+        if self.words == Words::PairsOfBytes { width / 2 } else { width }
     }
 
     fn bytes_beside(self, cols: usize) -> usize {
@@ -316,6 +340,7 @@ fn product(
 ) -> Result<(), Ended> {
     check_isa(exec.isa);
     assert!(words.is_available(exec.isa), "this machine does not multiply {words:?}");
+    let words = if let ByteRhs::Plain(_) = b { words.in_full() } else { words };
     let (m, k) = (a.bits.rows(), a.bits.cols());
     let (depth, n) = b.size();
     assert_eq!(k, depth, "depth of A and B");
@@ -327,7 +352,7 @@ fn product(
         return Ok(());
     }
     let of_left = words.of_left(a.signed);
-    let left = Side { matrix: a.bits.transposed(), words, reading: of_left };
+    let left = Side { matrix: a.bits.transposed(), words: words.in_full(), reading: of_left };
     left.with_panels(exec, is_in_place(&a), |a, a_sums| {
         let mut multiply = |b: Panels, b_sums: &[i32], of_right: Reading| {
             let product = Product {
@@ -426,7 +451,8 @@ impl Side<'_> {
     ///
     /// # Safety
     ///
-    /// Word (i, j) of them is written to `out[i * ks + j * ws]`, which must be valid.
+    /// Word (i, j) of them is written to `out[i * ks + j * ws]`, which must be valid. A pair of
+    /// bytes is half a word.
     unsafe fn pack(
         &self,
         isa: Isa,
@@ -492,12 +518,15 @@ impl Loop for PackWords<'_> {
         match (self.words, self.col_stride, self.row_stride) {
             (Words::Pairs, cs, 1) if self.is_in_order() => self.pairs_in_order(cs),
             (Words::Quads, cs, 1) if self.is_in_order() => self.quads_in_order(cs),
-            (Words::Pairs, 1, rs) => self.by_rows::<2>(rs, 1),
-            (Words::Pairs, cs, 1) => self.by_columns::<2>(1, cs),
-            (Words::Pairs, cs, rs) => self.by_columns::<2>(rs, cs),
-            (Words::Quads, 1, rs) => self.by_rows::<4>(rs, 1),
-            (Words::Quads, cs, 1) => self.by_columns::<4>(1, cs),
-            (Words::Quads, cs, rs) => self.by_columns::<4>(rs, cs),
+            (Words::Pairs, 1, rs) => self.by_rows::<2, 16>(rs, 1),
+            (Words::Pairs, cs, 1) => self.by_columns::<2, 16>(1, cs),
+            (Words::Pairs, cs, rs) => self.by_columns::<2, 16>(rs, cs),
+            (Words::PairsOfBytes, 1, rs) => self.by_rows::<2, 8>(rs, 1),
+            (Words::PairsOfBytes, cs, 1) => self.by_columns::<2, 8>(1, cs),
+            (Words::PairsOfBytes, cs, rs) => self.by_columns::<2, 8>(rs, cs),
+            (Words::Quads, 1, rs) => self.by_rows::<4, 8>(rs, 1),
+            (Words::Quads, cs, 1) => self.by_columns::<4, 8>(1, cs),
+            (Words::Quads, cs, rs) => self.by_columns::<4, 8>(rs, cs),
         }
     }
 }
@@ -547,21 +576,21 @@ impl PackWords<'_> {
     }
 
     #[inline(always)]
-    fn by_rows<const STEPS: usize>(self, row_stride: usize, col_stride: usize) {
+    fn by_rows<const STEPS: usize, const BITS: usize>(self, row_stride: usize, col_stride: usize) {
         for row in 0..self.depth.div_ceil(STEPS) {
             let src = self.src.wrapping_add(row * STEPS * row_stride);
-            let out = self.out.wrapping_add(row * self.ks);
             let steps = self.depth - row * STEPS;
             for (column, sum) in self.sums.iter_mut().enumerate() {
                 let src = src.wrapping_add(column * col_stride);
                 // SAFETY: the maker's promise.
                 unsafe {
                     let (word, of_word) = if steps >= STEPS {
-                        word::<STEPS>(self.reading, src, row_stride, STEPS)
+                        word::<STEPS, BITS>(self.reading, src, row_stride, STEPS)
                     } else {
-                        word::<STEPS>(self.reading, src, row_stride, steps)
+                        word::<STEPS, BITS>(self.reading, src, row_stride, steps)
                     };
-                    out.wrapping_add(column * self.ws).write(word);
+                    let index = row * self.ks + column * self.ws;
+                    store_word::<STEPS, BITS>(self.out, index, word);
                     *sum = sum.wrapping_add(of_word);
                 }
             }
@@ -569,24 +598,28 @@ impl PackWords<'_> {
     }
 
     #[inline(always)]
-    fn by_columns<const STEPS: usize>(self, row_stride: usize, col_stride: usize) {
+    fn by_columns<const STEPS: usize, const BITS: usize>(
+        self,
+        row_stride: usize,
+        col_stride: usize,
+    ) {
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
-            let out = self.out.wrapping_add(column * self.ws);
+            let first = column * self.ws;
             let whole = self.depth / STEPS;
             // SAFETY: the maker's promise.
             unsafe {
                 for row in 0..whole {
                     let src = src.wrapping_add(row * STEPS * row_stride);
-                    let (word, of_word) = word::<STEPS>(self.reading, src, row_stride, STEPS);
-                    out.wrapping_add(row * self.ks).write(word);
+                    let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, STEPS);
+                    store_word::<STEPS, BITS>(self.out, first + row * self.ks, word);
                     *sum = sum.wrapping_add(of_word);
                 }
                 if whole * STEPS < self.depth {
                     let src = src.wrapping_add(whole * STEPS * row_stride);
                     let steps = self.depth - whole * STEPS;
-                    let (word, of_word) = word::<STEPS>(self.reading, src, row_stride, steps);
-                    out.wrapping_add(whole * self.ks).write(word);
+                    let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, steps);
+                    store_word::<STEPS, BITS>(self.out, first + whole * self.ks, word);
                     *sum = sum.wrapping_add(of_word);
                 }
             }
@@ -594,25 +627,45 @@ impl PackWords<'_> {
     }
 }
 
-/// A word of `STEPS` steps, of which `steps` are there, and their sum.
+/// Writes word number `index`, which has 16 bits or 32.
+///
+/// # Safety
+///
+/// The word must be writable.
+#[inline(always)]
+unsafe fn store_word<const STEPS: usize, const BITS: usize>(
+    out: *mut u32,
+    index: usize,
+    word: u32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if STEPS * BITS == 16 {
+            out.cast::<u16>().wrapping_add(index).write(word as u16);
+        } else {
+            out.wrapping_add(index).write(word);
+        }
+    }
+}
+
+/// A word of `STEPS` steps of `BITS` bits, of which `steps` are there, and their sum.
 ///
 /// # Safety
 ///
 /// The steps must be readable.
 #[inline(always)]
-unsafe fn word<const STEPS: usize>(
+unsafe fn word<const STEPS: usize, const BITS: usize>(
     reading: Reading,
     src: *const u8,
     row_stride: usize,
     steps: usize,
 ) -> (u32, i32) {
-    let bits = 32 / STEPS;
-    let mask = u32::MAX >> (32 - bits);
+    let mask = u32::MAX >> (32 - BITS);
     let (mut word, mut sum) = (0, 0);
     for step in 0..steps {
         // SAFETY: the caller's promise.
         let value = reading.value(unsafe { *src.wrapping_add(step * row_stride) });
-        word |= (value.cast_unsigned() & mask) << (bits * step);
+        word |= (value.cast_unsigned() & mask) << (BITS * step);
         sum += value;
     }
     (word, sum)
@@ -709,6 +762,42 @@ pub(super) mod quads {
     tile_table!(QUADS, Avx512, Quads, avx512_vnni, 1 2 3 4 5 6 7 8 9 10 11 12);
 }
 
+/// The multiply-add of pairs of integers of 16 bits, where those of the wide operand are bytes in
+/// memory.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod pairs_of_bytes {
+    use std::arch::x86_64::*;
+
+    use crate::gemm::tile::{Ending, Mac};
+    use sardonyx_simd::Simd;
+    use sardonyx_simd::avx2::Avx2;
+
+    pub(crate) struct PairsOfBytes;
+
+    impl Mac<Avx2> for PairsOfBytes {
+        const HALVES: bool = true;
+        const ENDING: Ending = Ending::Plain;
+
+        #[inline(always)]
+        unsafe fn wide(p: *const f32) -> __m256 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_castsi256_ps(_mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn mac(a: __m256, b: __m256, c: __m256) -> __m256 {
+            // SAFETY: the caller's promise.
+            unsafe { Avx2::dot_i16(a, b, c) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: __m256, b: __m256) -> __m256 {
+            // SAFETY: the caller's promise.
+            unsafe { Avx2::add_i32(a, b) }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -743,7 +832,7 @@ mod tests {
     fn check(a: ByteMatrix<'_>, b: ByteMatrix<'_>, zero_points: ZeroPoints<'_>, what: &str) {
         let want = naive(&a, &b, zero_points);
         for &isa in Isa::available() {
-            for words in [Words::Pairs, Words::Quads] {
+            for words in [Words::Pairs, Words::PairsOfBytes, Words::Quads] {
                 if !words.is_available(isa) {
                     continue;
                 }

@@ -21,7 +21,11 @@ mod portable {
 /// Tiles of up to 6 x 16: 12 of 16 registers are accumulators.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    tile_tables!(sardonyx_simd::avx2::Avx2, avx2, 1 2 3 4 5 6);
+    use crate::gemm::integer::pairs_of_bytes::PairsOfBytes;
+    use sardonyx_simd::avx2::Avx2;
+
+    tile_tables!(Avx2, avx2, 1 2 3 4 5 6);
+    tile_table!(PAIRS_OF_BYTES, Avx2, PairsOfBytes, avx2, 1 2 3 4 5 6);
 }
 
 /// Tiles of up to 12 x 32: 24 accumulators, two vectors of one operand and one broadcast of the
@@ -30,6 +34,9 @@ mod avx2 {
 mod avx512 {
     tile_tables!(sardonyx_simd::avx512::Avx512, avx512, 1 2 3 4 5 6 7 8 9 10 11 12);
 }
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx2::PAIRS_OF_BYTES;
 
 /// The tile functions of an instruction set for a wide operand in a type.
 pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
