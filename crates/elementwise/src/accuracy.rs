@@ -11,6 +11,7 @@ use sardonyx_simd::number::{Arith, Math};
 use sardonyx_simd::{Exec, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 use std::f64::consts::FRAC_PI_2;
+use std::marker::PhantomData;
 
 type Exact = fn(f64) -> f64;
 
@@ -267,30 +268,62 @@ fn powers_are_within_the_documented_bounds() {
     check_power::<f64>();
 }
 
-struct Expm1<'a>(&'a [f32], &'a mut [f32]);
+/// A function that is only a part of operations.
+trait Part {
+    const NAME: &str;
+    fn apply<const FMA: bool>(x: f32) -> f32;
+}
 
-impl Loop for Expm1<'_> {
+/// Part of Elu and its relatives below zero.
+struct Expm1;
+/// Part of softmax and attention.
+struct ExpNonpositive;
+
+impl Part for Expm1 {
+    const NAME: &str = "expm1";
+    #[inline(always)]
+    fn apply<const FMA: bool>(x: f32) -> f32 {
+        Math::expm1::<FMA>(x)
+    }
+}
+
+impl Part for ExpNonpositive {
+    const NAME: &str = "exp_nonpositive";
+    #[inline(always)]
+    fn apply<const FMA: bool>(x: f32) -> f32 {
+        Math::exp_nonpositive::<FMA>(x)
+    }
+}
+
+struct Apply<'a, P>(PhantomData<P>, &'a [f32], &'a mut [f32]);
+
+impl<P: Part> Loop for Apply<'_, P> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (y, x) in self.1.iter_mut().zip(self.0) {
-            *y = Math::expm1::<FMA>(*x);
+        for (y, x) in self.2.iter_mut().zip(self.1) {
+            *y = P::apply::<FMA>(*x);
         }
     }
 }
 
-/// Operations have it below zero only.
-#[test]
-fn expm1_is_within_the_documented_bound() {
-    let xs = inputs::<f32>(1 << 20);
+fn check_part<P: Part>(xs: &[f32], exact: fn(f64) -> f64) {
     let mut ys = vec![0.0; xs.len()];
-    let bound = documented::<f32>("expm1");
+    let bound = documented::<f32>(P::NAME);
     for &isa in Isa::available() {
-        Level::new(isa).run(Expm1(&xs, &mut ys));
+        Level::new(isa).run(Apply(PhantomData::<P>, xs, &mut ys));
         let mut worst = Worst::default();
         for (&x, &y) in xs.iter().zip(&ys) {
-            worst.take(bound, x.into(), y, f64::from(x).exp_m1(), || format!("{x:?}: {y:?}"));
+            worst.take(bound, x.into(), y, exact(x.into()), || format!("{x:?}: {y:?}"));
         }
-        assert_eq!(worst.complaint::<f32>(isa, "expm1", bound), None);
+        assert_eq!(worst.complaint::<f32>(isa, P::NAME, bound), None);
     }
+}
+
+#[test]
+fn parts_of_operations_are_within_the_documented_bounds() {
+    let mut xs = inputs::<f32>(1 << 20);
+    check_part::<Expm1>(&xs, f64::exp_m1);
+    xs.retain(|x| x.is_nan() || *x <= 0.0);
+    check_part::<ExpNonpositive>(&xs, f64::exp);
 }

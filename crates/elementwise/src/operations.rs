@@ -65,17 +65,8 @@ operations! {
     Softplus |x, FMA| x.softplus::<FMA>();
     Softsign |x, FMA| x.div(W::ONE.add(Arith::abs(x)));
     Silu |x, FMA| silu::<W, FMA>(x, W::ONE);
-    Gelu |x, FMA| {
-        let phi = Math::erf::<FMA>(x.mul(W::from_f64(std::f64::consts::FRAC_1_SQRT_2)));
-        let half = x.mul(W::from_f64(0.5));
-        half.mul_add::<FMA>(phi, half)
-    };
-    GeluTanh |x, FMA| {
-        // x/2 (1 + tanh(u)) = x sigmoid(2 u) with u = sqrt(2/pi) (x + 0.044715 x^3)
-        let cubic = x.mul(x).mul_add::<FMA>(W::from_f64(0.044_715), W::ONE).mul(x);
-        let root = (2.0 / std::f64::consts::PI).sqrt();
-        x.mul(Math::sigmoid::<FMA>(cubic.mul(W::from_f64(2.0 * root))))
-    };
+    Gelu |x, FMA| x.gelu::<FMA>();
+    GeluTanh |x, FMA| x.gelu_tanh::<FMA>();
     Mish |x, FMA| {
         // With e = exp(x), tanh(ln(1 + e)) is n / (n + 2) for n = e (e + 2), and 1 from 20 on.
         let e = Math::exp::<FMA>(Arith::min(x, W::from_f64(20.0)));

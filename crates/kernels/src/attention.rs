@@ -377,9 +377,9 @@ impl Loop for Tile<'_> {
             // Nothing seen yet: no score is subtracted, and all weights become 0.
             let shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             for score in scores.iter_mut() {
-                *score = Math::exp::<FMA>(*score - shift);
+                *score = Math::exp_nonpositive::<FMA>(*score - shift);
             }
-            let factor = Math::exp::<FMA>(before - shift);
+            let factor = Math::exp_nonpositive::<FMA>(before - shift);
             if self.first_key > 0 && factor != 1.0 {
                 for sum in &mut self.sums[index * dv..][..dv] {
                     *sum *= factor;

@@ -141,7 +141,7 @@ impl<T: Number> Loop for Row<'_, T> {
         let max = T::narrow(max).to_real();
         if holds_exponentials::<T>(op) {
             for x in row.iter_mut() {
-                *x = T::from_real(Math::exp::<FMA>(x.to_real().sub(max)));
+                *x = T::from_real(Math::exp_nonpositive::<FMA>(x.to_real().sub(max)));
             }
             let scale = 1.0 / run(Sum, row).to_f64();
             let scale = T::Real::from_f64(scale);
@@ -154,14 +154,14 @@ impl<T: Number> Loop for Row<'_, T> {
         let mut sum = 0.0;
         for x in row.chunks(block.len()) {
             for (e, x) in block.iter_mut().zip(x) {
-                *e = Math::exp::<FMA>(x.to_real().sub(max));
+                *e = Math::exp_nonpositive::<FMA>(x.to_real().sub(max));
             }
             sum += run(Sum, &block[..x.len()]).to_f64();
         }
         if op == Softmax::Softmax {
             let scale = T::Real::from_f64(1.0 / sum);
             for x in row {
-                *x = T::from_real(Math::exp::<FMA>(x.to_real().sub(max)).mul(scale));
+                *x = T::from_real(Math::exp_nonpositive::<FMA>(x.to_real().sub(max)).mul(scale));
             }
         } else {
             let log = T::Real::from_f64(sum.ln());
@@ -201,7 +201,7 @@ impl<T: Number> Loop for ShortRows<'_, T> {
                 }
             }
             for x in rows.iter_mut() {
-                *x = T::from_real(Math::exp::<FMA>(x.to_real()));
+                *x = T::from_real(Math::exp_nonpositive::<FMA>(x.to_real()));
             }
             for row in rows.chunks_exact_mut(width) {
                 let scale = T::Real::from_f64(1.0 / run(Sum, row).to_f64());
@@ -271,13 +271,13 @@ impl<T: Number> Loop for Columns<'_, T> {
             let columns = self.row(i).iter_mut().zip(&max).zip(&mut sums);
             if holds {
                 for ((x, max), sum) in columns {
-                    let e = Math::exp::<FMA>(x.to_real().sub(*max));
+                    let e = Math::exp_nonpositive::<FMA>(x.to_real().sub(*max));
                     *x = T::from_real(e);
                     *sum += e.to_f64();
                 }
             } else {
                 for ((x, max), sum) in columns {
-                    *sum += Math::exp::<FMA>(x.to_real().sub(*max)).to_f64();
+                    *sum += Math::exp_nonpositive::<FMA>(x.to_real().sub(*max)).to_f64();
                 }
             }
         }
@@ -296,7 +296,7 @@ impl<T: Number> Loop for Columns<'_, T> {
             for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {
                 let shifted = x.to_real().sub(*max);
                 *x = T::from_real(if self.op == Softmax::Softmax {
-                    Math::exp::<FMA>(shifted).mul(*last)
+                    Math::exp_nonpositive::<FMA>(shifted).mul(*last)
                 } else {
                     shifted.sub(*last)
                 });

@@ -118,6 +118,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn low_bits_power(v: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v))) }
+    }
+
+    #[inline(always)]
     unsafe fn dot_i16(a: __m256, b: __m256, c: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -180,6 +186,15 @@ impl Simd for Avx2 {
     unsafe fn abs(a: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+    }
+
+    #[inline(always)]
+    unsafe fn copysign(a: __m256, sign: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let bit = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_andnot_ps(bit, a), _mm256_and_ps(bit, sign))
+        }
     }
 
     #[inline(always)]

@@ -112,6 +112,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn low_bits_power(v: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v))) }
+    }
+
+    #[inline(always)]
     unsafe fn dot_i16(a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -197,6 +203,15 @@ impl Simd for Avx512 {
     unsafe fn abs(a: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_abs_ps(a) }
+    }
+
+    #[inline(always)]
+    unsafe fn copysign(a: __m512, sign: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let bit = _mm512_set1_ps(-0.0);
+            _mm512_or_ps(_mm512_andnot_ps(bit, a), _mm512_and_ps(bit, sign))
+        }
     }
 
     #[inline(always)]

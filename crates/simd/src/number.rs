@@ -97,6 +97,8 @@ pub trait Math: Arith<Real = Self> {
     /// To the nearest integer, ties to even.
     fn round_even(self) -> Self;
     fn exp<const FMA: bool>(self) -> Self;
+    /// Computes the exponential of a number up to 0. Exponentials that would be subnormal may be 0.
+    fn exp_nonpositive<const FMA: bool>(self) -> Self;
     fn ln<const FMA: bool>(self) -> Self;
     /// `ln(1 + exp(self))`.
     fn softplus<const FMA: bool>(self) -> Self;
@@ -104,6 +106,10 @@ pub trait Math: Arith<Real = Self> {
     fn tanh<const FMA: bool>(self) -> Self;
     fn sigmoid<const FMA: bool>(self) -> Self;
     fn erf<const FMA: bool>(self) -> Self;
+    /// Computes `self / 2 * (1 + erf(self / sqrt 2))`.
+    fn gelu<const FMA: bool>(self) -> Self;
+    /// Computes the approximation of [`Math::gelu`] with tanh.
+    fn gelu_tanh<const FMA: bool>(self) -> Self;
     fn sin<const FMA: bool>(self) -> Self;
     fn cos<const FMA: bool>(self) -> Self;
     /// What only the C library computes, one element at a time.

@@ -124,6 +124,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn copysign(a: F4, sign: F4) -> F4 {
+        map2(a, sign, f32::copysign)
+    }
+
+    #[inline(always)]
     unsafe fn load_32(p: *const f32) -> *const f32 {
         p
     }
@@ -152,6 +157,11 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn add_i32(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| f32::from_bits(a.to_bits().wrapping_add(b.to_bits())))
+    }
+
+    #[inline(always)]
+    unsafe fn low_bits_power(v: F4) -> F4 {
+        F4(v.0.map(|x| f32::from_bits(x.to_bits() << 23)))
     }
 
     #[inline(always)]

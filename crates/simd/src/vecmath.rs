@@ -21,6 +21,7 @@
 //! | Tanh | 3 | | 0.5 | |
 //! | Asinh, Acosh, Atanh | 0.5 | | 3 | |
 //! | expm1 | 2 | | | |
+//! | exp_nonpositive | 1.5 | 1e-38 | | |
 //! | Erf | 1.5 | | 7 | |
 //! | Sigmoid | 2.5 | | 2 | |
 //! | Softplus | 3 | | 2 | |
@@ -38,8 +39,10 @@
 //! Elu and its relatives, LeakyRelu and the like are as far off with any parameters of their own
 //! type; Swish with those up to about 2. A parameter is an f32, also for f64. Pow takes the C
 //! library, except for exponents 2, 3, 0.5 and -1. f16 and bf16 compute in f32 and round once more.
+//! `exp_nonpositive` is the exponential of softmax and attention, for arguments up to 0.
 
 mod double;
+mod lanes;
 mod single;
 
 #[cfg(test)]
@@ -47,4 +50,5 @@ mod tests;
 
 pub use double::erf as erf_f64;
 pub use double::{acosh, asinh, atanh};
-pub use single::{MAX_REDUCED, cos_reduced, sin_reduced};
+pub use lanes::{Function, Lane, Lanes, RowPair, map_vectors};
+pub use single::{Gelu, GeluTanh, MAX_REDUCED, Sigmoid, Swish, Tanh, cos_reduced, sin_reduced};

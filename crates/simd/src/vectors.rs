@@ -47,6 +47,8 @@ pub trait Simd: Copy + 'static {
     unsafe fn sqrt(a: Self::V) -> Self::V;
     /// Adds lanes as integers of 32 bits, wrapping.
     unsafe fn add_i32(a: Self::V, b: Self::V) -> Self::V;
+    /// Shifts lanes as integers left by 23 bits, which moves a biased exponent to its place.
+    unsafe fn low_bits_power(v: Self::V) -> Self::V;
     /// Adds to each lane of `c`, an integer of 32 bits, the two products of the lanes of `a` and
     /// `b` as pairs of integers of 16 bits, wrapping.
     unsafe fn dot_i16(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
@@ -61,6 +63,8 @@ pub trait Simd: Copy + 'static {
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn abs(a: Self::V) -> Self::V;
+    /// Returns the sizes of `a` with the signs of `sign`.
+    unsafe fn copysign(a: Self::V, sign: Self::V) -> Self::V;
     /// 32 numbers at `p`, to be looked up.
     unsafe fn load_32(p: *const f32) -> Self::Of32;
     /// Of 32 numbers those at the indices in the lowest five bits of the lanes.

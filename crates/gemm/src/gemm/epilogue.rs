@@ -7,8 +7,8 @@ use super::matrix::MatRef;
 use super::segments::{self, Gate};
 use sardonyx_elementwise::operations as op;
 use sardonyx_elementwise::operations::Map;
-use sardonyx_simd::Isa;
-use sardonyx_simd::{Body, Simd};
+use sardonyx_simd::vecmath::{self, RowPair, map_vectors};
+use sardonyx_simd::{Body, Isa, Simd};
 
 /// The function applied last to each output. NaN stays NaN in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,53 +63,89 @@ impl Activation {
             }
             Activation::HardSigmoid(alpha, beta) => clip(alpha * x + beta, 0.0, 1.0),
             Activation::HardSwish => x * clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0),
-            other => other.function::<false>(x),
+            other => other.function(x),
         }
     }
 
     /// The activations that are functions rather than a few comparisons, in arithmetic without
     /// branches: loops around this become vectors.
     #[inline(always)]
-    fn function<const FMA: bool>(self, x: f32) -> f32 {
+    fn function(self, x: f32) -> f32 {
         match self {
-            Activation::Gelu => op::Gelu(PhantomData, []).apply::<FMA>(x),
-            Activation::GeluTanh => op::GeluTanh(PhantomData, []).apply::<FMA>(x),
-            Activation::Sigmoid => op::Sigmoid(PhantomData, []).apply::<FMA>(x),
-            Activation::Swish(alpha) => op::Swish(PhantomData, [alpha]).apply::<FMA>(x),
-            Activation::Tanh => op::Tanh(PhantomData, []).apply::<FMA>(x),
+            Activation::Gelu => op::Gelu(PhantomData, []).apply::<false>(x),
+            Activation::GeluTanh => op::GeluTanh(PhantomData, []).apply::<false>(x),
+            Activation::Sigmoid => op::Sigmoid(PhantomData, []).apply::<false>(x),
+            Activation::Swish(alpha) => op::Swish(PhantomData, [alpha]).apply::<false>(x),
+            Activation::Tanh => op::Tanh(PhantomData, []).apply::<false>(x),
             _ => x,
         }
     }
 
-    /// [`Activation::function`] of each number, with the instructions of `S`. Decided once, so that
-    /// each loop has one body. The compiler must not see a short length: it would unroll the loop
-    /// before it has made vectors of it.
+    /// Applies [`Activation::function`] to each number, with the instructions of `S`.
     #[inline(always)]
     pub(crate) fn function_on<S: Simd>(self, lanes: &mut [f32]) {
-        let gate = match self {
+        if S::ISA == Isa::Portable {
+            return self.function_of(lanes);
+        }
+        if let Some((gate, scale)) = self.table_gate::<S>() {
+            // SAFETY: code for this instruction set runs only where there is it.
+            return unsafe { segments::on::<S>(gate, scale, lanes) };
+        }
+        let (to, cols) = (lanes.as_mut_ptr(), lanes.len());
+        let places = RowPair { from: to, to, rows: 1, cols, from_stride: 0, to_stride: 0 };
+        // SAFETY: code for this instruction set runs only where there is it; the slice is valid.
+        unsafe { self.write_function::<S>(&places) }
+    }
+
+    /// Returns the gate and its scale where registers hold tables, which then replace arithmetic.
+    #[inline(always)]
+    fn table_gate<S: Simd>(self) -> Option<(Gate, f32)> {
+        match self {
+            _ if S::ISA != Isa::Avx512 => None,
             Activation::Gelu => Some((Gate::Normal, 1.0)),
             Activation::GeluTanh => Some((Gate::NormalTanh, 1.0)),
             Activation::Swish(alpha) if (0.0..=1e30).contains(&alpha) => {
                 Some((Gate::Logistic, alpha))
             }
             _ => None,
-        };
-        match (S::ISA, gate) {
-            (Isa::Portable, _) => self.function_of::<false>(lanes),
-            // SAFETY: code for this instruction set runs only where there is it.
-            (Isa::Avx512, Some((gate, scale))) => unsafe {
-                segments::on::<S>(gate, scale, lanes);
-            },
-            _ => self.function_of::<true>(lanes),
         }
     }
 
+    /// Whether [`Activation::write_function`] applies the function on `S`.
     #[inline(always)]
-    fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
+    pub(crate) fn is_arithmetic<S: Simd>(self) -> bool {
+        S::ISA != Isa::Portable && self.table_gate::<S>().is_none()
+    }
+
+    /// Writes [`Activation::function`] of each number in vectors. Decides once, so that each loop has
+    /// one body.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`map_vectors`] must hold.
+    #[inline(always)]
+    pub(crate) unsafe fn write_function<S: Simd>(self, places: &RowPair) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Activation::Gelu => map_vectors::<S, _>(vecmath::Gelu, places),
+                Activation::GeluTanh => map_vectors::<S, _>(vecmath::GeluTanh, places),
+                Activation::Sigmoid => map_vectors::<S, _>(vecmath::Sigmoid, places),
+                Activation::Swish(alpha) => map_vectors::<S, _>(vecmath::Swish(alpha), places),
+                Activation::Tanh => map_vectors::<S, _>(vecmath::Tanh, places),
+                _ => {}
+            }
+        }
+    }
+
+    /// Applies [`Activation::function`] to each number in loops that the compiler vectorises for the
+    /// target. It must not see a short length: it would unroll the loop first.
+    #[inline(always)]
+    fn function_of(self, lanes: &mut [f32]) {
         macro_rules! each {
             ($activation:expr) => {
                 for lane in lanes {
-                    *lane = $activation.function::<FMA>(*lane);
+                    *lane = $activation.function(*lane);
                 }
             };
         }
@@ -578,7 +614,8 @@ impl Body for ApplyFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sardonyx_simd::dispatch;
+    use sardonyx_elementwise::{Unary, unary_in_place};
+    use sardonyx_simd::{Exec, Pool, dispatch};
 
     struct Apply<'a>(Activation, &'a [f32; 16], &'a mut [f32; 16]);
     impl Body for Apply<'_> {
@@ -634,6 +671,43 @@ mod tests {
                         want == y || want.is_nan() && y.is_nan() || close,
                         "{act:?} {isa:?}: {x} -> {y}, not {want}"
                     );
+                }
+            }
+        }
+    }
+
+    struct Function<'a>(Activation, &'a mut [f32]);
+    impl Body for Function<'_> {
+        type Out = ();
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) {
+            self.0.function_on::<S>(self.1);
+        }
+    }
+
+    #[test]
+    fn functions_have_the_bits_of_the_operators() {
+        let x: Vec<f32> = (-5000..5000).map(|i| i as f32 * 3.7e-3).collect();
+        for (activation, operation) in [
+            (Activation::Sigmoid, Unary::Sigmoid),
+            (Activation::Tanh, Unary::Tanh),
+            (Activation::Gelu, Unary::Gelu),
+            (Activation::GeluTanh, Unary::GeluTanh),
+            (Activation::Swish(1.5), Unary::Swish { alpha: 1.5 }),
+        ] {
+            for &isa in Isa::available() {
+                if isa == Isa::Avx512
+                    && !matches!(activation, Activation::Sigmoid | Activation::Tanh)
+                {
+                    // By tables.
+                    continue;
+                }
+                let (mut y, mut expected) = (x.clone(), x.clone());
+                // SAFETY: the machine has `isa`.
+                unsafe { dispatch(isa, Function(activation, &mut y)) };
+                unary_in_place(&Exec::new(&Pool::new(1), isa), operation, &mut expected).unwrap();
+                for (x, (y, expected)) in x.iter().zip(y.iter().zip(&expected)) {
+                    assert_eq!(y.to_bits(), expected.to_bits(), "{activation:?} {isa:?} {x}");
                 }
             }
         }

@@ -13,6 +13,7 @@
 use std::cell::UnsafeCell;
 
 use super::epilogue::{Activation, TileEpilogue};
+use sardonyx_simd::vecmath::RowPair;
 use sardonyx_simd::{Body, Rows, Simd};
 
 /// One tile's work. Pointers are valid for the sizes given.
@@ -555,6 +556,12 @@ impl Body for FinishFunction<'_> {
         let sums = sums_of_thread();
         // SAFETY: inside the tile; as many sums have been copied.
         unsafe {
+            if factor.is_null() && n == vectors * S::LANES && activation.is_arithmetic::<S>() {
+                // Whole vectors go from the copy to the output.
+                let places =
+                    RowPair { from: sums, to: c, rows, cols: n, from_stride: n, to_stride: ldc };
+                return activation.write_function::<S>(&places);
+            }
             let all = std::slice::from_raw_parts_mut(sums, rows * vectors * S::LANES);
             activation.function_on::<S>(all);
             for v in 0..vectors {

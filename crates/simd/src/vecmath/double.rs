@@ -87,6 +87,10 @@ impl Math for f64 {
         f64::exp(self)
     }
     #[inline(always)]
+    fn exp_nonpositive<const FMA: bool>(self) -> f64 {
+        f64::exp(self)
+    }
+    #[inline(always)]
     fn ln<const FMA: bool>(self) -> f64 {
         f64::ln(self)
     }
@@ -106,6 +110,18 @@ impl Math for f64 {
     fn sigmoid<const FMA: bool>(self) -> f64 {
         let e = (-self.abs()).exp();
         (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
+    }
+    #[inline(always)]
+    fn gelu<const FMA: bool>(self) -> f64 {
+        let half = self * 0.5;
+        Math::mul_add::<FMA>(half, erf(self * std::f64::consts::FRAC_1_SQRT_2), half)
+    }
+    #[inline(always)]
+    fn gelu_tanh<const FMA: bool>(self) -> f64 {
+        // x/2 (1 + tanh(u)) = x sigmoid(2 u) with u = sqrt(2/pi) (x + 0.044715 x^3)
+        let cubic = Math::mul_add::<FMA>(self * self, 0.044_715, 1.0) * self;
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        self * Math::sigmoid::<FMA>(cubic * (2.0 * root))
     }
     #[inline(always)]
     fn erf<const FMA: bool>(self) -> f64 {

@@ -3,9 +3,10 @@
 //! Arguments are reduced after Cody and Waite ("Software Manual for the Elementary Functions",
 //! 1980): the multiple of a constant is subtracted in parts, the first of which have so few bits
 //! that their products are exact. The polynomials are minimax fits (Remez exchange in 40 digits,
-//! weighted for relative error of the function); their own error is given with each. Everything is
-//! branch-free: see the parent module.
+//! weighted for relative error of the function, unless stated); their own error is given with each.
+//! Everything is branch-free: see the parent module.
 
+use super::lanes::{Function, Lane, Lanes};
 use crate::number::{Arith, Math};
 
 /// 1.5 * 2^23: adding it rounds to an integer and leaves that integer in the low bits.
@@ -22,16 +23,22 @@ fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The polynomial with these coefficients, constant term first, by Horner's rule.
+/// Computes the polynomial with these coefficients, constant term first, by Horner's rule.
 #[inline(always)]
-fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    let mut sum = coefficients[N - 1];
+fn polynomial<L: Lanes, const N: usize>(x: L, coefficients: [f32; N]) -> L {
+    let mut sum = L::splat(coefficients[N - 1]);
     let mut i = N - 1;
     while i > 0 {
         i -= 1;
-        sum = fma::<FMA>(sum, x, coefficients[i]);
+        sum = sum.fma(x, L::splat(coefficients[i]));
     }
     sum
+}
+
+/// Computes [`polynomial`] of one number.
+#[inline(always)]
+fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    polynomial(Lane::<FMA>(x), coefficients).0
 }
 
 /// `2^n` for `-126 <= n <= 127`.
@@ -39,6 +46,10 @@ fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f3
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
+
+/// Coefficients of `(exp(r) - 1 - r) / r^2` for `|r| <= ln(2) / 2`, constant term first. The error
+/// leaves 2^-26 of `expm1(r)`.
+const EXP_TAIL: [f32; 5] = [0.5, 0.166_665_42, 0.041_666_28, 0.008_366_71, 0.001_394_667];
 
 /// `(p, n)` with `exp(x) = (1 + p) * 2^n` and `|p| <= 0.42`, for `|x| <= 1000`.
 #[inline(always)]
@@ -48,8 +59,7 @@ fn reduced_exp<const FMA: bool>(x: f32) -> (f32, i32) {
     let n_float = shifted - ROUND;
     let r = fma::<FMA>(n_float, -LN2_HIGH, x);
     let r = fma::<FMA>(n_float, -LN2_LOW, r);
-    // (exp(r) - 1 - r) / r^2; the error leaves 2^-26 of expm1(r).
-    let tail = horner::<FMA, 5>(r, [0.5, 0.166_665_42, 0.041_666_28, 0.008_366_71, 0.001_394_667]);
+    let tail = horner::<FMA, 5>(r, EXP_TAIL);
     (fma::<FMA>(r * r, tail, r), n)
 }
 
@@ -60,14 +70,48 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x < low { low } else { x }
 }
 
+/// Offset of the exponent in the bits of a float.
+const BIAS: f32 = 127.0;
+
+/// Returns `(r, shifted)` with `x = n ln(2) + r` for `|x| <= 1000`. The low 9 bits of `shifted` are
+/// `n + bias`, which makes a power of two by one shift.
+#[inline(always)]
+fn reduce<L: Lanes>(x: L, bias: f32) -> (L, L) {
+    let round = L::splat(ROUND + bias);
+    let shifted = x.fma(L::splat(std::f32::consts::LOG2_E), round);
+    let n = shifted.sub(round);
+    let r = n.fma(L::splat(-LN2_HIGH), x);
+    (n.fma(L::splat(-LN2_LOW), r), shifted)
+}
+
+/// Returns `(exp(x) / 2^n, shifted)` for `|x| <= 1000`. The low 9 bits of `shifted` are `n + bias`.
+#[inline(always)]
+fn split_exp<L: Lanes>(x: L, bias: f32) -> (L, L) {
+    let (r, shifted) = reduce(x, bias);
+    let [a, b, c, d, e] = EXP_TAIL;
+    (polynomial(r, [1.0, 1.0, a, b, c, d, e]), shifted)
+}
+
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // Beyond these bounds the scaling below gives infinity and zero by itself.
-    let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 89.0));
+    let (Lane(e), Lane(shifted)) = split_exp(Lane::<FMA>(clamp(x, -104.0, 89.0)), 2.0 * BIAS);
     // 2^n may overflow or be subnormal while the result is neither, so scale in two steps; the
-    // first is exact.
-    let half = n >> 1;
-    (1.0 + p) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+    // first is exact. The first half of n + 2 * 127 has one bias in it, and so has the rest.
+    let bits = shifted.to_bits();
+    let half = f32::from_bits((bits >> 1) << 23);
+    let rest = f32::from_bits(bits.wrapping_sub(bits >> 1) << 23);
+    e * half * rest
+}
+
+/// Computes `exp(x)` of a number up to 0 by one clamp and one scaling. Exponentials below 2^-126.5
+/// become 0.
+#[inline(always)]
+pub(crate) fn exp_nonpositive<const FMA: bool>(x: f32) -> f32 {
+    // n is -127 here, and its power 0.
+    const LEAST: f32 = -88.0;
+    let (e, shifted) = split_exp(Lane::<FMA>(x).at_least(LEAST), BIAS);
+    e.mul(shifted.low_bits_power()).0
 }
 
 #[inline(always)]
@@ -81,26 +125,123 @@ pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
     fma::<FMA>(p, high, high - power_of_two(rest.wrapping_neg())) * low
 }
 
-/// `expm1(2|x|) / (expm1(2|x|) + 2)`, which keeps relative precision near zero without a second
-/// branch.
-#[inline(always)]
-pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
-    // tanh(10) is 1 to well below half an ULP.
-    let (p, n) = reduced_exp::<FMA>(2.0 * clamp(x.abs(), 0.0, 10.0));
-    // As in `expm1`, where neither part is too large.
-    let power = power_of_two(n);
-    let t = fma::<FMA>(p, power, power - 1.0);
-    (t / (t + 2.0)).copysign(x)
+/// The quotient `expm1(2|x|) / (expm1(2|x|) + 2)` with the sign of x, which keeps relative precision
+/// near zero without a second branch.
+#[derive(Clone, Copy, Debug)]
+pub struct Tanh;
+
+impl Function for Tanh {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L) -> L {
+        // tanh(10) is 1 to well below half an ULP.
+        let size = x.abs().at_most(10.0);
+        let (r, shifted) = reduce(size.add(size), BIAS);
+        let p = r.mul(r).fma(polynomial(r, EXP_TAIL), r);
+        // As in `expm1`, where neither part is too large.
+        let power = shifted.low_bits_power();
+        let t = p.fma(power, power.sub(L::splat(1.0)));
+        t.div(t.add(L::splat(2.0))).copysign(x)
+    }
 }
 
-/// `e / (1 + e)` with `e = exp(x)`, where the small side keeps its relative precision.
+/// Factor 2^64 of numerator and denominator: a small quotient becomes subnormal only in the
+/// division, which rounds once.
+const SCALE: f32 = f32::from_bits((127 + 64) << 23);
+/// Biased exponent of [`SCALE`].
+const SCALE_BIAS: f32 = BIAS + 64.0;
+
+/// The logistic function `e / (1 + e)` with `e = exp(x)`. The small side keeps its relative precision.
+#[derive(Clone, Copy, Debug)]
+pub struct Sigmoid;
+
+impl Function for Sigmoid {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L) -> L {
+        // From 17 on the quotient is 1, and up to 40 nothing overflows.
+        let (e, shifted) = split_exp(x.at_most(40.0).at_least(-104.0), SCALE_BIAS);
+        let e = e.mul(shifted.low_bits_power());
+        e.div(L::splat(SCALE).add(e))
+    }
+}
+
+/// The product `x sigmoid(alpha x)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Swish(pub f32);
+
+impl Function for Swish {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L) -> L {
+        x.mul(Sigmoid.apply(x.mul(L::splat(self.0))))
+    }
+}
+
+/// Returns `(2^t / 2^n, shifted)` for `|t| <= 1000`. The low 9 bits of `shifted` are `n + bias`.
 #[inline(always)]
-pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
-    // From 17 on the quotient is 1, and up to 40 nothing overflows.
-    let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 40.0));
-    // The first power never gives a subnormal number, the second is a constant.
-    let e = (1.0 + p) * power_of_two(n.wrapping_add(64)) * power_of_two(-64);
-    e / (1.0 + e)
+fn split_exp2<L: Lanes>(t: L, bias: f32) -> (L, L) {
+    let round = L::splat(ROUND + bias);
+    let shifted = t.add(round);
+    let r = t.sub(shifted.sub(round));
+    // 2^r for |r| <= 1/2 within 3.0e-9 of itself, fitted by Lawson's algorithm.
+    let power = polynomial(
+        r,
+        [
+            1.0,
+            0.693_147_2,
+            0.240_226_48,
+            0.055_503_596,
+            0.009_618_498,
+            0.001_339_097_3,
+            1.532_976e-4,
+        ],
+    );
+    (power, shifted)
+}
+
+/// The product `x Φ(x) = max(x, 0) - |x| Φ(-|x|)` with the normal distribution function Φ.
+///
+/// `Φ(-2h)` is `2^(p(h) - 1)`, which takes no division. `p` has degree 8 and no constant term. It
+/// was fitted to `log2(2 Φ(-2h))` at 700 Chebyshev nodes of h up to 2.8, weighted by Φ(-2h), with
+/// Lawson's algorithm (reweighted least squares); each coefficient was rounded to f32, up or down,
+/// before the later ones were fitted again. Φ(-2h) is within 8.1e-9 in exact arithmetic. Beyond 2.8,
+/// `p` falls faster than the logarithm, so that small values have no relative precision.
+#[derive(Clone, Copy, Debug)]
+pub struct Gelu;
+
+impl Function for Gelu {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L) -> L {
+        // p is -127 here, whose power is 0.
+        const MOST: f32 = 4.984;
+        let half = x.mul(L::splat(0.5));
+        let size = half.abs();
+        // max(x, 0); NaN for minus infinity, as a product with 0 is.
+        let positive = half.add(size);
+        let h = size.at_most(MOST);
+        let square = h.mul(h);
+        // Even and odd terms apart, which halves the latency.
+        let even =
+            polynomial(square, [-2.302_210_3, -0.419_960_8, -0.004_343_038_4, 0.005_054_167_5]);
+        let odd = polynomial(square, [-1.836_834_2, 0.112_989_54, -0.011_948_071, -7.280_665e-4]);
+        let (e, shifted) = split_exp2(odd.fma(h, even).mul(h), BIAS);
+        h.neg().fma(e.mul(shifted.low_bits_power()), positive)
+    }
+}
+
+/// The product `x / 2 (1 + tanh(u)) = x sigmoid(2 u)` with `u = sqrt(2/π) (x + 0.044715 x^3)`.
+#[derive(Clone, Copy, Debug)]
+pub struct GeluTanh;
+
+impl Function for GeluTanh {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L) -> L {
+        // In units of ln 2: 2 sqrt(2/π) log2(e), and 0.044715 of that.
+        let factor = x.mul(x).fma(L::splat(0.102_943_24), L::splat(2.302_208_2));
+        // The quotient is 0 and 1 there.
+        let t = factor.mul(x).at_most(60.0).at_least(-151.0);
+        let (e, shifted) = split_exp2(t, SCALE_BIAS);
+        let e = e.mul(shifted.low_bits_power());
+        x.mul(e.div(L::splat(SCALE).add(e)))
+    }
 }
 
 #[inline(always)]
@@ -247,6 +388,10 @@ impl Math for f32 {
         exp::<FMA>(self)
     }
     #[inline(always)]
+    fn exp_nonpositive<const FMA: bool>(self) -> f32 {
+        exp_nonpositive::<FMA>(self)
+    }
+    #[inline(always)]
     fn ln<const FMA: bool>(self) -> f32 {
         ln::<FMA>(self)
     }
@@ -260,11 +405,19 @@ impl Math for f32 {
     }
     #[inline(always)]
     fn tanh<const FMA: bool>(self) -> f32 {
-        tanh::<FMA>(self)
+        Tanh.apply(Lane::<FMA>(self)).0
     }
     #[inline(always)]
     fn sigmoid<const FMA: bool>(self) -> f32 {
-        sigmoid::<FMA>(self)
+        Sigmoid.apply(Lane::<FMA>(self)).0
+    }
+    #[inline(always)]
+    fn gelu<const FMA: bool>(self) -> f32 {
+        Gelu.apply(Lane::<FMA>(self)).0
+    }
+    #[inline(always)]
+    fn gelu_tanh<const FMA: bool>(self) -> f32 {
+        GeluTanh.apply(Lane::<FMA>(self)).0
     }
     #[inline(always)]
     fn erf<const FMA: bool>(self) -> f32 {
