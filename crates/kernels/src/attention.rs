@@ -1,27 +1,25 @@
 //! Attention: scaled products of queries and keys, turned into weights that sum to 1, times values.
 //!
-//! Scores never exist as a whole. A block of queries meets the keys tile by tile; the greatest
-//! score so far and the sum of weights are carried along, and what was summed before is rescaled
-//! when a greater score turns up: the running softmax of Milakov and Gimelshein, "Online normalizer
-//! calculation for softmax" (2018), over tiles as in Dao et al., "FlashAttention" (2022). Keys,
-//! values and queries are read where they lie, in any strides, so heads need not be moved apart
-//! before or together after.
+//! Scores never exist as a whole. Queries meet the keys tile by tile; the greatest score so far and
+//! the sum of weights are carried along, and earlier sums are rescaled when a greater score turns
+//! up: the running softmax of Milakov and Gimelshein, "Online normalizer calculation for softmax"
+//! (2018), over tiles as in Dao et al., "FlashAttention" (2022). Keys, values and queries are read
+//! in any strides, so heads need not be moved apart before or together after.
 //!
-//! Query heads may share heads of keys and values. When there is one query per head, the heads that
-//! share keys are the rows of one product.
+//! Query heads may share heads of keys and values. All queries that share keys are rows of one
+//! problem. There are two forms of it: panels put queries side by side into lanes of vectors; few
+//! rows are multiplied as vectors by a matrix.
 
-use crate::reduce::{Maximum, Sum, run};
-use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
-use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+mod few;
+mod lanes;
+mod masks;
+mod panels;
+mod tile;
+
+use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Ended, Exec, Pool};
-use sardonyx_simd::{Level, Loop};
-
-/// Queries of a block.
-const ROWS: usize = 128;
-/// Keys of a tile: with a full block, 128 KB of scores.
-const KEYS: usize = 256;
+use sardonyx_simd::{Ended, Exec};
 
 /// Values of all heads where they lie: element `i` of row `r` of head `h` of batch `b` is
 /// `data[b * strides[0] + h * strides[1] + r * strides[2] + i * strides[3]]`.
@@ -29,6 +27,13 @@ const KEYS: usize = 256;
 pub struct Heads<'a, T = f32> {
     pub data: &'a [T],
     pub strides: [usize; 4],
+}
+
+impl<T> Heads<'_, T> {
+    /// Returns the place of the first element of a row.
+    fn at(&self, batch: usize, head: usize, row: usize) -> usize {
+        batch * self.strides[0] + head * self.strides[1] + row * self.strides[2]
+    }
 }
 
 /// What is added to scores, or which of them count: by batch, head, query and key. A stride of 0
@@ -103,6 +108,25 @@ impl<T> Attention<'_, T> {
         }
     }
 
+    /// Returns the number of query heads that share keys.
+    fn group(&self) -> usize {
+        self.sizes.heads / self.sizes.shared_heads
+    }
+
+    /// Returns the factor of queries: products of scaled queries and keys are scores, or the
+    /// arguments of the soft cap.
+    fn query_scale(&self) -> f32 {
+        let by_cap = if self.softcap == 0.0 { 1.0 } else { self.softcap };
+        (self.scale / by_cap) as f32
+    }
+
+    /// Returns the factor that makes a weighted sum of values an output, by the sum of weights.
+    fn inverse(&self, weight: f32) -> f32 {
+        // No key at all, or none that counts.
+        let is_blind = weight == 0.0;
+        if is_blind && (self.sizes.keys == 0 || self.blind_is_zero) { 0.0 } else { 1.0 / weight }
+    }
+
     /// The keys that a query may see at all.
     fn seen(&self, query: usize) -> std::ops::Range<usize> {
         let bound = |by: isize| (query as isize).saturating_add(by);
@@ -136,8 +160,6 @@ pub fn attention(
     y: &mut [f32],
     y_strides: [usize; 4],
 ) -> Result<(), Ended> {
-    let pool = exec.pool;
-    let alone = Exec { pool: Pool::serial(), ..*exec };
     job.check(y.len(), y_strides);
     let s = job.sizes;
     assert_eq!(y_strides[3], 1, "rows of the output are contiguous");
@@ -145,32 +167,12 @@ pub fn attention(
         return Ok(());
     }
     check_apart(y_strides, [s.batch, s.heads, s.queries, s.value_features]);
-    let group = s.heads / s.shared_heads;
-    // With one query per head, heads that share keys are rows of one product.
-    let together = s.queries == 1 && group > 1;
-    let (heads, rows) = if together { (s.shared_heads, group) } else { (s.heads, s.queries) };
-    let blocks = rows.div_ceil(ROWS);
-    let units = s.batch * heads * blocks;
     let out = Shared::new(y);
-    let unit = |index: usize| {
-        let (block, rest) = (index % blocks, index / blocks);
-        let (head, batch) = (rest % heads, rest / heads);
-        let rows = block * ROWS..rows.min((block + 1) * ROWS);
-        Unit { job, alone, batch, head, rows, together }.run(&out, y_strides)
-    };
-    let work = s.keys * (s.features + s.value_features) * rows.min(ROWS);
-    let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
-    let chunks = units.div_ceil(per_chunk);
-    pool.run(chunks, |chunk| {
-        for index in chunk * per_chunk..units.min((chunk + 1) * per_chunk) {
-            unit(index)?;
-        }
-        Ok(())
-    })
+    match few::FewRows::of(job, exec.isa) {
+        Some(rows) => few::attention(exec, job, rows, &out, y_strides),
+        None => panels::attention(exec, job, &out, y_strides),
+    }
 }
-
-/// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
-const SERIAL_WORK: usize = 64 * 1024;
 
 /// Panics unless all elements have places of their own.
 fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
@@ -180,214 +182,6 @@ fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
     for (stride, dim) in axes {
         assert!(dim <= 1 || stride > span, "elements of the output overlap");
         span += (dim - 1) * stride;
-    }
-}
-
-/// A block of rows of one head: queries, or the heads that share keys.
-struct Unit<'a> {
-    job: &'a Attention<'a>,
-    /// Computes the unit's products on the thread that has it.
-    alone: Exec<'a>,
-    batch: usize,
-    /// Of queries, or of keys when rows are heads.
-    head: usize,
-    rows: std::ops::Range<usize>,
-    together: bool,
-}
-
-impl Unit<'_> {
-    /// Head and query of a row.
-    fn place(&self, row: usize) -> (usize, usize) {
-        let s = self.job.sizes;
-        if self.together {
-            (self.head * (s.heads / s.shared_heads) + row, 0)
-        } else {
-            (self.head, row)
-        }
-    }
-
-    fn run(&self, out: &Shared<'_, f32>, y_strides: [usize; 4]) -> Result<(), Ended> {
-        let (job, s) = (self.job, self.job.sizes);
-        let shared_head =
-            if self.together { self.head } else { self.head / (s.heads / s.shared_heads) };
-        let count = self.rows.len();
-        let (head, query) = self.place(self.rows.start);
-        let row_stride = job.q.strides[if self.together { 1 } else { 2 }];
-        let start = |strides: [usize; 4], head: usize, row: usize| {
-            self.batch * strides[0] + head * strides[1] + row * strides[2]
-        };
-        let q = MatRef::new(
-            job.q.data.get(start(job.q.strides, head, query)..).unwrap_or_default(),
-            count,
-            s.features,
-            row_stride,
-            job.q.strides[3],
-        );
-        // Keys that no row of the block sees need not be looked at.
-        let seen = self.rows.clone().map(|row| job.seen(self.place(row).1));
-        let (first, end) =
-            seen.fold((s.keys, 0), |(first, end), seen| (first.min(seen.start), end.max(seen.end)));
-        let tile = KEYS.min(s.keys.max(1));
-        let dv = s.value_features;
-        let len = count * (tile + 2 * dv + 2);
-        with_scratch(len, |scratch| {
-            let (scores, scratch) = scratch.split_at_mut(count * tile);
-            let (sums, scratch) = scratch.split_at_mut(count * dv);
-            let (part, scratch) = scratch.split_at_mut(count * dv);
-            let (greatest, weights) = scratch.split_at_mut(count);
-            sums.fill(0.0);
-            greatest.fill(f32::NEG_INFINITY);
-            weights.fill(0.0);
-            let mut key = first;
-            while key < end {
-                let keys = tile.min(end - key);
-                let k = MatRef::new(
-                    &job.k.data[start(job.k.strides, shared_head, key)..],
-                    s.features,
-                    keys,
-                    job.k.strides[3],
-                    job.k.strides[2],
-                );
-                // Scaling comes with the mask, in one multiply-add.
-                let alone = &self.alone;
-                let plain = Epilogue::default();
-                gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain)?;
-                let tile =
-                    Tile { unit: self, first_key: key, keys, scores, sums, greatest, weights };
-                Level::new(self.alone.isa).run(tile);
-                let p = MatRef::row_major(scores, count, keys);
-                let v = MatRef::new(
-                    &job.v.data[start(job.v.strides, shared_head, key)..],
-                    keys,
-                    dv,
-                    job.v.strides[2],
-                    job.v.strides[3],
-                );
-                let into = if key == first { &mut *sums } else { &mut *part };
-                gemm(alone, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain)?;
-                if key != first {
-                    for (sum, part) in sums.iter_mut().zip(part.iter()) {
-                        *sum += part;
-                    }
-                }
-                key += keys;
-            }
-            for (index, row) in self.rows.clone().enumerate() {
-                let (head, query) = self.place(row);
-                // SAFETY: no two rows of the output overlap (checked by the caller), and each
-                // belongs to one unit.
-                let y = unsafe { out.part(start(y_strides, head, query), dv) };
-                let scale = match weights[index] {
-                    // No key at all, or none that counts.
-                    0.0 if s.keys == 0 || job.blind_is_zero => 0.0,
-                    sum => 1.0 / sum,
-                };
-                for (y, sum) in y.iter_mut().zip(&sums[index * dv..]) {
-                    *y = sum * scale;
-                }
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Turns the scores of a tile into weights relative to the greatest score so far, and rescales what
-/// was summed before.
-struct Tile<'a> {
-    unit: &'a Unit<'a>,
-    first_key: usize,
-    keys: usize,
-    scores: &'a mut [f32],
-    /// Weighted sums of values of earlier tiles.
-    sums: &'a mut [f32],
-    greatest: &'a mut [f32],
-    weights: &'a mut [f32],
-}
-
-impl Loop for Tile<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let unit = self.unit;
-        let (job, dv) = (unit.job, unit.job.sizes.value_features);
-        let (scale, cap) = (job.scale as f32, job.softcap as f32);
-        for (index, row) in unit.rows.clone().enumerate() {
-            let scores = &mut self.scores[index * self.keys..][..self.keys];
-            let (head, query) = unit.place(row);
-            let added = matches!(job.mask, Some(Mask::Add(mask)) if mask.strides[3] == 1);
-            if cap != 0.0 {
-                for score in scores.iter_mut() {
-                    *score = cap * Math::tanh::<FMA>(*score * scale / cap);
-                }
-            } else if scale != 1.0 && !added {
-                for score in scores.iter_mut() {
-                    *score *= scale;
-                }
-            }
-            let at = |strides: [usize; 4]| {
-                unit.batch * strides[0]
-                    + head * strides[1]
-                    + query * strides[2]
-                    + self.first_key * strides[3]
-            };
-            match job.mask {
-                Some(Mask::Add(mask)) => match mask.strides[3] {
-                    1 => {
-                        let mask = &mask.data[at(mask.strides)..][..scores.len()];
-                        let scale = if cap == 0.0 { scale } else { 1.0 };
-                        for (score, mask) in scores.iter_mut().zip(mask) {
-                            *score = Math::mul_add::<FMA>(*score, scale, *mask);
-                        }
-                    }
-                    step => {
-                        let start = at(mask.strides);
-                        for (i, score) in scores.iter_mut().enumerate() {
-                            *score += mask.data[start + i * step];
-                        }
-                    }
-                },
-                Some(Mask::Keep(mask)) => match mask.strides[3] {
-                    1 => {
-                        let mask = &mask.data[at(mask.strides)..][..scores.len()];
-                        for (score, mask) in scores.iter_mut().zip(mask) {
-                            *score = if *mask != 0 { *score } else { f32::NEG_INFINITY };
-                        }
-                    }
-                    step => {
-                        let start = at(mask.strides);
-                        for (i, score) in scores.iter_mut().enumerate() {
-                            if mask.data[start + i * step] == 0 {
-                                *score = f32::NEG_INFINITY;
-                            }
-                        }
-                    }
-                },
-                None => {}
-            }
-            let seen = job.seen(query);
-            let inside =
-                |key: usize| key.clamp(self.first_key, self.first_key + self.keys) - self.first_key;
-            let (from, to) = (inside(seen.start), inside(seen.end).max(inside(seen.start)));
-            scores[..from].fill(f32::NEG_INFINITY);
-            scores[to..].fill(f32::NEG_INFINITY);
-
-            let before = self.greatest[index];
-            let greatest = f32::max(before, run(Maximum, scores) as f32);
-            // Nothing seen yet: no score is subtracted, and all weights become 0.
-            let shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
-            for score in scores.iter_mut() {
-                *score = Math::exp_nonpositive::<FMA>(*score - shift);
-            }
-            let factor = Math::exp_nonpositive::<FMA>(before - shift);
-            if self.first_key > 0 && factor != 1.0 {
-                for sum in &mut self.sums[index * dv..][..dv] {
-                    *sum *= factor;
-                }
-            }
-            self.weights[index] = self.weights[index] * factor + run(Sum, scores) as f32;
-            self.greatest[index] = greatest;
-        }
     }
 }
 

@@ -1,0 +1,398 @@
+//! Attention of many queries: panels of them meet tiles of keys.
+//!
+//! A block of panels keeps its queries, scaled and transposed, and its sums in the second-level
+//! cache while all keys and values pass by once, tile by tile. The scores of a tile exist for one
+//! panel at a time, in the first-level cache.
+//!
+//! Panels begin at multiples of their width and tiles at multiples of [`KEYS`]. Blocks are as large
+//! as the caches and the number of threads permit, so that results depend on neither.
+
+use super::lanes::{Finish, PackQueries};
+use super::masks::Hide;
+use super::tile::{CHUNK, Cap, Narrow, Running, Scores, Values, Weigh, Wide};
+use super::{Attention, Heads, NO_WINDOW};
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::chunks::Shared;
+use sardonyx_simd::portable::Portable;
+use sardonyx_simd::{Ended, Exec, Isa, Pool, Simd, check_isa, split_even};
+#[cfg(target_arch = "x86_64")]
+use sardonyx_simd::{avx2::Avx2, avx512::Avx512};
+use std::ops::Range;
+
+/// Keys of a tile: the running softmax takes a new greatest score once a tile. Decides the order of
+/// sums.
+const KEYS: usize = 192;
+/// Panels of a block from which on keys and values are copied. Rows of a copy are near each other,
+/// in few pages and different sets of the first-level cache.
+const COPY_FROM: usize = 4;
+/// Parts of the work for each thread: threads that finish early take parts of others.
+const PARTS: usize = 3;
+/// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
+const SERIAL_WORK: usize = 64 * 1024;
+/// Rows this many floats apart fall into the same few sets of a first-level cache.
+const ALIASED: usize = 1024;
+/// Floats of a cache line.
+const LINE: usize = 16;
+
+/// Returns the number of queries in a panel: two vectors.
+const fn panel_width(isa: Isa) -> usize {
+    2 * isa.lanes()
+}
+
+/// Computes an attention. Its sizes have been checked, rows of `out` are contiguous and do not
+/// overlap.
+pub(super) fn attention(
+    exec: &Exec<'_>,
+    job: &Attention<'_>,
+    out: &Shared<'_, f32>,
+    strides: [usize; 4],
+) -> Result<(), Ended> {
+    check_isa(exec.isa);
+    let s = job.sizes;
+    let (width, rows) = (panel_width(exec.isa), job.group() * s.queries);
+    let (panels, heads) = (rows.div_ceil(width), s.batch * s.shared_heads);
+    let fed = match exec.pool.threads() {
+        1 => 1,
+        threads => (PARTS * threads).div_ceil(heads),
+    };
+    let parts = panels.div_ceil(most_panels(exec, job)).max(fed).min(panels);
+    let units = heads * parts;
+    let work = rows.div_ceil(parts) * s.keys * (s.features + s.value_features);
+    let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
+    exec.pool.run(units.div_ceil(per_chunk), |chunk| {
+        for index in chunk * per_chunk..units.min((chunk + 1) * per_chunk) {
+            let (head, panels) = (index / parts, split_even(panels, parts, index % parts));
+            let block = Block {
+                job,
+                isa: exec.isa,
+                batch: head / s.shared_heads,
+                shared_head: head % s.shared_heads,
+                rows: panels.start * width..rows.min(panels.end * width),
+            };
+            block.run(out, strides)?;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the number of panels whose queries and sums fit half of the second-level cache together
+/// with a tile of keys and values.
+fn most_panels(exec: &Exec<'_>, job: &Attention<'_>) -> usize {
+    let s = job.sizes;
+    let features = s.features + s.value_features;
+    let (tile, panel) = (KEYS * features, panel_width(exec.isa) * features);
+    (exec.caches.own_floats(1, 2).saturating_sub(tile) / panel.max(1)).max(COPY_FROM)
+}
+
+/// Panels of queries that share keys.
+#[derive(Clone, Debug)]
+pub(super) struct Block<'a> {
+    pub(super) job: &'a Attention<'a>,
+    isa: Isa,
+    pub(super) batch: usize,
+    shared_head: usize,
+    /// Queries of all heads that share keys, numbered by head and query.
+    rows: Range<usize>,
+}
+
+/// Queries side by side in lanes.
+#[derive(Clone, Debug)]
+pub(super) struct Panel {
+    index: usize,
+    pub(super) rows: Range<usize>,
+    /// Vectors that hold the rows, one or two.
+    pub(super) vectors: usize,
+    /// Lanes of the vectors.
+    pub(super) width: usize,
+    /// Range that has all keys which any of the queries sees.
+    seen: Range<usize>,
+    /// Keys that all of the queries see.
+    pub(super) clear: Range<usize>,
+}
+
+/// Head and query of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) head: usize,
+    pub(super) query: usize,
+}
+
+/// Keys or values, and the form of their copies.
+#[derive(Clone, Copy, Debug)]
+struct Operand<'a> {
+    heads: &'a Heads<'a>,
+    features: usize,
+    /// Floats between rows of a copy; 0 if rows are read in place.
+    pitch: usize,
+}
+
+impl<'a> Operand<'a> {
+    fn new(heads: &'a Heads<'a>, features: usize, panels: usize) -> Operand<'a> {
+        let strides = heads.strides;
+        let copies = panels >= COPY_FROM || strides[3] != 1 || strides[2].is_multiple_of(ALIASED);
+        // An odd number of lines, so that rows are in different sets.
+        let pitch = if copies { features.next_multiple_of(2 * LINE) + LINE } else { 0 };
+        Operand { heads, features, pitch }
+    }
+}
+
+impl Panel {
+    /// Returns the rows in the lanes of a vector.
+    pub(super) fn rows_of<S: Simd>(&self, vector: usize) -> Range<usize> {
+        let start = self.rows.start + vector * S::LANES;
+        start..self.rows.end.min(start + S::LANES)
+    }
+}
+
+impl Block<'_> {
+    pub(super) fn place(&self, row: usize) -> Place {
+        let queries = self.job.sizes.queries;
+        let first = self.shared_head * self.job.group();
+        Place { head: first + row / queries, query: row % queries }
+    }
+
+    /// Returns the places of consecutive rows.
+    pub(super) fn places(&self, rows: &Range<usize>) -> impl Iterator<Item = Place> + use<> {
+        let queries = self.job.sizes.queries;
+        let after = move |place: &Place| {
+            let is_last = place.query + 1 == queries;
+            let head = place.head + usize::from(is_last);
+            Some(Place { head, query: if is_last { 0 } else { place.query + 1 } })
+        };
+        std::iter::successors(Some(self.place(rows.start)), after).take(rows.len())
+    }
+
+    /// Returns the index of the first element of a row.
+    pub(super) fn start(&self, strides: [usize; 4], place: Place) -> usize {
+        self.batch * strides[0] + place.head * strides[1] + place.query * strides[2]
+    }
+
+    fn panels(&self) -> impl Iterator<Item = Panel> {
+        let width = panel_width(self.isa);
+        self.rows.clone().step_by(width).enumerate().map(move |(index, start)| {
+            let rows = start..self.rows.end.min(start + width);
+            let (lanes, job) = (self.isa.lanes(), self.job);
+            let vectors = rows.len().div_ceil(lanes);
+            let (first, last) = (self.place(start), self.place(rows.end - 1));
+            // Later queries see later keys.
+            let is_one_head = first.head == last.head;
+            let [first, last] =
+                if is_one_head { [first.query, last.query] } else { [0, job.sizes.queries - 1] };
+            let (first, last) = (job.seen(first), job.seen(last));
+            let seen = first.start..last.end.max(first.start);
+            let clear = last.start..first.end;
+            Panel { index, rows, vectors, width: vectors * lanes, seen, clear }
+        })
+    }
+
+    fn run(&self, out: &Shared<'_, f32>, strides: [usize; 4]) -> Result<(), Ended> {
+        // SAFETY: the machine has `isa`, which the caller checked.
+        unsafe {
+            by_isa!(
+                self.isa,
+                self.run_as::<Avx512, 8, 7>(out, strides),
+                self.run_as::<Avx2, 6, 5>(out, strides),
+                self.run_as::<Portable, 4, 3>(out, strides),
+            )
+        }
+    }
+
+    /// Computes the outputs of all panels with tiles of `R` and `LESS` rows.
+    ///
+    /// # Safety
+    ///
+    /// The machine has the instruction set of `S`.
+    unsafe fn run_as<S: Simd, const R: usize, const LESS: usize>(
+        &self,
+        out: &Shared<'_, f32>,
+        strides: [usize; 4],
+    ) -> Result<(), Ended> {
+        let (job, s) = (self.job, self.job.sizes);
+        let panels = self.rows.len().div_ceil(2 * S::LANES);
+        let k = Operand::new(&job.k, s.features, panels);
+        let v = Operand::new(&job.v, s.value_features, panels);
+        let layout = Layout {
+            width: 2 * S::LANES,
+            features: s.features.next_multiple_of(S::LANES),
+            value_features: s.value_features.next_multiple_of(S::LANES),
+            panels,
+        };
+        let copies = [k, v].map(|operand| KEYS * operand.pitch);
+        with_scratch(layout.len() + copies[0] + copies[1], |scratch| {
+            let (states, copy) = scratch.split_at_mut(layout.len());
+            let mut memory = Memory::new(layout, states);
+            let (k_copy, v_copy) = copy.split_at_mut(copies[0]);
+            let (mut first, mut end) = (s.keys, 0);
+            for panel in self.panels() {
+                if !panel.seen.is_empty() {
+                    (first, end) = (first.min(panel.seen.start), end.max(panel.seen.end));
+                }
+                let State { queries, sums, softmax } = memory.states.of(&panel);
+                sums.fill(0.0);
+                softmax.greatest.fill(f32::NEG_INFINITY);
+                softmax.weights.fill(0.0);
+                // SAFETY: the caller's promise.
+                unsafe { S::call(PackQueries { block: self, panel: &panel, to: queries }) };
+            }
+            for tile in first / KEYS..end.div_ceil(KEYS) {
+                Pool::check_ended()?;
+                let keys = first.max(tile * KEYS)..end.min((tile + 1) * KEYS);
+                let k = self.rows_of(k, &keys, k_copy);
+                let v = self.rows_of(v, &keys, v_copy);
+                for panel in self.panels() {
+                    let tile = Tile { block: self, panel: &panel, first: keys.start, k, v };
+                    // SAFETY: the caller's promise; keys and values are rows of these numbers.
+                    unsafe { tile.run::<S, R, LESS>(&mut memory) };
+                }
+            }
+            for panel in self.panels() {
+                let state = memory.states.of(&panel);
+                let body = Finish { block: self, panel: &panel, state, out, strides };
+                // SAFETY: the caller's promise.
+                unsafe { S::call(body) };
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the rows of some keys, in place or copied.
+    fn rows_of(&self, operand: Operand<'_>, keys: &Range<usize>, copy: &mut [f32]) -> Narrow {
+        let Operand { heads, features, pitch } = operand;
+        let at = |key| heads.at(self.batch, self.shared_head, key);
+        if pitch == 0 {
+            let start = heads.data.as_ptr().wrapping_add(at(keys.start));
+            return Narrow { start, stride: heads.strides[2], rows: keys.len(), features };
+        }
+        for (key, row) in keys.clone().zip(copy.chunks_exact_mut(pitch)) {
+            let row = &mut row[..features];
+            match heads.strides[3] {
+                _ if features == 0 => {}
+                1 => row.copy_from_slice(&heads.data[at(key)..][..features]),
+                step => {
+                    for (i, x) in row.iter_mut().enumerate() {
+                        *x = heads.data[at(key) + i * step];
+                    }
+                }
+            }
+        }
+        Narrow { start: copy.as_ptr(), stride: pitch, rows: keys.len(), features }
+    }
+}
+
+/// Keys and values that a panel meets.
+struct Tile<'a> {
+    block: &'a Block<'a>,
+    panel: &'a Panel,
+    /// Number of the first key.
+    first: usize,
+    k: Narrow,
+    v: Narrow,
+}
+
+impl Tile<'_> {
+    /// Adds weighted values to the sums of the panel.
+    ///
+    /// # Safety
+    ///
+    /// The machine has the instruction set of `S`; keys and values can be read.
+    unsafe fn run<S: Simd, const R: usize, const LESS: usize>(&self, memory: &mut Memory<'_>) {
+        let &Tile { block, panel, first, .. } = self;
+        let (job, vectors) = (block.job, panel.vectors);
+        let keys = first.max(panel.seen.start)..panel.seen.end.min(first + self.k.rows);
+        if keys.is_empty() {
+            return;
+        }
+        let [k, v] = [self.k, self.v].map(|rows| rows.part(keys.start - first, keys.len()));
+        let len = keys.len() * vectors * S::LANES;
+        let State { queries, sums, mut softmax } = memory.states.of(panel);
+        let scores = &mut memory.scores[..len.next_multiple_of(CHUNK)];
+        scores[len..].fill(f32::NEG_INFINITY);
+        // SAFETY: the caller's promise; there is room for the panel everywhere.
+        unsafe {
+            let queries = Wide { start: queries.as_ptr(), vectors };
+            S::call(Scores::<R, LESS> { keys: k, queries, out: scores.as_mut_ptr() });
+            if job.softcap != 0.0 {
+                S::call(Cap { x: &mut scores[..len], cap: job.softcap as f32 });
+            }
+            if job.mask.is_some() || job.window != NO_WINDOW {
+                S::call(Hide { block, panel, keys, scores: &mut scores[..len] });
+            }
+            S::call(Weigh { scores, softmax: &mut softmax });
+            let weights = Wide { start: scores.as_ptr(), vectors };
+            let (factors, sums) = (softmax.factors.as_ptr(), sums.as_mut_ptr());
+            S::call(Values::<R, LESS> { values: v, weights, factors, sums });
+        }
+    }
+}
+
+/// Sizes of the memory of a block.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// Queries of a panel.
+    width: usize,
+    /// Features of a query, up to whole vectors.
+    features: usize,
+    /// Features of a value, up to whole vectors.
+    value_features: usize,
+    panels: usize,
+}
+
+impl Layout {
+    /// Returns the number of floats in all parts.
+    fn len(&self) -> usize {
+        let panel = self.features + self.value_features + Running::ROWS;
+        self.width * (self.panels * panel + KEYS.next_multiple_of(CHUNK))
+    }
+}
+
+/// Scratch memory of a block.
+struct Memory<'a> {
+    /// Scores of a tile and a panel, by key and query.
+    scores: &'a mut [f32],
+    states: States<'a>,
+}
+
+/// Memory of panels, one after the other.
+struct States<'a> {
+    layout: Layout,
+    queries: &'a mut [f32],
+    sums: &'a mut [f32],
+    softmax: &'a mut [f32],
+}
+
+/// Memory of one panel.
+#[derive(Debug)]
+pub(super) struct State<'a> {
+    /// Scaled queries, by feature and query.
+    pub(super) queries: &'a mut [f32],
+    /// Weighted sums of values, by feature and query.
+    pub(super) sums: &'a mut [f32],
+    pub(super) softmax: Running<'a>,
+}
+
+impl<'a> Memory<'a> {
+    fn new(layout: Layout, scratch: &'a mut [f32]) -> Memory<'a> {
+        let Layout { width, features, value_features, panels } = layout;
+        let (scores, scratch) = scratch.split_at_mut(width * KEYS.next_multiple_of(CHUNK));
+        let (queries, scratch) = scratch.split_at_mut(panels * width * features);
+        let (sums, softmax) = scratch.split_at_mut(panels * width * value_features);
+        Memory { scores, states: States { layout, queries, sums, softmax } }
+    }
+}
+
+impl States<'_> {
+    /// Returns the memory of a panel.
+    fn of(&mut self, panel: &Panel) -> State<'_> {
+        let Layout { width, features, value_features, .. } = self.layout;
+        let part = |rows: usize| {
+            // Rows of a panel are as long as its vectors.
+            let start = panel.index * width * rows;
+            start..start + panel.width * rows
+        };
+        State {
+            queries: &mut self.queries[part(features)],
+            sums: &mut self.sums[part(value_features)],
+            softmax: Running::new(&mut self.softmax[part(Running::ROWS)]),
+        }
+    }
+}

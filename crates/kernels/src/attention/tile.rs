@@ -1,0 +1,404 @@
+//! The products of attention in registers, and the exponentials between them.
+//!
+//! A panel is a vector or two of queries, side by side in lanes. Both products have it as their
+//! wide operand, and a few numbers that are broadcast as the narrow one: features of some keys,
+//! which give scores by key and query, and features of some values, which give sums by feature and
+//! query. So keys and values are read in place, a number at a time, and the greatest score, the
+//! exponentials and their sum are operations of whole vectors.
+
+use sardonyx_simd::number::Math;
+use sardonyx_simd::{Body, Loop, Rows, Simd};
+
+/// Floats that pass through exponentials at a time: whole rows of a panel.
+pub(super) const CHUNK: usize = 64;
+/// Lanes of the shortest vector.
+const LEAST_LANES: usize = 4;
+
+/// Rows of numbers that are broadcast.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Narrow {
+    pub(super) start: *const f32,
+    /// Floats from one row to the next. Features of a row are adjacent.
+    pub(super) stride: usize,
+    pub(super) rows: usize,
+    pub(super) features: usize,
+}
+
+impl Narrow {
+    /// Returns `rows` rows from number `first` on.
+    pub(super) fn part(self, first: usize, rows: usize) -> Narrow {
+        Narrow { start: self.start.wrapping_add(first * self.stride), rows, ..self }
+    }
+}
+
+/// Rows of whole vectors, a lane for each query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wide {
+    pub(super) start: *const f32,
+    /// Vectors of a row, one or two.
+    pub(super) vectors: usize,
+}
+
+/// Operands of a tile of a product.
+#[derive(Clone, Copy)]
+struct Operands {
+    steps: usize,
+    narrow: *const f32,
+    /// Floats between the numbers of one step.
+    distance: usize,
+    /// Floats from the numbers of one step to those of the next.
+    narrow_step: usize,
+    wide: *const f32,
+}
+
+/// Sums up the products of `R` numbers and `V` vectors over all steps.
+///
+/// # Safety
+///
+/// As [`Simd`]; the operands have these numbers and vectors in each step.
+#[inline(always)]
+unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool>(
+    operands: &Operands,
+) -> [[S::V; V]; R] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let zero = S::splat(0.0);
+        let mut sums = [[zero; V]; R];
+        let (mut narrow, mut wide) = (operands.narrow, operands.wide);
+        let mut rows = Rows::<R>::new(narrow, operands.distance);
+        macro_rules! each_row {
+            ($vectors:ident, $($r:literal)*) => {$(
+                if $r < R {
+                    let number = if ADJACENT { narrow.add($r) } else { rows.row::<$r>() };
+                    let number = S::splat(*number);
+                    // The index of a row that the tile does not have is not reached.
+                    for (sum, &vector) in sums[if $r < R { $r } else { 0 }].iter_mut().zip(&$vectors)
+                    {
+                        *sum = S::fma(number, vector, *sum);
+                    }
+                }
+            )*};
+        }
+        macro_rules! step {
+            () => {
+                let mut vectors = [zero; V];
+                for (v, vector) in vectors.iter_mut().enumerate() {
+                    *vector = S::load(wide.add(v * S::LANES));
+                }
+                each_row!(vectors, 0 1 2 3 4 5 6 7 8 9 10 11);
+            };
+        }
+        macro_rules! advance {
+            () => {
+                if ADJACENT {
+                    narrow = narrow.wrapping_add(operands.narrow_step);
+                } else {
+                    rows.step(operands.narrow_step);
+                }
+                wide = wide.wrapping_add(V * S::LANES);
+            };
+        }
+        for _ in 0..operands.steps / 2 {
+            step!();
+            advance!();
+            step!();
+            advance!();
+        }
+        if operands.steps % 2 == 1 {
+            step!();
+        }
+        sums
+    }
+}
+
+/// Cuts `count` rows into tiles of `R` and `LESS` rows, and of one where these do not fit. Calls
+/// the macro with the first row and the number of rows, a constant.
+macro_rules! each_tile {
+    ($count:expr, $r:ident, $less:ident, $tile:ident) => {
+        let count: usize = $count;
+        let tiles = count.div_ceil($r);
+        // Tiles of `R` rows, if all others have `LESS`.
+        let (whole, less) = match count.checked_sub(tiles * $less) {
+            Some(more) => (more, tiles - more),
+            None => (count / $r, 0),
+        };
+        let mut row = 0;
+        for _ in 0..whole {
+            $tile!(row, $r);
+            row += $r;
+        }
+        for _ in 0..less {
+            $tile!(row, $less);
+            row += $less;
+        }
+        while row < count {
+            $tile!(row, 1);
+            row += 1;
+        }
+    };
+}
+
+/// Multiplies keys with the queries of a panel: scores by key and query.
+pub(super) struct Scores<const R: usize, const LESS: usize> {
+    pub(super) keys: Narrow,
+    /// By feature and query.
+    pub(super) queries: Wide,
+    /// By key and query.
+    pub(super) out: *mut f32,
+}
+
+impl<const R: usize, const LESS: usize> Body for Scores<R, LESS> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the maker's promise: all operands are valid for these sizes.
+        unsafe {
+            match self.queries.vectors {
+                1 => self.run_vectors::<S, 1>(),
+                _ => self.run_vectors::<S, 2>(),
+            }
+        }
+    }
+}
+
+impl<const R: usize, const LESS: usize> Scores<R, LESS> {
+    #[inline(always)]
+    unsafe fn run_vectors<S: Simd, const V: usize>(self) {
+        let Narrow { start, stride, rows, features } = self.keys;
+        macro_rules! tile {
+            ($row:ident, $rows:tt) => {
+                let operands = Operands {
+                    steps: features,
+                    narrow: start.wrapping_add($row * stride),
+                    distance: stride,
+                    narrow_step: 1,
+                    wide: self.queries.start,
+                };
+                // SAFETY: the rows are those of keys, and the output has as many.
+                unsafe {
+                    let sums = multiply::<S, $rows, V, false>(&operands);
+                    for (r, sums) in sums.iter().enumerate() {
+                        for (v, sum) in sums.iter().enumerate() {
+                            let out = self.out.add((($row + r) * V + v) * S::LANES);
+                            S::store(out, *sum);
+                        }
+                    }
+                }
+            };
+        }
+        each_tile!(rows, R, LESS, tile);
+    }
+}
+
+/// Multiplies sums so far by factors and adds weighted values: by feature and query.
+pub(super) struct Values<const R: usize, const LESS: usize> {
+    pub(super) values: Narrow,
+    /// By key and query.
+    pub(super) weights: Wide,
+    /// Factor of each query.
+    pub(super) factors: *const f32,
+    /// By feature and query.
+    pub(super) sums: *mut f32,
+}
+
+impl<const R: usize, const LESS: usize> Body for Values<R, LESS> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the maker's promise: all operands are valid for these sizes.
+        unsafe {
+            match self.weights.vectors {
+                1 => self.run_vectors::<S, 1>(),
+                _ => self.run_vectors::<S, 2>(),
+            }
+        }
+    }
+}
+
+impl<const R: usize, const LESS: usize> Values<R, LESS> {
+    #[inline(always)]
+    unsafe fn run_vectors<S: Simd, const V: usize>(self) {
+        let Narrow { start, stride, rows, features } = self.values;
+        macro_rules! tile {
+            ($feature:ident, $features:tt) => {
+                let operands = Operands {
+                    steps: rows,
+                    narrow: start.wrapping_add($feature),
+                    distance: 1,
+                    narrow_step: stride,
+                    wide: self.weights.start,
+                };
+                // SAFETY: each value has these features, and the sums have a row for each.
+                unsafe {
+                    let added = multiply::<S, $features, V, true>(&operands);
+                    for v in 0..V {
+                        let factor = S::load(self.factors.add(v * S::LANES));
+                        for (r, added) in added.iter().enumerate() {
+                            let sum = self.sums.add((($feature + r) * V + v) * S::LANES);
+                            S::store(sum, S::fma(S::load(sum), factor, added[v]));
+                        }
+                    }
+                }
+            };
+        }
+        each_tile!(features, R, LESS, tile);
+    }
+}
+
+/// Running softmax of the queries of a panel.
+#[derive(Debug)]
+pub(super) struct Running<'a> {
+    /// Greatest score so far.
+    pub(super) greatest: &'a mut [f32],
+    /// Sum of weights relative to the greatest score.
+    pub(super) weights: &'a mut [f32],
+    /// Factors by which the last tile of keys changed earlier sums.
+    pub(super) factors: &'a mut [f32],
+}
+
+impl<'a> Running<'a> {
+    /// Numbers of a query.
+    pub(super) const ROWS: usize = 3;
+
+    pub(super) fn new(floats: &'a mut [f32]) -> Running<'a> {
+        let width = floats.len() / Running::ROWS;
+        let (greatest, floats) = floats.split_at_mut(width);
+        let (weights, factors) = floats.split_at_mut(width);
+        Running { greatest, weights, factors }
+    }
+}
+
+/// Turns scores into weights relative to the greatest score so far.
+pub(super) struct Weigh<'a, 'b> {
+    /// By key and query, whole chunks.
+    pub(super) scores: &'a mut [f32],
+    pub(super) softmax: &'a mut Running<'b>,
+}
+
+impl Body for Weigh<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Running { greatest, weights, factors } = self.softmax;
+        let width = greatest.len();
+        let (chunks, _) = self.scores.as_chunks_mut::<CHUNK>();
+        // SAFETY: the caller's promise.
+        let most = unsafe { find_greatest::<S>(chunks) };
+        factors.copy_from_slice(greatest);
+        for most in most.chunks_exact(width) {
+            for (greatest, most) in greatest.iter_mut().zip(most) {
+                *greatest = f32::max(*greatest, *most);
+            }
+        }
+        let mut shifts = [0.0; CHUNK];
+        for shifts in shifts.chunks_exact_mut(width) {
+            for (shift, &greatest) in shifts.iter_mut().zip(greatest.iter()) {
+                // Nothing seen yet: no score is subtracted, and all weights become 0.
+                *shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
+            }
+        }
+        let sums = S::run_loop(Exponentials { chunks, shifts });
+        S::run_loop(Factors { x: factors, shifts });
+        for (weight, factor) in weights.iter_mut().zip(factors.iter()) {
+            *weight *= factor;
+        }
+        for sums in sums.chunks_exact(width) {
+            for (weight, sum) in weights.iter_mut().zip(sums) {
+                *weight += sum;
+            }
+        }
+    }
+}
+
+/// Returns the greatest number at each place of the chunks; minus infinity for none. NaN is passed
+/// over.
+///
+/// # Safety
+///
+/// As [`Simd`].
+#[inline(always)]
+unsafe fn find_greatest<S: Simd>(chunks: &[[f32; CHUNK]]) -> [f32; CHUNK] {
+    // SAFETY: the caller's promise; vectors are inside of chunks.
+    unsafe {
+        let mut greatest = [S::splat(f32::NEG_INFINITY); CHUNK / LEAST_LANES];
+        let vectors = CHUNK / S::LANES;
+        for chunk in chunks {
+            for (v, greatest) in greatest[..vectors].iter_mut().enumerate() {
+                *greatest = S::max(S::load(chunk.as_ptr().add(v * S::LANES)), *greatest);
+            }
+        }
+        let mut out = [0.0; CHUNK];
+        for (v, greatest) in greatest[..vectors].iter().enumerate() {
+            S::store(out.as_mut_ptr().add(v * S::LANES), *greatest);
+        }
+        out
+    }
+}
+
+/// Takes exponentials of the distances to `shifts`, and sums them up by place.
+struct Exponentials<'a> {
+    chunks: &'a mut [[f32; CHUNK]],
+    shifts: [f32; CHUNK],
+}
+
+impl Loop for Exponentials<'_> {
+    type Out = [f32; CHUNK];
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> [f32; CHUNK] {
+        let mut sums = [0.0; CHUNK];
+        for chunk in self.chunks {
+            for ((x, shift), sum) in chunk.iter_mut().zip(&self.shifts).zip(&mut sums) {
+                *x = Math::exp_nonpositive::<FMA>(*x - shift);
+                *sum += *x;
+            }
+        }
+        sums
+    }
+}
+
+/// Turns the greatest scores before a tile into the factors of what was summed relative to them.
+struct Factors<'a> {
+    x: &'a mut [f32],
+    shifts: [f32; CHUNK],
+}
+
+impl Loop for Factors<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (x, shift) in self.x.iter_mut().zip(&self.shifts) {
+            *x = Math::exp_nonpositive::<FMA>(*x - shift);
+        }
+    }
+}
+
+/// Makes of each number `x` the product `cap * tanh(x)`.
+pub(super) struct Cap<'a> {
+    pub(super) x: &'a mut [f32],
+    pub(super) cap: f32,
+}
+
+impl Body for Cap<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        S::run_loop(self);
+    }
+}
+
+impl Loop for Cap<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for x in self.x {
+            *x = self.cap * Math::tanh::<FMA>(*x);
+        }
+    }
+}
