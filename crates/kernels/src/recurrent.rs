@@ -536,7 +536,7 @@ impl Sharing {
         passes: usize,
     ) -> Sharing {
         /// Fewest multiply-adds worth waking a thread.
-        const WORTH: usize = 1 << 18;
+        const WORTH: usize = 1 << 19;
         /// Fewest multiply-adds of a step that threads share, which then wait for each other.
         const WORTH_STEP: usize = 1 << 18;
         /// Sequences for which the multiply-adds of a weight take longer than to fetch it from the
