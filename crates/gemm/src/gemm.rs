@@ -38,6 +38,7 @@ mod halves;
 mod integer;
 mod matrix;
 pub(crate) mod pack;
+mod repeated;
 mod segments;
 mod sizes;
 mod tables;
@@ -51,6 +52,7 @@ pub use halves::{LeMatrix, ManyRows, Storage};
 pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
+pub use repeated::Repeated;
 
 pub(crate) use blocked::{FinishTransposed, Operand, Product};
 pub(crate) use epilogue::{ShortEpilogue, TileEpilogue};

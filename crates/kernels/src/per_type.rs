@@ -12,7 +12,7 @@ use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, 
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::optimizer::{Step, Weights};
 use crate::pooling::{Divisor, Order, Window};
-use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
+use crate::recurrent::{Outputs, Pass, RecurrentElement, Sequences, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
 use crate::resize::Taps;
 use crate::roi::RoiAlign;
@@ -245,8 +245,8 @@ per_type! {
     /// Loops of the types that layers with states compute in.
     trait RecurrentLoops: RecurrentElement for [f32, f64] {
         recurrent::recur = fn recur(
-            exec: &Exec<'_>, layer: &Layer<'_, Self>, sequences: &Sequences<'_>, inputs: (&[Self], Strides),
-            states: States<'_, Self>, scratch: &mut [Self],
+            exec: &Exec<'_>, sequences: &Sequences<'_>, rows: Strides, passes: &mut [Pass<'_, '_, Self>],
+            outputs: Option<Outputs<'_, Self>>, scratch: &mut [Self],
         ) -> Result<(), Ended>;
     }
 

@@ -8,20 +8,26 @@
 //! Sequences may end before the last step. Their rows then rest: they keep their state, and what
 //! the layer gives for the steps that they do not have is zero. From the last step to the first
 //! they begin to move at their own last step, so no sequence is ever turned round.
+//!
+//! Sequences do not depend on each other, nor do the directions of a layer. So threads share these
+//! where they can, each through all steps, and wait for each other once. Only weights that no
+//! second-level cache holds are shared step by step.
 
 mod cell;
+mod steps;
 
 use std::fmt::Debug;
 
-use cell::Row;
 use sardonyx_elementwise::{Unary, UnaryElement};
 use sardonyx_gemm::gemm::{
-    Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, Sweep, gemm_generic, gemm_scratch, gemm_swept,
+    Bias, Epilogue, Lhs, ManyRows, MatRef, PackedB, Repeated, Rhs, Sweep, gemm, gemm_generic,
+    gemm_scratch,
 };
-use sardonyx_simd::Level;
-use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Ended, Exec};
+use sardonyx_simd::{Ended, Exec, Pool, split_even};
+use smallvec::SmallVec;
+use steps::{Group, Work};
 
 /// A function of the elements of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,8 +113,6 @@ pub struct Sequences<'a> {
     pub hidden: usize,
     /// How many steps each sequence has, if not all.
     pub lengths: Option<&'a [usize]>,
-    /// From the last step to the first.
-    pub backwards: bool,
 }
 
 impl Sequences<'_> {
@@ -116,30 +120,101 @@ impl Sequences<'_> {
         self.lengths.map_or(self.steps, |lengths| lengths[sequence])
     }
 
-    fn longest(&self) -> usize {
-        (0..self.batch).map(|sequence| self.length(sequence)).max().unwrap_or(0)
+    /// Returns the number of steps whose input is multiplied by its weights at once, in as many
+    /// `passes` with such a cell. Fewer than all keep the product in the second-level cache until the
+    /// steps read it.
+    ///
+    /// `rows` are the distances in rows of [`Input::x`].
+    pub fn steps_at_once<T: RecurrentElement>(
+        &self,
+        exec: &Exec<'_>,
+        cell: &Cell<'_, T>,
+        passes: usize,
+        weights: &T::Right<'_>,
+        rows: Strides,
+    ) -> usize {
+        /// Fewest rows that are worth reading all weights.
+        const LEAST_ROWS: usize = 96;
+        /// Fewest sequences: with 8 a layer is 5 % slower in parts, with 32 up to 13 % faster.
+        const LEAST_BATCH: usize = 24;
+        let &Sequences { steps, batch, hidden, .. } = self;
+        let are_adjacent = rows[0] == batch;
+        let sharing = Sharing::new(exec, self, cell, passes);
+        let is_one_group = !matches!(sharing, Sharing::Groups(groups) if groups > 1);
+        let are_many = batch >= LEAST_BATCH;
+        if !are_many || !are_adjacent || !is_one_group || !T::has_independent_rows(weights) {
+            return steps;
+        }
+        let row = (cell.gates() * hidden * (size_of::<T>() / size_of::<f32>())).max(1);
+        let rows = (exec.caches.own_floats(1, 4) / row).max(LEAST_ROWS);
+        (rows / batch).clamp(1, steps.max(1))
     }
 }
 
-/// Distances of rows: from a step to the next, and from a sequence to the next.
+/// Distances from a step to the next, and from a sequence to the next.
 pub type Strides = [usize; 2];
 
-/// What changes from step to step.
+/// The product of the input with its weights, which have columns for all gates.
 #[derive(Debug)]
-pub struct States<'a, T> {
+pub struct Input<'a, 'w, T: RecurrentElement> {
+    /// A row for each step of each sequence.
+    pub x: MatRef<'a, T>,
+    pub weights: T::Right<'w>,
+    pub bias: Option<&'a [T]>,
+    /// Rows of the product for as many steps as [`Sequences::steps_at_once`] says, or for more.
+    pub product: &'a mut [T],
+}
+
+/// One direction of a layer.
+#[derive(Debug)]
+pub struct Pass<'a, 'w, T: RecurrentElement> {
+    pub layer: Layer<'w, T>,
+    /// Whether steps are taken from the last to the first.
+    pub backwards: bool,
+    pub input: Input<'a, 'w, T>,
     /// `batch` rows of `hidden` elements: the state before the first step, then after the last. A
     /// sequence of no steps has zeros in the end.
     pub h: &'a mut [T],
-    /// The same for the cell of [`Cell::Memory`]; empty for all others.
+    /// The cell of [`Cell::Memory`] in the form of `h`; empty for all others.
     pub c: &'a mut [T],
-    /// Gets the states after all steps.
-    pub y: Option<(&'a mut [T], Strides)>,
+}
+
+/// Receives the states after all steps.
+#[derive(Debug)]
+pub struct Outputs<'a, T> {
+    pub y: &'a mut [T],
+    pub strides: Strides,
+    /// Elements from a pass to the next.
+    pub pass_stride: usize,
+}
+
+impl<T> Outputs<'_, T> {
+    /// Whether no two rows overlap and all are inside.
+    fn fits(&self, sequences: &Sequences<'_>, passes: usize) -> bool {
+        let &Sequences { steps, batch, hidden, .. } = sequences;
+        let [step, sequence] = self.strides;
+        let mut axes = [(step, steps), (sequence, batch), (self.pass_stride, passes)];
+        if axes.iter().any(|&(_, count)| count == 0) {
+            return true;
+        }
+        axes.sort_unstable();
+        let mut extent = hidden;
+        for (stride, count) in axes.into_iter().filter(|&(_, count)| count > 1) {
+            if stride < extent {
+                return false;
+            }
+            extent += (count - 1) * stride;
+        }
+        extent <= self.y.len()
+    }
 }
 
 /// An element type of layers with states.
 pub trait RecurrentElement: Math + UnaryElement {
     /// The right operand of a product.
     type Right<'a>: Copy + Debug + Send + Sync;
+    /// A right operand of many products.
+    type Repeated<'a>: Debug + Sync;
 
     /// A matrix as a right operand.
     fn plain(matrix: MatRef<'_, Self>) -> Self::Right<'_>;
@@ -150,7 +225,7 @@ pub trait RecurrentElement: Math + UnaryElement {
     /// Rows and columns of a right operand.
     fn size(right: &Self::Right<'_>) -> (usize, usize);
 
-    /// `c = a right + bias`, the bias one row; rows of `c` are `ldc` elements apart.
+    /// `c = a right + bias`, the bias one row; rows of `c` are adjacent.
     ///
     /// # Panics
     ///
@@ -161,9 +236,31 @@ pub trait RecurrentElement: Math + UnaryElement {
         right: Self::Right<'_>,
         bias: Option<&[Self]>,
         c: &mut [Self],
+    ) -> Result<(), Ended>;
+
+    /// Decides how matrices with the sizes and strides of `left` are multiplied by `right`.
+    fn repeat<'a>(
+        exec: &Exec<'_>,
+        left: MatRef<'_, Self>,
+        right: Self::Right<'a>,
+    ) -> Self::Repeated<'a>;
+
+    /// `c = a right`; rows of `c` are `ldc` elements apart.
+    ///
+    /// # Panics
+    ///
+    /// If sizes do not fit.
+    fn multiply(
+        exec: &Exec<'_>,
+        right: &Self::Repeated<'_>,
+        a: MatRef<'_, Self>,
+        c: &mut [Self],
         ldc: usize,
         sweep: Sweep,
     ) -> Result<(), Ended>;
+
+    /// Whether a row of a product has the same bits whatever the number of rows.
+    fn has_independent_rows(right: &Self::Right<'_>) -> bool;
 
     /// The most bytes of scratch memory that [`RecurrentElement::product`] takes.
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_, Self>, right: Self::Right<'_>) -> usize;
@@ -171,6 +268,7 @@ pub trait RecurrentElement: Math + UnaryElement {
 
 impl RecurrentElement for f32 {
     type Right<'a> = Rhs<'a>;
+    type Repeated<'a> = Repeated<'a>;
 
     fn plain(matrix: MatRef<'_>) -> Rhs<'_> {
         Rhs::Plain(matrix)
@@ -190,11 +288,28 @@ impl RecurrentElement for f32 {
         right: Rhs<'_>,
         bias: Option<&[f32]>,
         c: &mut [f32],
+    ) -> Result<(), Ended> {
+        let epilogue = Epilogue { bias: bias.map(Bias::Col), ..Epilogue::default() };
+        gemm(exec, Lhs::Plain(a), right, c, right.size().1, &epilogue)
+    }
+
+    fn repeat<'a>(exec: &Exec<'_>, left: MatRef<'_>, right: Self::Right<'a>) -> Self::Repeated<'a> {
+        Repeated::new(exec, left, right)
+    }
+
+    fn multiply(
+        exec: &Exec<'_>,
+        right: &Repeated<'_>,
+        a: MatRef<'_>,
+        c: &mut [f32],
         ldc: usize,
         sweep: Sweep,
     ) -> Result<(), Ended> {
-        let epilogue = Epilogue { bias: bias.map(Bias::Col), ..Epilogue::default() };
-        gemm_swept(exec, Lhs::Plain(a), right, c, ldc, &epilogue, sweep)
+        right.multiply(exec, a, c, ldc, sweep)
+    }
+
+    fn has_independent_rows(right: &Rhs<'_>) -> bool {
+        matches!(right, Rhs::Packed(packed) if packed.many_rows() == ManyRows::Widened)
     }
 
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_>, right: Rhs<'_>) -> usize {
@@ -204,6 +319,7 @@ impl RecurrentElement for f32 {
 
 impl RecurrentElement for f64 {
     type Right<'a> = MatRef<'a, f64>;
+    type Repeated<'a> = MatRef<'a, f64>;
 
     fn plain(matrix: MatRef<'_, f64>) -> MatRef<'_, f64> {
         matrix
@@ -223,11 +339,28 @@ impl RecurrentElement for f64 {
         right: MatRef<'_, f64>,
         bias: Option<&[f64]>,
         c: &mut [f64],
+    ) -> Result<(), Ended> {
+        let addend = bias.map(|bias| (1.0, MatRef::new(bias, a.rows(), right.cols(), 0, 1)));
+        gemm_generic(exec, 1.0, a, right, addend, c, right.cols())
+    }
+
+    fn repeat<'a>(_: &Exec<'_>, _: MatRef<'_, f64>, right: Self::Right<'a>) -> Self::Repeated<'a> {
+        right
+    }
+
+    fn multiply(
+        exec: &Exec<'_>,
+        right: &MatRef<'_, f64>,
+        a: MatRef<'_, f64>,
+        c: &mut [f64],
         ldc: usize,
         _: Sweep,
     ) -> Result<(), Ended> {
-        let addend = bias.map(|bias| (1.0, MatRef::new(bias, a.rows(), right.cols(), 0, 1)));
-        gemm_generic(exec, 1.0, a, right, addend, c, ldc)
+        gemm_generic(exec, 1.0, a, *right, None, c, ldc)
+    }
+
+    fn has_independent_rows(_: &MatRef<'_, f64>) -> bool {
+        true
     }
 
     fn product_scratch(_: &Exec<'_>, _: MatRef<'_, f64>, _: MatRef<'_, f64>) -> usize {
@@ -264,162 +397,172 @@ impl<'a, T: RecurrentElement> Cell<'a, T> {
     }
 }
 
-/// Goes through all steps of sequences. `inputs` are the rows of the product of the input, a bias
-/// added, with all gates each; `scratch` has at least [`Cell::scratch_len`] elements of any value.
+/// Takes sequences through all steps of each pass. `rows` are the distances in rows of
+/// [`Input::x`]; `scratch` has at least [`Cell::scratch_len`] elements of any value for each pass.
 ///
 /// # Panics
 ///
-/// If lengths of slices or sizes of matrices do not fit, a sequence is longer than there are steps,
-/// or this machine does not have the instruction set.
+/// If lengths of slices or sizes of matrices do not fit, passes have different cells, a sequence is
+/// longer than there are steps, rows of the outputs overlap, or this machine does not have the
+/// instruction set.
 pub fn recur<T: RecurrentElement>(
     exec: &Exec<'_>,
-    layer: &Layer<'_, T>,
     sequences: &Sequences<'_>,
-    (inputs, strides): (&[T], Strides),
-    states: States<'_, T>,
+    rows: Strides,
+    passes: &mut [Pass<'_, '_, T>],
+    outputs: Option<Outputs<'_, T>>,
     scratch: &mut [T],
 ) -> Result<(), Ended> {
-    let &Sequences { steps, batch, hidden, lengths, backwards } = sequences;
-    let States { h, c, mut y } = states;
-    let (cell, rows) = (&layer.cell, batch * hidden);
-    let width = cell.gates() * hidden;
+    let &Sequences { steps, batch, hidden, lengths } = sequences;
+    let states = batch * hidden;
     assert!(lengths.is_none_or(|lengths| lengths.len() == batch), "one length per sequence");
-    assert!(sequences.longest() <= steps, "as many steps as the longest sequence has");
-    assert_eq!(h.len(), rows, "one state per sequence");
-    let has_memory = matches!(cell, Cell::Memory { .. });
-    assert_eq!(c.len(), if has_memory { rows } else { 0 }, "one cell per sequence");
-    for (right, gates) in cell.products().into_iter().flatten() {
-        assert_eq!(T::size(&right), (hidden, gates * hidden), "weights of the state");
+    let longest = (0..batch).map(|sequence| sequences.length(sequence)).max();
+    assert!(longest.is_none_or(|longest| longest <= steps), "as many steps as the longest has");
+    let has_room = outputs.as_ref().is_none_or(|outputs| outputs.fits(sequences, passes.len()));
+    assert!(has_room, "rows of the outputs overlap or lie outside");
+    assert!(rows == [batch, 1] || rows == [1, steps], "rows by steps or by sequences");
+    for Pass { layer: Layer { cell, .. }, h, c, input, .. } in passes.iter() {
+        assert_eq!(input.x.rows(), steps * batch, "one row of the input per step and sequence");
+        assert_eq!(h.len(), states, "one state per sequence");
+        let has_memory = matches!(cell, Cell::Memory { .. });
+        assert_eq!(c.len(), if has_memory { states } else { 0 }, "one cell per sequence");
+        for (right, gates) in cell.products().into_iter().flatten() {
+            assert_eq!(T::size(&right), (hidden, gates * hidden), "weights of the state");
+        }
     }
-    if rows == 0 {
+    let Some(first) = passes.first().filter(|_| states > 0) else {
         return Ok(());
-    }
-    for (sequence, h) in h.chunks_exact_mut(hidden).enumerate() {
-        if sequences.length(sequence) == 0 {
-            h.fill(T::ZERO);
-            c.chunks_exact_mut(hidden).skip(sequence).take(1).for_each(|c| c.fill(T::ZERO));
+    };
+    let (cell, weights) = (first.layer.cell, first.input.weights);
+    let at_once = sequences.steps_at_once(exec, &cell, passes.len(), &weights, rows);
+    let scratch_len = cell.scratch_len(batch, hidden);
+    assert!(scratch.len() >= passes.len() * scratch_len, "scratch for each pass");
+    let alone = Exec { pool: Pool::serial(), ..*exec };
+    let whole = exec;
+    let (pool, groups, exec) = match Sharing::new(exec, sequences, &cell, passes.len()) {
+        Sharing::None => (Pool::serial(), 1, &alone),
+        Sharing::Groups(groups) => (exec.pool, groups, &alone),
+        Sharing::Steps => (Pool::serial(), 1, exec),
+    };
+    let units = passes.len() * groups;
+    if at_once == steps {
+        for Pass { input: Input { x, weights, bias, product }, .. } in passes.iter_mut() {
+            let len = x.rows() * cell.gates() * hidden;
+            T::product(whole, *x, *weights, *bias, &mut product[..len])?;
         }
     }
-    let (gates, resets) = scratch.split_at_mut(rows * cell.gates());
-    let level = Level::new(exec.isa);
-    let longest = sequences.longest();
-    for turn in 0..steps {
-        let step = if backwards { steps - 1 - turn } else { turn };
-        if step < longest {
-            let input = |sequence: usize| {
-                let start = step * strides[0] + sequence * strides[1];
-                (sequences.length(sequence) > step).then(|| &inputs[start..start + width])
-            };
-            let sweep = if turn % 2 == 0 { Sweep::FromFirst } else { Sweep::FromLast };
-            let step = Step { exec, level, layer, hidden, input: &input, sweep };
-            step.run(&mut *h, &mut *c, gates, resets)?;
-        }
-        if let Some((y, strides)) = &mut y {
-            for (sequence, h) in h.chunks_exact(hidden).enumerate() {
-                let y = &mut y[step * strides[0] + sequence * strides[1]..][..hidden];
-                if sequences.length(sequence) > step {
-                    y.copy_from_slice(h);
-                } else {
-                    y.fill(T::ZERO);
-                }
+    let passes: SmallVec<[SharedPass<'_, '_, T>; 2]> =
+        passes.iter_mut().map(SharedPass::new).collect();
+    let (scratch, of_sequence) = (Shared::new(scratch), cell.scratch_len(1, hidden));
+    let outputs = outputs.map(SharedOutputs::new);
+    pool.run(units, |unit| {
+        let (index, own) = (unit / groups, split_even(batch, groups, unit % groups));
+        let pass = &passes[index];
+        // SAFETY: units are disjoint ranges of sequences of the passes.
+        let work = unsafe {
+            Work {
+                h: pass.h.part(own.start * hidden, own.len() * hidden),
+                c: match cell {
+                    Cell::Memory { .. } => pass.c.part(own.start * hidden, own.len() * hidden),
+                    _ => &mut [],
+                },
+                scratch: scratch
+                    .part((index * batch + own.start) * of_sequence, own.len() * of_sequence),
             }
-        }
-    }
-    Ok(())
+        };
+        let outputs = outputs.as_ref();
+        let group = Group { exec, sequences, own, pass, rows, at_once, outputs, index };
+        group.run(work)
+    })
 }
 
-/// One step of all sequences; `input` has the row of a sequence unless that rests.
-struct Step<'a, 'w, T: RecurrentElement, I> {
-    exec: &'a Exec<'a>,
-    level: Level,
-    layer: &'a Layer<'w, T>,
-    hidden: usize,
-    input: &'a I,
-    /// Of the weights of the state.
-    sweep: Sweep,
+/// A pass whose sequences several threads take.
+struct SharedPass<'a, 'w, T: RecurrentElement> {
+    layer: Layer<'w, T>,
+    backwards: bool,
+    x: MatRef<'a, T>,
+    weights: T::Right<'w>,
+    bias: Option<&'a [T]>,
+    product: Shared<'a, T>,
+    h: Shared<'a, T>,
+    c: Shared<'a, T>,
 }
 
-impl<'a, T: RecurrentElement, I> Step<'_, '_, T, I>
-where
-    I: Fn(usize) -> Option<&'a [T]> + Sync,
-{
-    fn run(
-        &self,
-        h: &mut [T],
-        c: &mut [T],
-        gates: &mut [T],
-        resets: &mut [T],
-    ) -> Result<(), Ended> {
-        let (exec, hidden, sweep) = (self.exec, self.hidden, self.sweep);
-        let (batch, width) = (h.len() / hidden, self.layer.cell.gates() * hidden);
-        let Layer { cell, clip } = *self.layer;
-        let clip = clip.unwrap_or(T::HIGHEST);
-        match cell {
-            Cell::Plain { function, state } => {
-                let h_rows = MatRef::row_major(h, batch, hidden);
-                T::product(exec, h_rows, state, None, gates, width, sweep)?;
-                self.rows(gates, h, &mut [], |mut row| row.plain(function, clip))
-            }
-            Cell::Memory { functions, state, peepholes, coupled } => {
-                let h_rows = MatRef::row_major(h, batch, hidden);
-                T::product(exec, h_rows, state, None, gates, width, sweep)?;
-                self.rows(gates, h, c, |mut row| row.memory(functions, peepholes, coupled, clip))
-            }
-            Cell::Gated { functions: [f, g], candidate } => match candidate {
-                Candidate::ResetFirst { gates: both, own } => {
-                    let state = MatRef::row_major(h, batch, hidden);
-                    T::product(exec, state, both, None, gates, width, sweep)?;
-                    let resets = &mut resets[..batch * hidden];
-                    self.rows(gates, h, resets, |mut row| {
-                        row.gates(f, clip);
-                        row.reset();
-                    })?;
-                    let state = MatRef::row_major(resets, batch, hidden);
-                    T::product(exec, state, own, None, &mut gates[2 * hidden..], width, sweep)?;
-                    self.rows(gates, h, &mut [], |mut row| row.candidate(g, clip))
-                }
-                Candidate::ResetLast { state, bias } => {
-                    let h_rows = MatRef::row_major(h, batch, hidden);
-                    T::product(exec, h_rows, state, None, gates, width, sweep)?;
-                    self.rows(gates, h, &mut [], |mut row| {
-                        row.gates(f, clip);
-                        row.reset_product(bias);
-                        row.candidate(g, clip);
-                    })
-                }
-            },
+impl<'a, 'w, T: RecurrentElement> SharedPass<'a, 'w, T> {
+    fn new(pass: &'a mut Pass<'_, 'w, T>) -> SharedPass<'a, 'w, T> {
+        SharedPass {
+            layer: pass.layer,
+            backwards: pass.backwards,
+            x: pass.input.x,
+            weights: pass.input.weights,
+            bias: pass.input.bias,
+            product: Shared::new(pass.input.product),
+            h: Shared::new(pass.h),
+            c: Shared::new(pass.c),
         }
     }
+}
 
-    /// Calls `body` for each sequence that does not rest. `other` has a row for each sequence or is
-    /// empty.
-    fn rows(
-        &self,
-        gates: &mut [T],
-        h: &mut [T],
-        other: &mut [T],
-        body: impl Fn(Row<'_, T>) + Sync,
-    ) -> Result<(), Ended> {
-        /// About what a function of a gate costs, in units of a cheap one.
-        const WORK: usize = 8;
-        let hidden = self.hidden;
-        let (batch, width) = (h.len() / hidden, self.layer.cell.gates() * hidden);
-        let other_width = other.len() / batch;
-        let (gates, h, other) = (Shared::new(gates), Shared::new(h), Shared::new(other));
-        ranges(self.exec.pool, batch, width * WORK, |sequences| {
-            for sequence in sequences {
-                let Some(x) = (self.input)(sequence) else { continue };
-                // SAFETY: ranges are disjoint, so each row is taken by one thread.
-                let (gates, h, other) = unsafe {
-                    (
-                        gates.part(sequence * width, width),
-                        h.part(sequence * hidden, hidden),
-                        other.part(sequence * other_width, other_width),
-                    )
-                };
-                body(Row { level: self.level, hidden, x, gates, h, other });
-            }
-        })
+/// Outputs that several threads write.
+struct SharedOutputs<'a, T> {
+    y: Shared<'a, T>,
+    strides: Strides,
+    pass_stride: usize,
+}
+
+impl<'a, T> SharedOutputs<'a, T> {
+    fn new(outputs: Outputs<'a, T>) -> SharedOutputs<'a, T> {
+        let Outputs { y, strides, pass_stride } = outputs;
+        SharedOutputs { y: Shared::new(y), strides, pass_stride }
+    }
+}
+
+/// Work that threads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// The calling thread computes alone.
+    None,
+    /// Sequences of each pass in so many groups, each of which one thread takes through all steps.
+    Groups(usize),
+    /// Products and rows of each step.
+    Steps,
+}
+
+impl Sharing {
+    fn new<T: RecurrentElement>(
+        exec: &Exec<'_>,
+        sequences: &Sequences<'_>,
+        cell: &Cell<'_, T>,
+        passes: usize,
+    ) -> Sharing {
+        /// Fewest multiply-adds worth waking a thread.
+        const WORTH: usize = 1 << 19;
+        /// Fewest multiply-adds of a step that threads share, which then wait for each other.
+        const WORTH_STEP: usize = 1 << 18;
+        /// Sequences for which the multiply-adds of a weight take longer than to fetch it from the
+        /// last-level cache.
+        const MANY: usize = 24;
+        let &Sequences { steps, batch, hidden, .. } = sequences;
+        let threads = exec.pool.threads();
+        let weights = cell.gates().saturating_mul(hidden).saturating_mul(hidden);
+        let step = weights.saturating_mul(batch);
+        if threads == 1 || step.saturating_mul(steps).saturating_mul(passes) < WORTH {
+            return Sharing::None;
+        }
+        let products = cell.products();
+        let mut rights = products.iter().flatten();
+        let may_split = rights.all(|(right, _)| T::has_independent_rows(right));
+        let groups = threads.div_ceil(passes).min(if may_split { batch } else { 1 });
+        let floats = weights.saturating_mul(size_of::<T>() / size_of::<f32>());
+        // Weights that each thread finds in its second-level cache in every step.
+        let stay = floats <= exec.caches.own_floats(3, 4);
+        if passes * groups > 1 && (stay || batch / groups >= MANY) {
+            Sharing::Groups(groups)
+        } else if step >= WORTH_STEP {
+            Sharing::Steps
+        } else {
+            Sharing::None
+        }
     }
 }
 

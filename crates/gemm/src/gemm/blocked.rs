@@ -79,7 +79,7 @@ pub enum Sweep {
 impl Sweep {
     /// The part that stands at `index` of the parts of one of the threads, which split all parts
     /// evenly.
-    fn part(self, index: usize, parts: usize, threads: usize) -> usize {
+    pub(super) fn part(self, index: usize, parts: usize, threads: usize) -> usize {
         if self == Sweep::FromFirst {
             return index;
         }
@@ -137,6 +137,16 @@ impl Product<'_> {
                 self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k))
             })
         }
+    }
+
+    /// Returns the cut into parts that the calling thread computes alone, if tiles read A in place
+    /// and B is packed.
+    pub(super) fn cut_in_place(&self, pool: &Pool) -> Option<Cut> {
+        let sizes = self.sizes();
+        let is_plain = !sizes.packs_a() && !sizes.prefers_transposed();
+        let fits = is_plain && sizes.threads(pool) == 1 && !self.goes_by_rows(self.k_block());
+        let is_empty = self.m == 0 || self.n == 0;
+        (fits && !is_empty).then(|| self.cut_panels(1, rows_in_place(self.isa)))
     }
 
     /// Multiplies an unpacked matrix by very few rows or columns.
@@ -352,13 +362,24 @@ impl<F: Form> Product<'_, F> {
         a: Panels,
         b: Panels,
     ) -> Result<(), Ended> {
-        let w = panel_width(self.isa);
-        let (row_panels, col_panels) = (self.m.div_ceil(a.width), self.n.div_ceil(w));
-        let kc = self.k_block();
-        if self.goes_by_rows(kc) {
+        if self.goes_by_rows(self.k_block()) {
             // SAFETY: the caller's promise.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
         }
+        let cut = self.cut_panels(threads, a.width);
+        let parts = cut.parts();
+        pool_run(pool, threads, parts, |index| {
+            let part = self.sweep.part(index, parts, threads);
+            // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+            unsafe { self.run_part(a, b, &cut, part) };
+        })
+    }
+
+    /// Cuts C for so many threads, where panels of A have `width` rows.
+    fn cut_panels(&self, threads: usize, width: usize) -> Cut {
+        let (row_panels, col_panels) =
+            (self.m.div_ceil(width), self.n.div_ceil(panel_width(self.isa)));
+        let kc = self.k_block();
         // As many rows as stay in the second-level cache for a k block; columns in chunks that feed
         // the threads.
         let kept = (self.m * kc).div_ceil(self.caches.own_floats(1, 2)).clamp(1, row_panels);
@@ -378,35 +399,35 @@ impl<F: Form> Product<'_, F> {
             _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
         };
         let col_parts = groups.div_ceil(per_chunk);
-        let parts = row_parts * col_parts;
-        pool_run(pool, threads, parts, |index| {
-            let part = self.sweep.part(index, parts, threads);
-            let rows = split_even(row_panels, row_parts, part / col_parts);
-            let own = split_even(groups, col_parts, part % col_parts);
-            for group_index in own.clone() {
-                let group_index = match self.sweep {
-                    Sweep::FromFirst => group_index,
-                    Sweep::FromLast => own.start + own.end - 1 - group_index,
-                };
-                let cols = group_index * group..col_panels.min((group_index + 1) * group);
-                let after = match self.sweep {
-                    Sweep::FromFirst => cols.end,
-                    Sweep::FromLast => cols.start.saturating_sub(group),
-                };
-                for (k0, k1) in self.k_blocks(kc) {
-                    let block = Block {
-                        rows: rows.clone(),
-                        cols: cols.clone(),
-                        b_first: 0,
-                        k0,
-                        b_k0: 0,
-                        k1,
-                    };
-                    // SAFETY: all panels are packed; the chunk owns this rectangle of C.
-                    unsafe { self.block_by_columns(a, b, block, after) };
-                }
+        Cut { kc, row_panels, col_panels, row_parts, col_parts, groups, group }
+    }
+
+    /// Computes one part of a cut.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`Product::run`] must hold, and no other thread may use this part of C.
+    pub(super) unsafe fn run_part(&self, a: Panels, b: Panels, cut: &Cut, part: usize) {
+        let &Cut { kc, row_panels, col_panels, row_parts, col_parts, groups, group } = cut;
+        let rows = split_even(row_panels, row_parts, part / col_parts);
+        let own = split_even(groups, col_parts, part % col_parts);
+        for group_index in own.clone() {
+            let group_index = match self.sweep {
+                Sweep::FromFirst => group_index,
+                Sweep::FromLast => own.start + own.end - 1 - group_index,
+            };
+            let cols = group_index * group..col_panels.min((group_index + 1) * group);
+            let after = match self.sweep {
+                Sweep::FromFirst => cols.end,
+                Sweep::FromLast => cols.start.saturating_sub(group),
+            };
+            for (k0, k1) in self.k_blocks(kc) {
+                let block =
+                    Block { rows: rows.clone(), cols: cols.clone(), b_first: 0, k0, b_k0: 0, k1 };
+                // SAFETY: the caller's promise.
+                unsafe { self.block_by_columns(a, b, block, after) };
             }
-        })
+        }
     }
 
     /// Whether blocks of B stay in the second-level cache while rows of A pass by, and not the
@@ -701,6 +722,30 @@ struct WidePanel {
     ks: usize,
     /// Which one it is, counted from the first column of C.
     index: usize,
+}
+
+/// Rectangles of panels into which a product is cut, and the groups of column panels in each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Steps of a k block.
+    kc: usize,
+    row_panels: usize,
+    col_panels: usize,
+    /// Number of cuts along rows.
+    row_parts: usize,
+    /// Number of cuts along columns.
+    col_parts: usize,
+    /// Number of groups of column panels.
+    groups: usize,
+    /// Column panels of a group.
+    group: usize,
+}
+
+impl Cut {
+    /// Returns the number of rectangles.
+    pub(super) fn parts(&self) -> usize {
+        self.row_parts * self.col_parts
+    }
 }
 
 /// Ranges of panels and steps that [`Product::block`] multiplies.

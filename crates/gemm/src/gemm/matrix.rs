@@ -69,6 +69,18 @@ impl<'a, T> MatRef<'a, T> {
         }
     }
 
+    /// Returns some of the rows.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix does not have them.
+    #[must_use]
+    pub fn slice_rows(self, rows: std::ops::Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "{rows:?} of {}", self.rows);
+        let start = if rows.is_empty() { 0 } else { rows.start * self.row_stride };
+        MatRef { ptr: self.ptr.wrapping_add(start), rows: rows.len(), ..self }
+    }
+
     pub fn rows(&self) -> usize {
         self.rows
     }

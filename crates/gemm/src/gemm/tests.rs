@@ -565,3 +565,35 @@ fn caches_change_no_bit() {
         }
     }
 }
+
+#[test]
+fn repeated_products_are_products() {
+    let pools = [Pool::new(1), Pool::new(3)];
+    // Rows that are read in place and 1,024 floats apart, few and many columns, no rows at all.
+    let shapes =
+        [(1, 64, 16), (1, 200, 600), (5, 48, 33), (13, 40, 1024), (30, 96, 300), (0, 8, 8)];
+    for (m, n, k) in shapes {
+        let (a, b) = (random(m * k, 1), random(k * n, 2));
+        let bytes: Vec<u8> = b.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
+        for &isa in Isa::available() {
+            let packed = PackedB::new(isa, b).unwrap();
+            let stored = LeMatrix::row_major(&bytes, Storage::F32, k, n);
+            let rounded = PackedB::rounded_from_le(isa, &stored).unwrap();
+            for right in [Rhs::Plain(b), Rhs::Packed(&packed), Rhs::Packed(&rounded)] {
+                for (pool, caches) in pools.iter().flat_map(|pool| CACHES.map(|c| (pool, c))) {
+                    let exec = &Exec::new(pool, isa).with_caches(caches);
+                    let repeated = Repeated::new(exec, a, right);
+                    let (ldc, epilogue) = (n + 3, Epilogue::default());
+                    let mut expected = vec![77.0; m * ldc];
+                    gemm(exec, Lhs::Plain(a), right, &mut expected, ldc, &epilogue).unwrap();
+                    for sweep in [Sweep::FromFirst, Sweep::FromLast] {
+                        let mut c = vec![77.0; m * ldc];
+                        repeated.multiply(exec, a, &mut c, ldc, sweep).unwrap();
+                        assert!(c == expected, "{m} x {n} x {k}, {isa:?}, {right:?}, {caches}");
+                    }
+                }
+            }
+        }
+    }
+}

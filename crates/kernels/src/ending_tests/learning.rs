@@ -10,7 +10,7 @@ use crate::ml::{
 };
 use crate::optimizer::{Optimizer, Step, Weights, step};
 use crate::random::{Generator, Mt19937, Philox, bernoulli, dropout, multinomial, normal, uniform};
-use crate::recurrent::{Cell, Gate, Layer, Sequences, States, recur};
+use crate::recurrent::{self, Cell, Gate, Input, Layer, Pass, Sequences, recur};
 use crate::trees::{Aggregate, Ensemble, Finish, Next, Outputs, Rows, Scores, Split, Test, Trees};
 
 use super::{Case, MANY, case, floats};
@@ -51,12 +51,18 @@ fn layers() -> Vec<Case> {
             let state = Rhs::Plain(MatRef::row_major(&weights, 64, 64));
             let layer =
                 Layer { cell: Cell::Plain { function: Gate::Of(Unary::Tanh), state }, clip: None };
-            let sequences =
-                Sequences { steps: 5, batch: 8, hidden: 64, lengths: None, backwards: false };
+            let sequences = Sequences { steps: 5, batch: 8, hidden: 64, lengths: None };
             let (strides, mut h) = ([8 * 64, 64], vec![0.0; 8 * 64]);
             let mut scratch = vec![f32::NAN; layer.cell.scratch_len(8, 64)];
-            let states = States { h: &mut h, c: &mut [], y: Some((y, strides)) };
-            recur(exec, &layer, &sequences, (&inputs, strides), states, &mut scratch)
+            let input = Input {
+                x: MatRef::row_major(&inputs, 5 * 8, 64),
+                weights: state,
+                bias: None,
+                product: &mut vec![f32::NAN; 5 * 8 * 64],
+            };
+            let pass = Pass { layer, backwards: false, input, h: &mut h, c: &mut [] };
+            let outputs = recurrent::Outputs { y, strides, pass_stride: 0 };
+            recur(exec, &sequences, [8, 1], &mut [pass], Some(outputs), &mut scratch)
         }),
     ]
 }

@@ -8,8 +8,8 @@ use crate::conv::{
 };
 use crate::gemm::{
     BatchMat, BatchOut, BatchRhs, ByteMatrix, ByteRhs, Epilogue, LeMatrix, Lhs, MatRef, PackedA,
-    PackedB, Rhs, Storage, Sweep, ZeroPoints, gemm, gemm_batch, gemm_batch_generic, gemm_bytes,
-    gemm_generic, gemm_swept,
+    PackedB, Repeated, Rhs, Storage, Sweep, ZeroPoints, gemm, gemm_batch, gemm_batch_generic,
+    gemm_bytes, gemm_generic, gemm_swept,
 };
 use crate::quantized::{Factors, Precision};
 use crate::{Ended, Exec};
@@ -48,6 +48,14 @@ fn products() -> Vec<Case> {
         gemm_bytes(exec, matrix(&a), ByteRhs::Plain(matrix(&b)), zeros, y)
     };
     vec![
+        case("gemm/gemm/repeated multiply", 3 * SIDE, move |exec, y: &mut [f32]| {
+            let (a, b) = (floats(SIDE), x());
+            let a = MatRef::row_major(&a, 1, SIDE);
+            let b = exec.pool.pack_within(|| PackedB::new(exec.isa, square(&b)))?;
+            let repeated = Repeated::new(exec, a, Rhs::Packed(&b));
+            y.chunks_exact_mut(SIDE)
+                .try_for_each(|y| repeated.multiply(exec, a, y, SIDE, Sweep::FromFirst))
+        }),
         case("gemm/gemm gemm", SIDE * SIDE, move |exec, y: &mut [f32]| {
             let (a, b) = (x(), x());
             let [a, b] = [&a, &b].map(|data| square(data));

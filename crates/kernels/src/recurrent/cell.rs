@@ -36,6 +36,13 @@ impl<T: RecurrentElement> Row<'_, T> {
         function.apply(level, &mut self.gates[..len]);
     }
 
+    /// The step of a gated unit whose gate resets the product of the state.
+    pub(super) fn reset_last(&mut self, functions: [Gate; 2], bias: Option<&[T]>, clip: T) {
+        self.gates(functions[0], clip);
+        self.reset_product(bias);
+        self.candidate(functions[1], clip);
+    }
+
     /// The state times the gate that resets it.
     pub(super) fn reset(&mut self) {
         let r = &self.gates[self.hidden..2 * self.hidden];
@@ -44,7 +51,7 @@ impl<T: RecurrentElement> Row<'_, T> {
     }
 
     /// The candidate's product, with a bias, times the gate that resets.
-    pub(super) fn reset_product(&mut self, bias: Option<&[T]>) {
+    fn reset_product(&mut self, bias: Option<&[T]>) {
         let (gates, product) = self.gates.split_at_mut(2 * self.hidden);
         if let Some(bias) = bias {
             let sum = Sum { out: &mut *product, x: bias, peephole: None, clip: T::HIGHEST };

@@ -2,7 +2,13 @@
 
 use super::*;
 use crate::attention::tests::numbers as random;
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Caches, Isa, Pool};
+
+/// Sizes for which weights stay in a second-level cache, and for which they do not.
+const CACHES: [Caches; 2] = [
+    Caches { near: 4 << 10, own: 16 << 10, shared: 64 << 10 },
+    Caches { near: 48 << 10, own: 2 << 20, shared: 32 << 20 },
+];
 
 /// The cells without their weights.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +39,7 @@ impl Kind {
 }
 
 /// All that a layer is given. The weights of the state are one row for each element of each gate.
+#[derive(Clone)]
 struct Given<T> {
     kind: Kind,
     clip: Option<f64>,
@@ -147,72 +154,131 @@ impl<T: RecurrentElement> Given<T> {
         [y, h, c]
     }
 
-    fn run(&self, isa: Isa, threads: usize) -> Found<T> {
-        let (n, batch) = (self.hidden, self.lengths.len());
-        let rows = |gates: std::ops::Range<usize>| {
-            let weights = &self.weights[gates.start * n * n..gates.end * n * n];
-            T::plain(MatRef::col_major(weights, n, gates.len() * n))
+    /// Weights that give the input itself, so that `x` is the product.
+    fn identity(&self) -> Vec<T> {
+        let width = self.kind.gates() * self.hidden;
+        (0..width * width).map(|at| if at % (width + 1) == 0 { T::ONE } else { T::ZERO }).collect()
+    }
+
+    /// The weights of each product of the state.
+    fn matrices(&self) -> Vec<MatRef<'_, T>> {
+        let n = self.hidden;
+        let products: &[std::ops::Range<usize>] = match self.kind {
+            Kind::Plain => &[0..1],
+            Kind::ResetFirst => &[0..2, 2..3],
+            Kind::ResetLast => &[0..3],
+            Kind::Memory { .. } => &[0..4],
         };
+        let matrix = |gates: &std::ops::Range<usize>| {
+            let weights = &self.weights[gates.start * n * n..gates.end * n * n];
+            MatRef::col_major(weights, n, gates.len() * n)
+        };
+        products.iter().map(matrix).collect()
+    }
+
+    fn cell<'a>(&'a self, rights: &[T::Right<'a>]) -> Cell<'a, T> {
         let [f, g] = [Gate::Of(Unary::Sigmoid), Gate::Of(Unary::Tanh)];
-        let cell = match self.kind {
-            Kind::Plain => Cell::Plain { function: g, state: rows(0..1) },
+        let state = rights[0];
+        match self.kind {
+            Kind::Plain => Cell::Plain { function: g, state },
             Kind::ResetFirst => {
-                let candidate = Candidate::ResetFirst { gates: rows(0..2), own: rows(2..3) };
+                let candidate = Candidate::ResetFirst { gates: state, own: rights[1] };
                 Cell::Gated { functions: [f, g], candidate }
             }
             Kind::ResetLast => {
-                let bias = Some(&self.extra[..n]);
-                let candidate = Candidate::ResetLast { state: rows(0..3), bias };
+                let bias = Some(&self.extra[..self.hidden]);
+                let candidate = Candidate::ResetLast { state, bias };
                 Cell::Gated { functions: [f, g], candidate }
             }
             Kind::Memory { peepholes, coupled } => Cell::Memory {
                 functions: [f, g, g],
-                state: rows(0..4),
+                state,
                 peepholes: peepholes.then_some(&self.extra),
                 coupled,
             },
-        };
-        let (mut h, mut c) = (self.h.clone(), self.c.clone());
-        let mut scratch = vec![T::ONE; cell.scratch_len(batch, n)];
-        let mut y = vec![T::ONE; self.steps * batch * n];
-        let sequences = Sequences {
-            steps: self.steps,
-            batch,
-            hidden: n,
-            lengths: Some(&self.lengths),
-            backwards: self.backwards,
-        };
-        let has_memory = matches!(self.kind, Kind::Memory { .. });
-        let states = States {
-            h: &mut h,
-            c: if has_memory { &mut c } else { &mut [] },
-            y: Some((&mut y, self.strides(n))),
-        };
+        }
+    }
+
+    /// Runs a pass in the direction of `self` and, if there is a second, one in the other.
+    fn run_passes<'a>(
+        &'a self,
+        exec: &Exec<'_>,
+        input_weights: T::Right<'a>,
+        rights: &[T::Right<'a>],
+        passes: usize,
+    ) -> Vec<Found<T>> {
+        let (n, batch) = (self.hidden, self.lengths.len());
+        let cell = self.cell(rights);
         let layer = Layer { cell, clip: self.clip.map(T::from_f64) };
-        let inputs = (&self.x[..], self.strides(cell.gates() * n));
-        recur(
-            &Exec::new(&Pool::new(threads), isa),
-            &layer,
-            &sequences,
-            inputs,
-            states,
-            &mut scratch,
-        )
-        .unwrap();
-        [y, h, c]
+        let has_memory = matches!(self.kind, Kind::Memory { .. });
+        let states = |x: &Vec<T>| vec![x.clone(); passes];
+        let (mut h, mut c) = (states(&self.h), states(&self.c));
+        let mut scratch = vec![T::ONE; passes * cell.scratch_len(batch, n)];
+        let mut y = vec![T::ONE; self.steps * passes * batch * n];
+        let lengths = Some(&self.lengths[..]);
+        let sequences = Sequences { steps: self.steps, batch, hidden: n, lengths };
+        let width = cell.gates() * n;
+        let rows = if self.batch_first { [1, self.steps] } else { [batch, 1] };
+        let at_once = sequences.steps_at_once(exec, &cell, passes, &input_weights, rows);
+        let mut products = vec![vec![T::ONE; at_once * batch * width]; passes];
+        let mut all: Vec<_> = (h.iter_mut().zip(&mut c).zip(&mut products).enumerate())
+            .map(|(index, ((h, c), product))| Pass {
+                layer,
+                backwards: self.backwards ^ (index == 1),
+                input: Input {
+                    x: MatRef::row_major(&self.x, self.steps * batch, width),
+                    weights: input_weights,
+                    bias: None,
+                    product,
+                },
+                h,
+                c: if has_memory { c } else { &mut [] },
+            })
+            .collect();
+        let (strides, pass_stride) = if self.batch_first {
+            ([passes * n, self.steps * passes * n], n)
+        } else {
+            ([passes * batch * n, n], batch * n)
+        };
+        let outputs = Outputs { y: &mut y, strides, pass_stride };
+        recur(exec, &sequences, rows, &mut all, Some(outputs), &mut scratch).unwrap();
+        let rows = |pass: usize| {
+            let mut own = vec![T::ZERO; self.steps * batch * n];
+            for (step, sequence) in (0..self.steps).flat_map(|t| (0..batch).map(move |b| (t, b))) {
+                let [of_step, of_sequence] = self.strides(n);
+                let from = pass * pass_stride + step * strides[0] + sequence * strides[1];
+                own[step * of_step + sequence * of_sequence..][..n]
+                    .copy_from_slice(&y[from..from + n]);
+            }
+            own
+        };
+        (h.into_iter().zip(c).enumerate()).map(|(pass, (h, c))| [rows(pass), h, c]).collect()
+    }
+
+    fn run(&self, isa: Isa, threads: usize) -> Found<T> {
+        let (identity, width) = (self.identity(), self.kind.gates() * self.hidden);
+        let rights: Vec<_> = self.matrices().into_iter().map(T::plain).collect();
+        let pool = Pool::new(threads);
+        let input = T::plain(MatRef::row_major(&identity, width, width));
+        self.run_passes(&Exec::new(&pool, isa), input, &rights, 1).remove(0)
     }
 
     #[track_caller]
-    fn check(&self, isa: Isa, tolerance: f64) {
-        let found = self.run(isa, 1);
+    fn compare(&self, found: &Found<T>, tolerance: f64) {
         let expected = self.naively();
         let has_memory = matches!(self.kind, Kind::Memory { .. });
         for (found, expected) in found.iter().zip(expected).take(if has_memory { 3 } else { 2 }) {
             for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
                 let error = (found.to_f64() - expected).abs();
-                assert!(error <= tolerance, "{isa:?} {:?} {at}: {found:?} {expected}", self.kind);
+                assert!(error <= tolerance, "{:?} {at}: {found:?} {expected}", self.kind);
             }
         }
+    }
+
+    #[track_caller]
+    fn check(&self, isa: Isa, tolerance: f64) {
+        let found = self.run(isa, 1);
+        self.compare(&found, tolerance);
         assert!(self.run(isa, 3) == found, "{isa:?} {:?}: other bits on three threads", self.kind);
     }
 }
@@ -264,12 +330,17 @@ fn functions_of_two_numbers() {
         (Gate::ScaledTanh { alpha: 3.0, beta: 0.5 }, [3.0 * 0.25f64.tanh(), -3.0 * 0.25f64.tanh()]),
     ] {
         let cell = Cell::Plain { function, state: MatRef::row_major(&zero, 2, 2) };
-        let sequences =
-            Sequences { steps: 1, batch: 1, hidden: 2, lengths: None, backwards: false };
+        let sequences = Sequences { steps: 1, batch: 1, hidden: 2, lengths: None };
         let mut h = [7.0; 2];
-        let states = States { h: &mut h, c: &mut [], y: None };
         let layer = Layer { cell, clip: None };
-        recur(exec, &layer, &sequences, (&[0.5, -0.5], [2, 2]), states, &mut [0.0; 2]).unwrap();
+        let input = Input {
+            x: MatRef::row_major(&[0.5, -0.5], 1, 2),
+            weights: MatRef::row_major(&[1.0, 0.0, 0.0, 1.0], 2, 2),
+            bias: None,
+            product: &mut [0.0; 2],
+        };
+        let pass = Pass { layer, backwards: false, input, h: &mut h, c: &mut [] };
+        recur(exec, &sequences, [1, 1], &mut [pass], None, &mut [0.0; 2]).unwrap();
         assert_eq!(h, expected, "{function:?}");
     }
 }
@@ -282,4 +353,57 @@ fn what_is_no_number_stays_in_its_sequence() {
         let [_, h, _] = given.run(Isa::detect(), 1);
         assert!(h[0].is_nan() && h[3..].iter().all(|h| h.is_finite()), "{kind:?} {h:?}");
     }
+}
+
+#[test]
+fn threads_and_caches_change_no_bit() {
+    let pools = [1, 2, 3, 8].map(Pool::new);
+    // Few and many sequences, with and without enough work for several threads, of one k block and
+    // of several.
+    let sizes = [(5, &[3, 3, 1][..], 3), (96, &[12, 5], 12), (64, &[6; 40], 6), (300, &[2], 2)];
+    for kind in KINDS {
+        for (hidden, lengths, steps) in sizes {
+            for (backwards, batch_first) in [(false, false), (true, true)] {
+                let mut given = Given::<f32>::new(kind, hidden, lengths, steps);
+                // Errors do not grow from step to step.
+                given.weights.iter_mut().for_each(|weight| *weight *= 0.1);
+                let given = Given { backwards, batch_first, ..given };
+                let matrices = given.matrices();
+                let (identity, width) = (given.identity(), kind.gates() * hidden);
+                for &isa in Isa::available() {
+                    let packed: Vec<PackedB> =
+                        matrices.iter().map(|b| PackedB::new(isa, *b).unwrap()).collect();
+                    let identity = MatRef::row_major(&identity, width, width);
+                    let input = &PackedB::new(isa, identity).unwrap();
+                    let input = Rhs::Packed(input);
+                    let rights: Vec<Rhs<'_>> = packed.iter().map(Rhs::Packed).collect();
+                    let expected = given.run_passes(&Exec::new(&pools[0], isa), input, &rights, 2);
+                    for (pool, caches) in
+                        pools.iter().flat_map(|pool| CACHES.map(|caches| (pool, caches)))
+                    {
+                        let exec = Exec::new(pool, isa).with_caches(caches);
+                        let found = given.run_passes(&exec, input, &rights, 2);
+                        assert!(found == expected, "{kind:?} {hidden} {isa:?} {pool:?} {caches}");
+                    }
+                    let other = Given { backwards: !backwards, ..given.clone() };
+                    for (given, found) in [&given, &other].into_iter().zip(&expected) {
+                        given.compare(found, 2e-5);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_may_not_overlap() {
+    let sequences = Sequences { steps: 3, batch: 2, hidden: 4, lengths: None };
+    let mut y = [0.0f32; 48];
+    let mut fits = |strides, pass_stride, len: usize| {
+        Outputs { y: &mut y[..len], strides, pass_stride }.fits(&sequences, 2)
+    };
+    assert!(fits([16, 4], 8, 48) && fits([8, 24], 4, 48) && fits([8, 4], 24, 48));
+    assert!(!fits([16, 4], 8, 47), "the last row lies outside");
+    assert!(!fits([12, 4], 8, 48), "a pass reaches into the next step");
+    assert!(!fits([16, 3], 8, 48), "a sequence reaches into the next");
 }

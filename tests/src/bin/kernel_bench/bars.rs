@@ -4,14 +4,16 @@
 //! A bar is independent of the machine's clock, because each case measures the peak directly before
 //! and after it. Operands are in the caches, but for cases called "from memory".
 
-use super::convolutions::{Layer, Shape};
+use super::convolutions::{self, Shape};
 use super::{Bench, numbers};
 use sardonyx_kernels::attention::{Attention, Heads, NO_WINDOW, Sizes, attention};
+use sardonyx_kernels::elementwise::Unary;
 use sardonyx_kernels::gemm::{
     Activation, ByteMatrix, ByteRhs, Epilogue, Lhs, MatRef, PackedB, Rhs, ZeroPoints, gemm,
     gemm_bytes,
 };
-use sardonyx_kernels::{Ended, Pool};
+use sardonyx_kernels::recurrent::{Cell, Gate, Input, Layer, Outputs, Pass, Sequences};
+use sardonyx_kernels::{Ended, Pool, RecurrentLoops};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,12 @@ const FUNCTIONS: &[(&str, Activation, f64, f64)] = &[
 /// Heads, queries and keys, features, with the bar and the aim.
 const ATTENTIONS: &[(usize, usize, usize, f64, f64)] =
     &[(12, 128, 64, 0.60, 0.70), (6, 1500, 64, 0.60, 0.72)];
+
+/// Sequences and hidden units of LSTM layers, with the bar and the aim.
+const LAYERS: &[(usize, usize, f64, f64)] =
+    &[(1, 256, 0.50, 0.60), (8, 128, 0.60, 0.70), (8, 256, 0.68, 0.78), (32, 256, 0.70, 0.80)];
+/// Steps of these layers.
+const STEPS: usize = 32;
 
 /// Seconds of several calls, and multiply-adds of the peak in one second around them.
 struct Timed {
@@ -148,6 +156,13 @@ pub(super) fn run(bench: &Bench) {
             let timed = attention_of(bench, heads, rows, features);
             let macs = (2 * heads * rows * rows * features) as f64;
             print_share(&name, "of peak", timed.share(macs), bar, aim);
+        }
+    }
+    for &(batch, hidden, bar, aim) in LAYERS {
+        let name = format!("LSTM, {batch} x {STEPS} x {hidden}");
+        if name.contains(&bench.filter) {
+            let macs = (2 * batch * STEPS * hidden * 4 * hidden) as f64;
+            print_share(&name, "of peak", lstm_of(bench, batch, hidden).share(macs), bar, aim);
         }
     }
     let name = "product of bytes 128 x 768 x 768";
@@ -248,7 +263,7 @@ fn run_convolution(bench: &Bench, convolution: &Convolution) {
         return;
     }
     let copies = if is_cold { bench.turns(shape.weights() * size_of::<f32>()) } else { 1 };
-    let mut layer = Layer::new(bench, shape, copies);
+    let mut layer = convolutions::Layer::new(bench, shape, copies);
     let timed = time(bench, |turn| {
         layer.run(bench, turn);
         Ok(())
@@ -284,4 +299,40 @@ fn attention_of(bench: &Bench, heads: usize, rows: usize, features: usize) -> Ti
     };
     let mut y = vec![0.0; x.len()];
     time(bench, |_| attention(&bench.exec(), &job, &mut y, strides))
+}
+
+/// Times a layer with as many features as hidden units.
+fn lstm_of(bench: &Bench, batch: usize, hidden: usize) -> Timed {
+    let exec = &bench.exec();
+    let (width, rows) = (4 * hidden, STEPS * batch);
+    let (x, weights) = (numbers(rows * hidden), numbers(hidden * width));
+    let [weights, state] = [(); 2].map(|()| {
+        let matrix = MatRef::row_major(&weights, hidden, width);
+        Pool::to_its_end(|| PackedB::new(bench.isa, matrix))
+    });
+    let [f, g] = [Unary::Sigmoid, Unary::Tanh].map(Gate::Of);
+    let state = Rhs::Packed(&state);
+    let cell = Cell::Memory { functions: [f, g, g], state, peepholes: None, coupled: false };
+    let sequences = Sequences { steps: STEPS, batch, hidden, lengths: None };
+    let [mut h, mut c] = [(); 2].map(|()| vec![0.0; batch * hidden]);
+    let mut y = vec![0.0; rows * hidden];
+    let mut product = vec![0.0; rows * width];
+    let mut scratch = vec![0.0; cell.scratch_len(batch, hidden)];
+    time(bench, |_| {
+        let pass = Pass {
+            layer: Layer { cell, clip: None },
+            backwards: false,
+            input: Input {
+                x: MatRef::row_major(&x, rows, hidden),
+                weights: Rhs::Packed(&weights),
+                bias: None,
+                product: &mut product,
+            },
+            h: &mut h,
+            c: &mut c,
+        };
+        let strides = [batch * hidden, hidden];
+        let outputs = Outputs { y: &mut y, strides, pass_stride: 0 };
+        f32::recur(exec, &sequences, [batch, 1], &mut [pass], Some(outputs), &mut scratch)
+    })
 }

@@ -1,7 +1,9 @@
 //! A call of a recurrent layer: what it is given, and the memory that it works in.
 
-use sardonyx_kernels::gemm::{MatRef, PackedB, Storage, Sweep};
-use sardonyx_kernels::recurrent::{Candidate, Cell, Layer, RecurrentElement, Sequences, States};
+use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
+use sardonyx_kernels::recurrent::{
+    Candidate, Cell, Input, Layer, Pass, RecurrentElement, Sequences,
+};
 use sardonyx_kernels::{Exec, RecurrentLoops};
 use sardonyx_tensor::{DataType, Element};
 use smallvec::SmallVec;
@@ -101,9 +103,9 @@ pub(super) struct Work<T> {
     pub(super) h: Scratch<T>,
     /// Empty if the layer has none.
     pub(super) c: Scratch<T>,
-    /// What is added to the product of the input.
+    /// What is added to the product of the input, for each direction that is computed at once.
     bias: Scratch<T>,
-    /// The product of the input with the weights of a direction.
+    /// The product of the input with the weights of each direction that is computed at once.
     product: Scratch<T>,
     scratch: Scratch<T>,
 }
@@ -231,46 +233,57 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         true
     }
 
+    fn sequences(&self) -> Sequences<'_> {
+        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        Sequences { steps, batch, hidden, lengths: self.lengths.as_deref() }
+    }
+
+    /// Number of directions whose products of the input are there at the same time: all that
+    /// threads may go through side by side.
+    fn at_once(&self) -> usize {
+        if self.exec.pool.threads() > 1 { self.sizes.directions } else { 1 }
+    }
+
     /// Goes through the steps of all directions.
     pub(super) fn run(
         &self,
         work: &mut Work<T>,
         mut y: Option<&mut [T]>,
     ) -> Result<(), KernelError> {
-        let Sizes { directions, gates, steps, batch, hidden, .. } = self.sizes;
+        let Sizes { directions, gates, batch, hidden, .. } = self.sizes;
         let (width, states) = (gates * hidden, batch * hidden);
         if states == 0 {
             return Ok(());
         }
-        for direction in 0..directions {
-            let has_bias = self.add_biases(direction, &mut work.bias);
-            let bias = has_bias.then_some(&work.bias[..]);
-            let weights = self.input_weights(direction)?;
-            let (x, product) = (self.rows_of_x(), &mut work.product[..]);
-            T::product(self.exec, x, weights, bias, product, width, Sweep::FromFirst)?;
-            let sequences = Sequences {
-                steps,
-                batch,
-                hidden,
-                lengths: self.lengths.as_deref(),
-                backwards: self.of.settings.directions[direction].backwards,
-            };
-            let (start, strides) = self.sizes.of_output(direction);
-            let own = direction * states;
-            let states = States {
-                h: &mut work.h[own..own + states],
-                c: work.c.get_mut(own..own + states).unwrap_or_default(),
-                y: y.as_deref_mut().map(|y| (y.get_mut(start..).unwrap_or_default(), strides)),
-            };
-            let inputs = (&work.product[..], self.sizes.of_input());
-            T::recur(
-                self.exec,
-                &self.layer(direction)?,
-                &sequences,
-                inputs,
-                states,
-                &mut work.scratch,
-            )?;
+        let sequences = self.sequences();
+        let mut h = work.h.chunks_exact_mut(states);
+        let mut c = work.c.chunks_exact_mut(states);
+        let at_once = self.at_once();
+        let product_len = work.product.len() / at_once;
+        for first in (0..directions).step_by(at_once) {
+            let mut products = work.product.chunks_exact_mut(product_len.max(1));
+            let mut biases = work.bias.chunks_exact_mut(width);
+            let mut passes = SmallVec::<[Pass<'_, '_, T>; 2]>::new();
+            for direction in first..first + at_once {
+                let bias = biases.next().unwrap_or_default();
+                let has_bias = self.add_biases(direction, bias);
+                let input = Input {
+                    x: self.rows_of_x(),
+                    weights: self.input_weights(direction)?,
+                    bias: has_bias.then_some(&*bias),
+                    product: products.next().unwrap_or_default(),
+                };
+                passes.push(Pass {
+                    layer: self.layer(direction)?,
+                    backwards: self.of.settings.directions[direction].backwards,
+                    input,
+                    h: h.next().unwrap_or_default(),
+                    c: c.next().unwrap_or_default(),
+                });
+            }
+            let outputs = y.as_deref_mut().map(|y| self.sizes.outputs(first, y));
+            let (rows, scratch) = (self.sizes.rows_of_x(), &mut work.scratch[..]);
+            T::recur(self.exec, &sequences, rows, &mut passes, outputs, scratch)?;
         }
         Ok(())
     }
@@ -278,15 +291,23 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
 
 impl<T: Wide> Work<T> {
     pub(super) fn new(given: &Given<'_, '_, T>, call: &Call<'_>) -> Result<Work<T>, KernelError> {
-        let Sizes { gates, steps, batch, hidden, .. } = given.sizes;
+        let Sizes { gates, batch, hidden, .. } = given.sizes;
         let is_lstm = matches!(given.of.settings.kind, Kind::Lstm { .. });
         let h = initial(call, INITIAL_H, given.sizes)?;
         let c = if is_lstm { initial(call, INITIAL_C, given.sizes)? } else { call.scratch(0)? };
-        let bias = call.scratch(gates * hidden)?;
-        let product = call.scratch(elements(&[steps, batch, gates, hidden]))?;
+        let at_once = given.at_once();
+        let bias = call.scratch(at_once * gates * hidden)?;
         // All directions take the same.
         let cell = given.layer(0)?.cell;
-        let scratch = call.scratch(cell.scratch_len(batch, hidden))?;
+        let (sequences, rows) = (given.sequences(), given.sizes.rows_of_x());
+        let mut steps = 0;
+        for direction in 0..given.sizes.directions {
+            let weights = given.input_weights(direction)?;
+            let more = sequences.steps_at_once::<T>(call.exec, &cell, at_once, &weights, rows);
+            steps = steps.max(more);
+        }
+        let product = call.scratch(elements(&[at_once, steps, batch, gates, hidden]))?;
+        let scratch = call.scratch(at_once.saturating_mul(cell.scratch_len(batch, hidden)))?;
         let of_input = T::product_scratch(call.exec, given.rows_of_x(), given.input_weights(0)?);
         let state = MatRef::row_major(&h[..batch * hidden], batch, hidden);
         let of_state = |product| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sardonyx_kernels::recurrent::Strides;
+use sardonyx_kernels::recurrent::{Outputs, Strides};
 use sardonyx_tensor::Dims;
 
 use super::settings::Settings;
@@ -49,21 +49,21 @@ impl Sizes {
         }
     }
 
-    /// Where the states after all steps of a direction begin, and how far apart they are.
-    pub(super) fn of_output(&self, direction: usize) -> (usize, Strides) {
-        let (start, sequence) = self.of_state(direction);
+    /// Splits `y` into the states after all steps of the directions from `first` on.
+    pub(super) fn outputs<'y, T>(&self, first: usize, y: &'y mut [T]) -> Outputs<'y, T> {
+        let ((start, sequence), (pass_stride, _)) = (self.of_state(first), self.of_state(1));
         let step = self.directions * self.hidden;
-        if self.batch_first {
-            (start, [step, self.steps * sequence])
+        let strides = if self.batch_first {
+            [step, self.steps * sequence]
         } else {
-            (start, [step * self.batch, sequence])
-        }
+            [step * self.batch, sequence]
+        };
+        Outputs { y: y.get_mut(start..).unwrap_or_default(), strides, pass_stride }
     }
 
-    /// How far apart rows of the input's product are.
-    pub(super) fn of_input(&self) -> Strides {
-        let width = self.gates * self.hidden;
-        if self.batch_first { [width, self.steps * width] } else { [self.batch * width, width] }
+    /// How many rows of X a step and a sequence are apart from the next.
+    pub(super) fn rows_of_x(&self) -> Strides {
+        if self.batch_first { [1, self.steps] } else { [self.batch, 1] }
     }
 
     /// Each state by direction, then by sequence: where it lies in that order, and where in inputs
