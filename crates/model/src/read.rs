@@ -13,7 +13,7 @@ use sardonyx_proto::{
     MapTypeField, ModelField, NodeField, OpaqueTypeField, OperatorSetIdField, OptionalTypeField,
     Reader, SequenceTypeField, SparseTensorField, SparseTensorTypeField, StringStringEntryField,
     TensorAnnotationField, TensorField, TensorSegmentField, TensorShapeField, TensorTypeField,
-    TrainingInfoField, TypeField, ValueInfoField, place_of,
+    TrainingInfoField, TypeField, ValueInfoField, find_place,
 };
 use sardonyx_tensor::Buffer;
 use smallvec::SmallVec;
@@ -89,7 +89,7 @@ impl Model {
             .model(Reader::with_limits(bytes, limits))
             .and_then(|()| reading.bind_everything());
         result.map_err(|failure| {
-            let place = place_of::<proto::ModelProto>(bytes, failure.offset, limits);
+            let place = find_place::<proto::ModelProto>(bytes, failure.offset, limits);
             Error::new(failure.kind, failure.offset, place)
         })?;
         Ok(model)

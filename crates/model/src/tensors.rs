@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sardonyx_proto::{Skimmed, shown, without_middle};
+use sardonyx_proto::{Skimmed, elide_middle, shown};
 use sardonyx_tensor::Buffer;
 
 use crate::attribute::{Attribute, AttributeValue};
@@ -469,7 +469,7 @@ impl Model {
                     if attribute.graphs().next().is_some() {
                         // Graphs nest as deeply as a file likes.
                         let place = format!("{place}.node[{index}]");
-                        let place = without_middle(&place, 200, 400);
+                        let place = elide_middle(&place, 200, 400);
                         left.extend(self.places_inside(attribute, &place));
                     }
                 }

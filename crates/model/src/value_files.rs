@@ -250,10 +250,10 @@ impl<'v> Named<'v> {
         match self.value {
             Value::Tensor(tensor) => write_tensor(out, tensor, self.name()),
             Value::Sparse(sparse) => {
-                out.message(sparse_tensor::Values, |out| {
+                out.put_message(sparse_tensor::Values, |out| {
                     write_tensor(out, sparse.values(), self.name())
                 });
-                out.message(sparse_tensor::Indices, |out| {
+                out.put_message(sparse_tensor::Indices, |out| {
                     write_tensor(out, sparse.indices(), None)
                 });
                 let dims: Vec<i64> = sparse.dims().iter().map(|dim| *dim as i64).collect();
@@ -278,7 +278,7 @@ impl<'v> Named<'v> {
                         out.put(map::StringKeys, key);
                     }
                 }
-                out.message(map::Values, |out| {
+                out.put_message(map::Values, |out| {
                     let values = entries.entries().iter().map(|(_, value)| value);
                     write_sequence(out, values, entries.element());
                 });
@@ -299,23 +299,23 @@ impl<'v> Named<'v> {
         match inner.value {
             Value::Tensor(_) => {
                 out.put(optional::ElemType, OptionalElemType::TENSOR.0);
-                out.message(optional::TensorValue, |out| inner.write(out));
+                out.put_message(optional::TensorValue, |out| inner.write(out));
             }
             Value::Sparse(_) => {
                 out.put(optional::ElemType, OptionalElemType::SPARSE_TENSOR.0);
-                out.message(optional::SparseTensorValue, |out| inner.write(out));
+                out.put_message(optional::SparseTensorValue, |out| inner.write(out));
             }
             Value::Sequence(_) => {
                 out.put(optional::ElemType, OptionalElemType::SEQUENCE.0);
-                out.message(optional::SequenceValue, |out| inner.write(out));
+                out.put_message(optional::SequenceValue, |out| inner.write(out));
             }
             Value::Map(_) => {
                 out.put(optional::ElemType, OptionalElemType::MAP.0);
-                out.message(optional::MapValue, |out| inner.write(out));
+                out.put_message(optional::MapValue, |out| inner.write(out));
             }
             Value::Optional(..) => {
                 out.put(optional::ElemType, OptionalElemType::OPTIONAL.0);
-                out.message(optional::OptionalValue, |out| inner.write(out));
+                out.put_message(optional::OptionalValue, |out| inner.write(out));
             }
             Value::Opaque(_) => {}
         }
@@ -329,13 +329,13 @@ fn write_tensor<'v>(out: &mut Encoder<'v>, value: &'v Tensor, name: Option<&[u8]
     match value.strings() {
         Some(strings) => {
             for text in strings.iter() {
-                out.payload(tensor::StringData, text);
+                out.put_payload(tensor::StringData, text);
             }
             out.put_some(tensor::Name, name);
         }
         None => {
             out.put_some(tensor::Name, name);
-            out.payload(tensor::RawData, value.bytes());
+            out.put_payload(tensor::RawData, value.bytes());
         }
     }
 }
@@ -357,11 +357,13 @@ fn write_sequence<'v>(
     for item in items {
         let item = Named::unnamed(item);
         match item.value {
-            Value::Tensor(_) => out.message(sequence::TensorValues, |out| item.write(out)),
-            Value::Sparse(_) => out.message(sequence::SparseTensorValues, |out| item.write(out)),
-            Value::Sequence(_) => out.message(sequence::SequenceValues, |out| item.write(out)),
-            Value::Map(_) => out.message(sequence::MapValues, |out| item.write(out)),
-            Value::Optional(..) => out.message(sequence::OptionalValues, |out| item.write(out)),
+            Value::Tensor(_) => out.put_message(sequence::TensorValues, |out| item.write(out)),
+            Value::Sparse(_) => {
+                out.put_message(sequence::SparseTensorValues, |out| item.write(out))
+            }
+            Value::Sequence(_) => out.put_message(sequence::SequenceValues, |out| item.write(out)),
+            Value::Map(_) => out.put_message(sequence::MapValues, |out| item.write(out)),
+            Value::Optional(..) => out.put_message(sequence::OptionalValues, |out| item.write(out)),
             Value::Opaque(_) => {}
         }
     }
@@ -373,7 +375,7 @@ pub(crate) fn string_records(strings: &StringArray) -> Vec<u8> {
     impl Encode for Records<'_> {
         fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
             for text in self.0.iter() {
-                out.payload(tensor::StringData, text);
+                out.put_payload(tensor::StringData, text);
             }
         }
     }

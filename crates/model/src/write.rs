@@ -22,7 +22,7 @@ use crate::type_proto::{DimValue, ShapeProto, TypeKind, TypeProto};
 impl Model {
     /// The model as a file holds it, in pieces: payloads stay where they lie.
     pub fn encoded(&self) -> Encoded<'_> {
-        Encoded::of(self)
+        Encoded::new(self)
     }
 
     /// The model as a file holds it.
@@ -119,24 +119,24 @@ impl<'f, 'a> Fields<'f, 'a> {
     fn before(&mut self, number: u32) {
         if !self.unknown.is_empty() {
             for record in self.unknown.before(number, &mut self.next) {
-                self.out.records(self.writer.model.bytes(record));
+                self.out.put_records(self.writer.model.bytes(record));
             }
         }
     }
 
-    fn put<F: Field<Kind: proto::Put>>(
+    fn put<F: Field<Codec: proto::Put>>(
         &mut self,
         field: F,
-        value: <F::Kind as proto::Put>::Input<'_>,
+        value: <F::Codec as proto::Put>::Input<'_>,
     ) {
         self.before(F::NUMBER);
         self.out.put(field, value);
     }
 
-    fn put_some<F: Field<Kind: proto::Put>>(
+    fn put_some<F: Field<Codec: proto::Put>>(
         &mut self,
         field: F,
-        value: Option<<F::Kind as proto::Put>::Input<'_>>,
+        value: Option<<F::Codec as proto::Put>::Input<'_>>,
     ) {
         if let Some(value) = value {
             self.put(field, value);
@@ -145,7 +145,7 @@ impl<'f, 'a> Fields<'f, 'a> {
 
     fn text<F>(&mut self, field: F, text: Option<Symbol>)
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
             self.put(field, self.writer.texts.text(symbol));
@@ -153,50 +153,50 @@ impl<'f, 'a> Fields<'f, 'a> {
     }
 
     /// Bytes that may be long.
-    fn payload<F>(&mut self, field: F, bytes: &'a [u8])
+    fn put_payload<F>(&mut self, field: F, bytes: &'a [u8])
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         self.before(F::NUMBER);
-        self.out.payload(field, bytes);
+        self.out.put_payload(field, bytes);
     }
 
     /// Text that may be long, such as documentation.
     fn long_text<F>(&mut self, field: F, text: Option<Symbol>)
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
-            self.payload(field, self.writer.texts.text(symbol));
+            self.put_payload(field, self.writer.texts.text(symbol));
         }
     }
 
-    fn message<F: Field<Kind: proto::MessageKind>>(
+    fn put_message<F: Field<Codec: proto::MessageCodec>>(
         &mut self,
         field: F,
         body: impl FnOnce(&mut Encoder<'a>),
     ) {
         self.before(F::NUMBER);
-        self.out.message(field, |out| body(out));
+        self.out.put_message(field, |out| body(out));
     }
 
-    fn entries<F: Field<Kind: proto::MessageKind> + Copy>(
+    fn entries<F: Field<Codec: proto::MessageCodec> + Copy>(
         &mut self,
         field: F,
         entries: &'a [Entry],
     ) {
         for entry in entries {
             let writer = self.writer;
-            self.message(field, |out| writer.write_entry(out, entry));
+            self.put_message(field, |out| writer.write_entry(out, entry));
         }
     }
 
     /// Messages that are kept as bytes.
-    fn kept<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, messages: &[Span]) {
+    fn kept<F: Field<Codec: proto::MessageCodec> + Copy>(&mut self, field: F, messages: &[Span]) {
         for message in messages {
             let bytes = self.writer.model.bytes(*message);
             // The content of a message is written as a record would be: as it is.
-            self.message(field, |out| out.records(bytes));
+            self.put_message(field, |out| out.put_records(bytes));
         }
     }
 
@@ -218,17 +218,17 @@ impl Encode for Model {
         fields.put_some(model::ModelVersion, header.model_version);
         fields.long_text(model::DocString, header.doc_string);
         if let Some(main) = self.main {
-            fields.message(model::Graph, |out| writer.write_graph(out, main));
+            fields.put_message(model::Graph, |out| writer.write_graph(out, main));
         }
         for import in &header.opset_import {
-            fields.message(model::OpsetImport, |out| writer.write_opset(out, import));
+            fields.put_message(model::OpsetImport, |out| writer.write_opset(out, import));
         }
         fields.entries(model::MetadataProps, &header.metadata_props);
         for info in &self.training_info {
-            fields.message(model::TrainingInfo, |out| writer.write_training_info(out, info));
+            fields.put_message(model::TrainingInfo, |out| writer.write_training_info(out, info));
         }
         for function in &self.functions {
-            fields.message(model::Functions, |out| writer.write_function(out, function));
+            fields.put_message(model::Functions, |out| writer.write_function(out, function));
         }
         fields.kept(model::Configuration, &header.configuration);
         fields.finish();
@@ -240,29 +240,32 @@ impl<'a> Writer<'a> {
         let graph = self.model.graph(id);
         let mut fields = Fields::new(self, out, &graph.unknown);
         for node in &graph.nodes {
-            fields.message(graph::Node, |out| self.write_node(out, *node));
+            fields.put_message(graph::Node, |out| self.write_node(out, *node));
         }
         fields.text(graph::Name, graph.name);
         for initializer in &graph.initializers {
-            fields.message(graph::Initializer, |out| self.write_tensor(out, &initializer.tensor));
+            fields
+                .put_message(graph::Initializer, |out| self.write_tensor(out, &initializer.tensor));
         }
         fields.long_text(graph::DocString, graph.doc_string);
         for info in &graph.inputs {
-            fields.message(graph::Input, |out| self.write_value_info(out, info));
+            fields.put_message(graph::Input, |out| self.write_value_info(out, info));
         }
         for info in &graph.outputs {
-            fields.message(graph::Output, |out| self.write_value_info(out, info));
+            fields.put_message(graph::Output, |out| self.write_value_info(out, info));
         }
         for info in &graph.value_info {
-            fields.message(graph::ValueInfo, |out| self.write_value_info(out, info));
+            fields.put_message(graph::ValueInfo, |out| self.write_value_info(out, info));
         }
         for annotation in &graph.quantization_annotation {
-            fields.message(graph::QuantizationAnnotation, |out| {
+            fields.put_message(graph::QuantizationAnnotation, |out| {
                 self.write_annotation(out, annotation)
             });
         }
         for sparse in &graph.sparse_initializers {
-            fields.message(graph::SparseInitializer, |out| self.write_sparse(out, &sparse.tensor));
+            fields.put_message(graph::SparseInitializer, |out| {
+                self.write_sparse(out, &sparse.tensor)
+            });
         }
         fields.entries(graph::MetadataProps, &graph.metadata_props);
         fields.finish();
@@ -286,7 +289,7 @@ impl<'a> Writer<'a> {
         fields.text(node::Name, node.name);
         fields.text(node::OpType, node.op_type);
         for attribute in self.model.attributes(id) {
-            fields.message(node::Attribute, |out| {
+            fields.put_message(node::Attribute, |out| {
                 self.write_attribute(out, self.model.attribute(*attribute))
             });
         }
@@ -312,29 +315,30 @@ impl<'a> Writer<'a> {
                 AttributeValue::Float(value) => fields.put(attribute::F, *value),
                 AttributeValue::Int(value) => fields.put(attribute::I, *value),
                 AttributeValue::String(text) => {
-                    fields.payload(attribute::S, self.model.bytes(*text))
+                    fields.put_payload(attribute::S, self.model.bytes(*text))
                 }
                 AttributeValue::Tensor(tensor) => {
-                    fields.message(attribute::T, |out| self.write_tensor(out, tensor))
+                    fields.put_message(attribute::T, |out| self.write_tensor(out, tensor))
                 }
                 AttributeValue::Graph(graph) => {
-                    fields.message(attribute::G, |out| self.write_graph(out, *graph))
+                    fields.put_message(attribute::G, |out| self.write_graph(out, *graph))
                 }
                 AttributeValue::Floats(values) => fields.put(attribute::Floats, values),
                 AttributeValue::Ints(values) => fields.put(attribute::Ints, values),
                 AttributeValue::Strings(texts) => {
                     for text in texts {
-                        fields.payload(attribute::Strings, self.model.bytes(*text));
+                        fields.put_payload(attribute::Strings, self.model.bytes(*text));
                     }
                 }
                 AttributeValue::Tensors(tensors) => {
                     for tensor in tensors {
-                        fields.message(attribute::Tensors, |out| self.write_tensor(out, tensor));
+                        fields
+                            .put_message(attribute::Tensors, |out| self.write_tensor(out, tensor));
                     }
                 }
                 AttributeValue::Graphs(graphs) => {
                     for graph in graphs {
-                        fields.message(attribute::Graphs, |out| self.write_graph(out, *graph));
+                        fields.put_message(attribute::Graphs, |out| self.write_graph(out, *graph));
                     }
                 }
                 _ => {}
@@ -344,11 +348,11 @@ impl<'a> Writer<'a> {
         for value in &attribute.values {
             match value {
                 AttributeValue::Type(ty) => {
-                    fields.message(attribute::Tp, |out| self.write_type(out, ty))
+                    fields.put_message(attribute::Tp, |out| self.write_type(out, ty))
                 }
                 AttributeValue::Types(types) => {
                     for ty in types {
-                        fields.message(attribute::TypeProtos, |out| self.write_type(out, ty));
+                        fields.put_message(attribute::TypeProtos, |out| self.write_type(out, ty));
                     }
                 }
                 _ => {}
@@ -362,11 +366,12 @@ impl<'a> Writer<'a> {
         for value in &attribute.values {
             match value {
                 AttributeValue::SparseTensor(tensor) => {
-                    fields.message(attribute::SparseTensor, |out| self.write_sparse(out, tensor));
+                    fields
+                        .put_message(attribute::SparseTensor, |out| self.write_sparse(out, tensor));
                 }
                 AttributeValue::SparseTensors(tensors) => {
                     for tensor in tensors {
-                        fields.message(attribute::SparseTensors, |out| {
+                        fields.put_message(attribute::SparseTensors, |out| {
                             self.write_sparse(out, tensor)
                         });
                     }
@@ -382,7 +387,7 @@ impl<'a> Writer<'a> {
         fields.put(tensor::Dims, &tensor.dims);
         fields.put_some(tensor::DataType, tensor.data_type);
         if let Some(segment) = &tensor.segment {
-            fields.message(tensor::Segment, |out| {
+            fields.put_message(tensor::Segment, |out| {
                 let mut fields = Fields::new(self, out, &segment.unknown);
                 fields.put_some(tensor_segment::Begin, segment.begin);
                 fields.put_some(tensor_segment::End, segment.end);
@@ -392,13 +397,13 @@ impl<'a> Writer<'a> {
         let runs = |fields: &mut Fields<'_, 'a>, numbers: std::ops::RangeInclusive<u32>| {
             for run in tensor.typed.iter().filter(|run| numbers.contains(&run.number)) {
                 fields.before(run.number);
-                fields.out.records(self.model.bytes(run.records));
+                fields.out.put_records(self.model.bytes(run.records));
             }
         };
         runs(&mut fields, 4..=7);
         fields.text(tensor::Name, tensor.name);
         if let Some(raw) = tensor.raw_data {
-            fields.payload(tensor::RawData, self.model.bytes(raw));
+            fields.put_payload(tensor::RawData, self.model.bytes(raw));
         }
         runs(&mut fields, 10..=11);
         fields.long_text(tensor::DocString, tensor.doc_string);
@@ -411,10 +416,10 @@ impl<'a> Writer<'a> {
     fn write_sparse(self, out: &mut Encoder<'a>, sparse: &'a SparseTensorProto) {
         let mut fields = Fields::new(self, out, &sparse.unknown);
         if let Some(values) = &sparse.values {
-            fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
+            fields.put_message(sparse_tensor::Values, |out| self.write_tensor(out, values));
         }
         if let Some(indices) = &sparse.indices {
-            fields.message(sparse_tensor::Indices, |out| self.write_tensor(out, indices));
+            fields.put_message(sparse_tensor::Indices, |out| self.write_tensor(out, indices));
         }
         fields.put(sparse_tensor::Dims, &sparse.dims);
         fields.finish();
@@ -424,7 +429,7 @@ impl<'a> Writer<'a> {
         let mut fields = Fields::new(self, out, &info.unknown);
         fields.text(value_info::Name, info.name);
         if let Some(ty) = &info.ty {
-            fields.message(value_info::Type, |out| self.write_type(out, ty));
+            fields.put_message(value_info::Type, |out| self.write_type(out, ty));
         }
         fields.long_text(value_info::DocString, info.doc_string);
         fields.entries(value_info::MetadataProps, &info.metadata_props);
@@ -436,30 +441,30 @@ impl<'a> Writer<'a> {
         // The kinds with numbers below and above `denotation`, which is 6.
         match &ty.kind {
             Some(TypeKind::Tensor { elem_type, shape, unknown }) => {
-                fields.message(type_::TensorType, |out| {
+                fields.put_message(type_::TensorType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(tensor_type::ElemType, *elem_type);
                     if let Some(shape) = shape {
-                        fields.message(tensor_type::Shape, |out| self.write_shape(out, shape));
+                        fields.put_message(tensor_type::Shape, |out| self.write_shape(out, shape));
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Sequence { elem_type, unknown }) => {
-                fields.message(type_::SequenceType, |out| {
+                fields.put_message(type_::SequenceType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     if let Some(ty) = elem_type {
-                        fields.message(sequence_type::ElemType, |out| self.write_type(out, ty));
+                        fields.put_message(sequence_type::ElemType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Map { key_type, value_type, unknown }) => {
-                fields.message(type_::MapType, |out| {
+                fields.put_message(type_::MapType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(map_type::KeyType, *key_type);
                     if let Some(ty) = value_type {
-                        fields.message(map_type::ValueType, |out| self.write_type(out, ty));
+                        fields.put_message(map_type::ValueType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
@@ -469,7 +474,7 @@ impl<'a> Writer<'a> {
         fields.text(type_::Denotation, ty.denotation);
         match &ty.kind {
             Some(TypeKind::Opaque { domain, name, unknown }) => {
-                fields.message(type_::OpaqueType, |out| {
+                fields.put_message(type_::OpaqueType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.text(opaque_type::Domain, *domain);
                     fields.text(opaque_type::Name, *name);
@@ -477,21 +482,22 @@ impl<'a> Writer<'a> {
                 })
             }
             Some(TypeKind::SparseTensor { elem_type, shape, unknown }) => {
-                fields.message(type_::SparseTensorType, |out| {
+                fields.put_message(type_::SparseTensorType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(sparse_tensor_type::ElemType, *elem_type);
                     if let Some(shape) = shape {
-                        fields
-                            .message(sparse_tensor_type::Shape, |out| self.write_shape(out, shape));
+                        fields.put_message(sparse_tensor_type::Shape, |out| {
+                            self.write_shape(out, shape)
+                        });
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Optional { elem_type, unknown }) => {
-                fields.message(type_::OptionalType, |out| {
+                fields.put_message(type_::OptionalType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     if let Some(ty) = elem_type {
-                        fields.message(optional_type::ElemType, |out| self.write_type(out, ty));
+                        fields.put_message(optional_type::ElemType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
@@ -504,7 +510,7 @@ impl<'a> Writer<'a> {
     fn write_shape(self, out: &mut Encoder<'a>, shape: &'a ShapeProto) {
         let mut fields = Fields::new(self, out, &shape.unknown);
         for dim in &shape.dims {
-            fields.message(tensor_shape::Dim, |out| {
+            fields.put_message(tensor_shape::Dim, |out| {
                 let mut fields = Fields::new(self, out, &dim.unknown);
                 match dim.value {
                     Some(DimValue::Value(value)) => fields.put(dimension::DimValue, value),
@@ -534,18 +540,19 @@ impl<'a> Writer<'a> {
             fields.text(function::Attribute, Some(*name));
         }
         for node in &body.nodes {
-            fields.message(function::Node, |out| self.write_node(out, *node));
+            fields.put_message(function::Node, |out| self.write_node(out, *node));
         }
         fields.long_text(function::DocString, function.doc_string);
         for import in &function.opset_import {
-            fields.message(function::OpsetImport, |out| self.write_opset(out, import));
+            fields.put_message(function::OpsetImport, |out| self.write_opset(out, import));
         }
         fields.text(function::Domain, function.domain);
         for attribute in &function.attribute_protos {
-            fields.message(function::AttributeProto, |out| self.write_attribute(out, attribute));
+            fields
+                .put_message(function::AttributeProto, |out| self.write_attribute(out, attribute));
         }
         for info in &body.value_info {
-            fields.message(function::ValueInfo, |out| self.write_value_info(out, info));
+            fields.put_message(function::ValueInfo, |out| self.write_value_info(out, info));
         }
         fields.text(function::Overload, function.overload);
         fields.entries(function::MetadataProps, &function.metadata_props);
@@ -555,10 +562,10 @@ impl<'a> Writer<'a> {
     fn write_training_info(self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         if let Some(graph) = info.initialization {
-            fields.message(training_info::Initialization, |out| self.write_graph(out, graph));
+            fields.put_message(training_info::Initialization, |out| self.write_graph(out, graph));
         }
         if let Some(graph) = info.algorithm {
-            fields.message(training_info::Algorithm, |out| self.write_graph(out, graph));
+            fields.put_message(training_info::Algorithm, |out| self.write_graph(out, graph));
         }
         fields.entries(training_info::InitializationBinding, &info.initialization_binding);
         fields.entries(training_info::UpdateBinding, &info.update_binding);
@@ -648,8 +655,9 @@ mod tests {
         let model = Model::read(Buffer::from_vec(bytes.clone())).expect("well-formed");
         let written = model.to_bytes();
         let at = bytes.iter().zip(&written).position(|(a, b)| a != b);
-        let place = at
-            .map(|at| proto::place_of::<proto::ModelProto>(&bytes, at as u64, Default::default()));
+        let place = at.map(|at| {
+            proto::find_place::<proto::ModelProto>(&bytes, at as u64, Default::default())
+        });
         assert!(bytes == written, "first difference at {at:?} of {}: {place:?}", bytes.len());
         let mut streamed = Vec::new();
         model.write_to(&mut streamed).expect("a vector takes every byte");

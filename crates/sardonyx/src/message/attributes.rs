@@ -38,7 +38,7 @@ pub(crate) fn attribute_to_bytes<'a>(
 
 /// Serializes an attribute value as an `AttributeProto` with a name.
 fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
-    let message = Encoded::by(|out| {
+    let message = Encoded::from_fields(|out| {
         out.put(attribute::Name, name.as_bytes());
         let ty = match value {
             AttrValue::Float(value) => {
@@ -55,12 +55,12 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
             }
             AttrValue::Tensor(tensor) => {
                 let tensor = graph::tensor_to_bytes(tensor.clone(), "");
-                out.message(attribute::T, |out| out.copy_of_records(&tensor));
+                out.put_message(attribute::T, |out| out.copy_records(&tensor));
                 AttributeType::TENSOR
             }
             AttrValue::Graph(graph) => {
                 let graph = model.part_to_bytes(graph::Part::Graph(*graph));
-                out.message(attribute::G, |out| out.copy_of_records(&graph));
+                out.put_message(attribute::G, |out| out.copy_records(&graph));
                 AttributeType::GRAPH
             }
             AttrValue::Floats(values) => {
@@ -78,7 +78,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
                 AttributeType::STRINGS
             }
             AttrValue::Type(ty) => {
-                out.message(attribute::Tp, |out| write_type(out, ty));
+                out.put_message(attribute::Tp, |out| write_type(out, ty));
                 AttributeType::TYPE_PROTO
             }
             AttrValue::Unread(_) | AttrValue::Other => AttributeType::UNDEFINED,

@@ -15,7 +15,7 @@ impl Printer<'_, '_, '_> {
             self.separator(&mut first);
             let bytes = self.model.bytes(*span);
             let start = self.out.len();
-            let printed = DynamicMessage::of(def, bytes, Limits::default())
+            let printed = DynamicMessage::from_def(def, bytes, Limits::default())
                 .ok()
                 .and_then(|message| self.message(message));
             if printed.is_none()
