@@ -107,7 +107,7 @@ impl Tensors {
     pub(crate) fn from_graph(model: &graph::Model) -> Tensors {
         let mut by_path: HashMap<Vec<u8>, Vec<Stored>> = HashMap::new();
         for (id, path) in model.tensor_paths(|_| true) {
-            let stored = Stored::from_tensor(model, model.stored(id));
+            let stored = Stored::from_tensor(model, model.stored_tensor(id));
             by_path.entry(path).or_default().push(stored);
         }
         Tensors { by_path }

@@ -19,7 +19,7 @@ pub use diagnostic::{Diagnostic, DiagnosticSeverity, ParseError, Position, marke
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
 pub use parse::{
-    ParseOptions, Parsed, Part, looks_like_text, parse_function, parse_model, parse_part,
+    ParseOptions, Parsed, TextPart, looks_like_text, parse_function, parse_model, parse_part,
     syntax_tree,
 };
 pub use print::{

@@ -17,8 +17,8 @@ use std::ops::Range;
 
 use memchr::memchr_iter;
 use sardonyx_model::{
-    Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, NoExternalData,
-    NodeId, Part as ModelPart, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
+    Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, ModelPart,
+    NoExternalData, NodeId, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
 };
 use sardonyx_proto::{MessageDef, Slice};
 use sardonyx_tensor::Buffer;
@@ -66,7 +66,7 @@ pub struct Parsed {
 
 /// A part of a model that can be read alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum TextPart {
     /// A whole model.
     Model,
     /// A graph, which becomes a `GraphProto`.
@@ -129,7 +129,7 @@ pub fn looks_like_text(bytes: &[u8]) -> bool {
 ///
 /// Everything that is wrong with the text; also what is left over after the part.
 pub fn parse_part(
-    part: Part,
+    part: TextPart,
     text: Buffer,
     options: ParseOptions<'_>,
 ) -> Result<Vec<u8>, ParseError> {
@@ -147,27 +147,27 @@ pub fn parse_part(
     let found = parse_with(&mut model, text, options, |parser| {
         let at = parser.offset();
         Ok(match part {
-            Part::Model => {
+            TextPart::Model => {
                 parser.model()?;
                 Found::Model
             }
-            Part::Graph => Found::Graph(parser.graph(None, None)?),
-            Part::Function => {
+            TextPart::Graph => Found::Graph(parser.graph(None, None)?),
+            TextPart::Function => {
                 parser.function()?;
                 Found::Function
             }
-            Part::Node => {
+            TextPart::Node => {
                 let built = parser.build.add_graph(None, None, at);
                 let graph = parser.built(built)?;
                 Found::Node(parser.node(graph)?)
             }
-            Part::Attribute => {
+            TextPart::Attribute => {
                 let mut attribute = Box::<Attribute>::default();
                 parser.attribute(&mut attribute, None)?;
                 Found::Attribute(attribute)
             }
-            Part::Tensor => Found::Tensor(Box::new(parser.tensor()?)),
-            Part::Type => Found::Type(Box::new(parser.type_proto()?)),
+            TextPart::Tensor => Found::Tensor(Box::new(parser.tensor()?)),
+            TextPart::Type => Found::Type(Box::new(parser.type_proto()?)),
         })
     })?
     .0;

@@ -3,7 +3,8 @@
 
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    ParseOptions, Part, PrintOptions, format, model_to_text, parse_model, parse_part, syntax_tree,
+    ParseOptions, PrintOptions, TextPart, format, model_to_text, parse_model, parse_part,
+    syntax_tree,
 };
 
 /// Reads a text in every way there is, on a stack as small as those of threads usually are.
@@ -136,7 +137,9 @@ fn bytes_that_are_no_text_are_refused_or_kept() {
     }
     for text in [&b""[..], b"\0", b"\xff\xfe<\0", b"#", b"\xef\xbb\xbf", b"?", b"@<>", b"<>"] {
         let _ = survives(text.to_vec());
-        for part in [Part::Graph, Part::Node, Part::Type, Part::Tensor, Part::Attribute] {
+        for part in
+            [TextPart::Graph, TextPart::Node, TextPart::Type, TextPart::Tensor, TextPart::Attribute]
+        {
             assert!(
                 parse_part(part, Buffer::from_vec(text.to_vec()), ParseOptions::default()).is_err()
             );

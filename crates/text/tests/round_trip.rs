@@ -7,7 +7,7 @@ use std::path::Path;
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    ParseOptions, Part, PrintOptions, PrintPart, TextForm, format, model_to_text, parse_model,
+    ParseOptions, PrintOptions, PrintPart, TextForm, TextPart, format, model_to_text, parse_model,
     parse_part, part_to_text,
 };
 
@@ -72,13 +72,13 @@ fn a_portable_text_says_what_it_leaves_out() {
 fn every_part_is_read_alone_and_to_its_end() {
     // TEXT-39+-
     let rows = [
-        (Part::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }", "%"),
-        (Part::Graph, "g (float[N] x) => (y) { y = A(x) }", "%"),
-        (Part::Function, "f <a> (x) => (y) { y = A<a = @a>(x) }", "g () => () {} %"),
-        (Part::Node, "[n] y = d.A:o <k = 1> (x)", "g () => () { % }"),
-        (Part::Attribute, "k: ints = [1, 2]", "g () => () { y = A<%>() }"),
-        (Part::Tensor, "float[2] {1, 2}", "g () => () { y = A<t = %>() }"),
-        (Part::Type, "seq(float[N])", "g (% x) => () {}"),
+        (TextPart::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }", "%"),
+        (TextPart::Graph, "g (float[N] x) => (y) { y = A(x) }", "%"),
+        (TextPart::Function, "f <a> (x) => (y) { y = A<a = @a>(x) }", "g () => () {} %"),
+        (TextPart::Node, "[n] y = d.A:o <k = 1> (x)", "g () => () { % }"),
+        (TextPart::Attribute, "k: ints = [1, 2]", "g () => () { y = A<%>() }"),
+        (TextPart::Tensor, "float[2] {1, 2}", "g () => () { y = A<t = %>() }"),
+        (TextPart::Type, "seq(float[N])", "g (% x) => () {}"),
     ];
     for (part, text, place) in rows {
         let inside = |text: &str| place.replace('%', text);

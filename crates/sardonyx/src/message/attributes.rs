@@ -18,7 +18,7 @@ pub(crate) fn sparse_constant_to_bytes(model: &graph::Model, value: ValueId) -> 
     };
     let constants = &model.graph(value.graph).sparse_initializers;
     let tensor = &constants.get(index as usize)?.tensor;
-    Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
+    Some(model.part_to_bytes(graph::ModelPart::SparseTensor(tensor)))
 }
 
 /// Serializes an attribute of a node as an `AttributeProto`; `None` if the node does not have it.
@@ -33,7 +33,7 @@ pub(crate) fn attribute_to_bytes<'a>(
     if attribute.ref_attr_name().is_some() {
         return Some(value_to_bytes(model, name, &given()?));
     }
-    Some(model.part_to_bytes(graph::Part::Attribute(attribute)))
+    Some(model.part_to_bytes(graph::ModelPart::Attribute(attribute)))
 }
 
 /// Serializes an attribute value as an `AttributeProto` with a name.
@@ -59,7 +59,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
                 AttributeType::TENSOR
             }
             AttrValue::Graph(graph) => {
-                let graph = model.part_to_bytes(graph::Part::Graph(*graph));
+                let graph = model.part_to_bytes(graph::ModelPart::Graph(*graph));
                 out.put_message(attribute::G, |out| out.copy_records(&graph));
                 AttributeType::GRAPH
             }
