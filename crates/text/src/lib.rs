@@ -1,4 +1,4 @@
-//! The notation: ONNX text, parser, printer and formatter side by side.
+//! ONNX text: parser, printer and formatter.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 
@@ -29,7 +29,7 @@ pub use print::{
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
 
-/// `1 value`, `2 values`.
+/// Formats a count with its noun: `1 value`, `2 values`.
 pub(crate) fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
