@@ -66,7 +66,7 @@ fn walk(model: &Model) {
     let tensors = model.tensors();
     assert_eq!(tensors.len(), model.tensor_places().len());
     for id in tensors {
-        let stored = model.stored(id);
+        let stored = model.stored_tensor(id);
         match model.tensor(stored, &NoExternalData) {
             Ok(tensor) => assert_eq!(tensor.rank(), stored.dims.len()),
             Err(error) => assert!(!error.to_string().is_empty()),

@@ -4,18 +4,18 @@
 use sardonyx_model::{ExternalData, Model, ReadLimits};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    ParseOptions, Part, PrintOptions, TextForm, format, model_to_text, parse_model, parse_part,
+    ParseOptions, PrintOptions, TextForm, TextPart, format, model_to_text, parse_model, parse_part,
     syntax_tree,
 };
 
-const PARTS: [Part; 7] = [
-    Part::Model,
-    Part::Graph,
-    Part::Function,
-    Part::Node,
-    Part::Attribute,
-    Part::Tensor,
-    Part::Type,
+const PARTS: [TextPart; 7] = [
+    TextPart::Model,
+    TextPart::Graph,
+    TextPart::Function,
+    TextPart::Node,
+    TextPart::Attribute,
+    TextPart::Tensor,
+    TextPart::Type,
 ];
 
 /// Reads the text as what the first byte says, and as a model also prints and formats it.

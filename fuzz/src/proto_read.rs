@@ -101,7 +101,7 @@ fn read<M: Visit>(bytes: &[u8], limits: Limits) -> Result<(), Error> {
     let result = M::visit(Reader::with_limits(bytes, limits), &mut walk);
     if let Err(error) = &result {
         // Where it is must be found in any file that has an error.
-        let place = place_of::<M>(bytes, error.offset(), limits);
+        let place = find_place::<M>(bytes, error.offset(), limits);
         assert!(place.len() <= 64 * bytes.len(), "{place}");
     }
     assert!(walk.numbers <= bytes.len(), "more numbers than bytes");

@@ -35,11 +35,11 @@ pub fn write_model_of<'a>(
     body: impl FnOnce(&mut Encoder<'a>),
     more: impl FnOnce(&mut Encoder<'a>),
 ) -> io::Result<()> {
-    let model = Encoded::by(|out| {
+    let model = Encoded::from_fields(|out| {
         out.put(model::IrVersion, 10);
         out.put(model::ProducerName, producer.as_bytes());
-        out.message(model::Graph, body);
-        out.message(model::OpsetImport, |out| {
+        out.put_message(model::Graph, body);
+        out.put_message(model::OpsetImport, |out| {
             out.put(operator_set_id::Domain, b"");
             out.put(operator_set_id::Version, opset);
         });
@@ -51,20 +51,20 @@ pub fn write_model_of<'a>(
 
 /// An input and an output of a graph: `float[batch, 768]`.
 pub fn ports(out: &mut Encoder<'_>, input: &str, output: &str) {
-    out.message(graph::Input, |out| matrix(out, input));
-    out.message(graph::Output, |out| matrix(out, output));
+    out.put_message(graph::Input, |out| matrix(out, input));
+    out.put_message(graph::Output, |out| matrix(out, output));
 }
 
 fn matrix(out: &mut Encoder<'_>, name: &str) {
     out.put(value_info::Name, name.as_bytes());
-    out.message(value_info::Type, |out| {
-        out.message(type_::TensorType, |out| {
+    out.put_message(value_info::Type, |out| {
+        out.put_message(type_::TensorType, |out| {
             out.put(tensor_type::ElemType, DataType::FLOAT.0);
-            out.message(tensor_type::Shape, |out| {
-                out.message(tensor_shape::Dim, |out| {
+            out.put_message(tensor_type::Shape, |out| {
+                out.put_message(tensor_shape::Dim, |out| {
                     out.put(dimension::DimParam, b"batch");
                 });
-                out.message(tensor_shape::Dim, |out| out.put(dimension::DimValue, 768));
+                out.put_message(tensor_shape::Dim, |out| out.put(dimension::DimValue, 768));
             });
         });
     });

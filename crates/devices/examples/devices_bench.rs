@@ -1,7 +1,8 @@
-//! `cargo xtask bench devices`, the program: times collectives between two workers against what the
-//! machine needs for a barrier and a copy of as many bytes.
+//! Program of `cargo xtask bench devices`: times collectives between two workers.
 //!
-//! Both take turns, a few calls at a time. Prints one line of JSON for each measurement.
+//! Compares each collective with the least that the machine needs: a barrier, and a copy of as many
+//! bytes. Measures both in turn, a few calls at a time, so that a change of the machine's speed
+//! affects both. Prints one line of JSON per measurement.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -41,20 +42,21 @@ fn broadcast(worker: &Threads, data: &mut [u8]) -> Result<(), TransportError> {
     worker.broadcast(GROUP, 0, data)
 }
 
-/// Seconds of a call: of ours, and of a barrier and a copy.
+/// Seconds per call, one element per round: of the collective, and of a barrier with a copy.
 type Times = (Vec<f64>, Vec<f64>);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds = if std::env::args().any(|argument| argument == "--smoke") { 3 } else { 200 };
     for measurement in MEASUREMENTS {
-        let barrier = Barrier::new(2);
+        let barrier = &Barrier::new(2);
         let times = thread::scope(|scope| {
-            let run = |worker| time(&worker, &barrier, measurement, rounds);
             let workers = Threads::new(2, &Settings::default()).into_iter();
-            let started: Vec<_> = workers.map(|worker| scope.spawn(move || run(worker))).collect();
+            let started: Vec<_> = workers
+                .map(|worker| scope.spawn(move || time(&worker, barrier, measurement, rounds)))
+                .collect();
             started.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
         });
-        // Both workers take the same time, as they wait for each other.
+        // Each collective is a barrier of the two workers, so the times of one worker are enough.
         let first = times.into_iter().next().ok_or("there are two workers")?;
         let (ours, copy) = first.map_err(|_| "a worker panicked")??;
         let (ours, copy) = (median(ours), median(copy));
@@ -72,9 +74,9 @@ fn time(
     measurement: &Measurement,
     rounds: usize,
 ) -> Result<Times, TransportError> {
-    /// How often each side calls before the other takes its turn.
+    /// Calls per turn, before the other side is timed.
     const CALLS: u32 = 5;
-    // Sums stay zero, so no number grows beyond what is.
+    // Zeros keep the repeated sums from overflowing.
     let (mut data, mut into) = (vec![0; measurement.bytes], vec![1; measurement.bytes]);
     let (mut ours, mut copy) = (Vec::new(), Vec::new());
     for _ in 0..rounds {

@@ -1,11 +1,14 @@
-//! `cargo xtask mpi`, the program: a worker of an MPI job.
+//! Program of `cargo xtask mpi`: one worker of an MPI job.
 //!
-//! Without arguments it runs random collectives and compares what they give with a direct
-//! computation, then messages that are sent before any is received. `--reproducible`: collectives
-//! of messages, whose bits must be the expected ones, and runs that end early. `--fail` and
-//! `--leave`: worker 1 fails, or ends the process at once, while the others wait for it. `--hang`:
-//! worker 1 waits for worker 2, which does not answer, and the others for worker 1. `--time`: how
-//! long an all-reduce takes.
+//! Without arguments it runs random collectives, compares their results with a direct computation,
+//! and then exchanges messages that are all sent before any is received. Options:
+//!
+//! - `--reproducible`: uses collectives made of messages, whose bits must be the expected ones, and
+//!   also ends runs early.
+//! - `--fail`, `--leave`: worker 1 fails, or exits at once, while the others wait for it.
+//! - `--hang`: worker 1 waits for worker 2, which does not answer, and the others wait for worker
+//!   1.
+//! - `--time`: prints the duration of an all-reduce.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/steps/mod.rs"]
@@ -60,10 +63,11 @@ fn check(worker: &Mpi, reproducible: bool) -> Result<(), TransportError> {
         steps::run(worker, &steps::steps(&mut random, worker.workers(), 40), sums)?;
     }
     if reproducible {
-        // Collectives of the library do not end early.
-        steps::runs_of_which_some_end_early(worker, 60);
+        // Collectives of the MPI library cannot end early.
+        steps::run_with_early_ends(worker, 60);
     }
-    // Longer than a message of MPI here, and longer than what it sends without a receiver.
+    // Includes a size above the longest MPI message of the transport (64 MiB), and sizes that
+    // libraries send only once a receive matches.
     for bytes in [0, 1, 100_000, 10_000_000, 150_000_000] {
         let others = || (0..worker.workers()).filter(|other| *other != worker.number());
         let mut message = vec![worker.number() as u8; bytes];

@@ -1,4 +1,4 @@
-//! Whether all workers work on the same.
+//! Check that all workers are about to run the same work.
 
 use crate::error::{TransportError, TransportErrorKind, err};
 use crate::transport::{FIRST_RESERVED_TAG, Tag, Transport};
@@ -7,14 +7,15 @@ const AGREEMENT: Tag = FIRST_RESERVED_TAG + 1;
 
 const DIGEST_BYTES: usize = 32;
 
-/// Compares what all workers are about to do: each gives a digest of it, and a text that describes
-/// it in lines, such as the model, the configuration, the options and the version. All workers call
-/// this before anything else is sent.
+/// Compares the intentions of all workers before they send anything else.
+///
+/// Each worker passes a digest of its work (model, configuration, options and version) and a
+/// `description` of it in lines. All workers must call this function first.
 ///
 /// # Errors
-/// `Disagreement` on all workers if any two digests differ. The message has, by worker, the lines
-/// in which the first worker that differs from worker 0 does so. Else what [`Transport::send`] and
-/// [`Transport::receive`] say.
+/// `Disagreement` on all workers if any two digests differ. For the first worker that differs from
+/// worker 0, the message quotes the description lines that the other one lacks, from both sides.
+/// Also the errors of [`Transport::send`] and [`Transport::receive`].
 pub fn agree<T: Transport + ?Sized>(
     transport: &T,
     digest: &[u8; DIGEST_BYTES],
@@ -30,13 +31,13 @@ pub fn agree<T: Transport + ?Sized>(
     for worker in others() {
         statements[worker] = transport.receive(worker, AGREEMENT)?;
     }
-    let of = |worker: usize| match statements[worker].split_at_checked(DIGEST_BYTES) {
+    let split = |worker: usize| match statements[worker].split_at_checked(DIGEST_BYTES) {
         Some(statement) => Ok(statement),
         None => err!(Disagreement, "worker {worker} states nothing that can be compared"),
     };
-    let (first_digest, first_text) = of(0)?;
+    let (first_digest, first_text) = split(0)?;
     for worker in 1..statements.len() {
-        let (digest, text) = of(worker)?;
+        let (digest, text) = split(worker)?;
         if digest != first_digest {
             let texts = [first_text, text].map(String::from_utf8_lossy);
             return Err(difference(worker, &texts[0], &texts[1]));

@@ -1,11 +1,12 @@
-//! Workers that are connected by any carrier of whole messages: actors, queues, or a message
-//! library of another language.
+//! Transport over any carrier of whole messages: actors, queues, or a message library of another
+//! language.
 //!
-//! Each worker has two threads: one gives the channel what is to be sent, one puts what arrives
-//! into its endpoint. So no send waits for the channel, however slow it is, and each function of
-//! the channel is called by one thread only. Messages are numbered, so they may arrive in any
-//! order.
-//! Workers say from time to time that they are there: a channel need not notice who is gone.
+//! Each worker runs two threads. The writer passes outgoing messages to the channel, the reader
+//! puts incoming ones into the endpoint. A send therefore never waits for a slow channel, and each
+//! function of the channel is called by a single thread. Messages are numbered, so that they may
+//! arrive in any order and several times.
+//!
+//! Workers send heartbeats, because a channel need not notice that a worker is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -15,10 +16,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::endpoint::{Endpoint, Notice, failed, grace, told};
+use crate::endpoint::{Endpoint, Notice, decode_failure, grace, worker_failure};
 use crate::error::{TransportError, TransportErrorKind, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
-use crate::locked;
+use crate::lock;
 use crate::scratch::Piece;
 use crate::transport::{Settings, Tag, Transport, check_worker};
 
@@ -70,7 +71,7 @@ struct Shared {
     endpoint: Endpoint,
     channel: Box<dyn Channel>,
     outbox: Mutex<Outbox>,
-    /// Something is to be sent, or a thread has ended.
+    /// Signals that a message was queued or that a thread has ended.
     changed: Condvar,
     closing: AtomicBool,
 }
@@ -78,21 +79,21 @@ struct Shared {
 #[derive(Debug)]
 struct Outbox {
     messages: VecDeque<(usize, Piece)>,
-    /// By receiver, the number of the next message.
+    /// Number of the next message, by receiver.
     next: Vec<u64>,
-    /// Nothing more will be put in.
+    /// Whether the outbox accepts no more messages.
     closed: bool,
-    /// Threads that still call the channel: the writer, the reader.
+    /// Whether the writer and the reader still call the channel.
     running: [bool; 2],
 }
 
 const WRITER: usize = 0;
 const READER: usize = 1;
 
-/// Before the bytes of each message: a header, and the number of the message.
+/// Length of the prefix of each message: a header and the number of the message.
 const NUMBERED_BYTES: usize = HEADER_BYTES + 8;
 
-/// How long the reader waits for a message before it looks whether it is to end.
+/// Maximum time that the reader waits for a message before it checks whether to stop.
 const WAIT: Duration = Duration::from_millis(50);
 
 impl Channels {
@@ -124,7 +125,7 @@ impl Channels {
             [("sends", Shared::write), ("receives", Shared::read)];
         for (thread, (name, work)) in works.into_iter().enumerate() {
             let shared = Arc::clone(&channels.shared);
-            locked(&shared.outbox).running[thread] = true;
+            lock(&shared.outbox).running[thread] = true;
             let started = thread::Builder::new().name(name.to_string()).spawn(move || {
                 let running = Running { shared: &shared, thread };
                 work(running.shared);
@@ -132,7 +133,7 @@ impl Channels {
             match started {
                 Ok(started) => channels.threads.push(started),
                 Err(error) => {
-                    locked(&channels.shared.outbox).running[thread] = false;
+                    lock(&channels.shared.outbox).running[thread] = false;
                     return err!(System, "no thread can be started: {error}");
                 }
             }
@@ -141,7 +142,8 @@ impl Channels {
     }
 }
 
-/// A thread that calls the channel, until it is dropped.
+/// Guard of a thread that calls the channel. Dropping it reports a panic of the thread as a failure
+/// of this worker.
 struct Running<'s> {
     shared: &'s Shared,
     thread: usize,
@@ -150,27 +152,28 @@ struct Running<'s> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.shared.learn(failed(self.shared.endpoint.number(), "its channel panicked"));
+            self.shared
+                .learn(worker_failure(self.shared.endpoint.number(), "its channel panicked"));
         }
-        locked(&self.shared.outbox).running[self.thread] = false;
+        lock(&self.shared.outbox).running[self.thread] = false;
         self.shared.changed.notify_all();
     }
 }
 
-/// What has been received of a worker.
+/// Receiving state for one sender.
 #[derive(Debug, Default)]
 struct Sender {
-    /// The number of the next message.
+    /// Number of the next message to deliver.
     next: u64,
-    /// Messages that came before others with lower numbers.
+    /// Messages that overtook others with lower numbers.
     early: BTreeMap<u64, (Header, Piece)>,
-    /// How long nothing has been heard of it.
+    /// Time since the last message of this sender, heartbeats included.
     silent: Duration,
 }
 
 impl Shared {
-    /// A message with room for its number.
-    fn message(&self, frame: Frame, tag: Tag, bytes: &[u8]) -> Result<Piece, TransportError> {
+    /// Builds a message with zeros in the place of its number.
+    fn make_message(&self, frame: Frame, tag: Tag, bytes: &[u8]) -> Result<Piece, TransportError> {
         let mut message = self.endpoint.memory.take(NUMBERED_BYTES + bytes.len())?;
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         message[..HEADER_BYTES].copy_from_slice(&header);
@@ -179,8 +182,8 @@ impl Shared {
         Ok(message)
     }
 
-    /// Leaves a message to the writer, after all others for its receiver.
-    fn put_out(&self, outbox: &mut Outbox, to: usize, mut message: Piece) {
+    /// Queues a message for the writer, after all others to its receiver.
+    fn queue(&self, outbox: &mut Outbox, to: usize, mut message: Piece) {
         let number = outbox.next[to];
         outbox.next[to] += 1;
         message[HEADER_BYTES..NUMBERED_BYTES].copy_from_slice(&number.to_le_bytes());
@@ -188,41 +191,41 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Notes a failure and tells the others of it.
+    /// Records a failure and, if it is the first, reports it to all other workers.
     fn learn(&self, failure: TransportError) {
         if self.endpoint.fail(failure.clone()) {
             self.tell(Notice::Failure(&failure));
         }
     }
 
-    /// Leaves a notice to the writer, before all that waits to be sent.
+    /// Queues a notice for the writer, before all waiting messages.
     fn tell(&self, notice: Notice<'_>) {
         let (frame, worker, text) = notice.frame(self.endpoint.number());
-        let mut outbox = locked(&self.outbox);
-        for to in self.endpoint.told(notice) {
-            // Who cannot be told will notice.
-            if let Ok(message) = self.message(frame, worker, text) {
+        let mut outbox = lock(&self.outbox);
+        for to in self.endpoint.recipients(notice) {
+            // A worker that misses the notice detects the failure by its deadline.
+            if let Ok(message) = self.make_message(frame, worker, text) {
                 outbox.messages.push_front((to, message));
             }
         }
         self.changed.notify_all();
     }
 
-    /// How often a worker says that it is there.
+    /// Returns the interval between heartbeats.
     fn beat(&self) -> Duration {
         (self.endpoint.deadline() / 8).max(Duration::from_millis(1))
     }
 
-    /// Sends what is to be sent, until nothing more will be.
+    /// Runs the writer: sends queued messages and heartbeats until the outbox is closed and empty.
     fn write(&self) {
         let mut next_beat = Instant::now() + self.beat();
-        let mut outbox = locked(&self.outbox);
+        let mut outbox = lock(&self.outbox);
         loop {
             let now = Instant::now();
             if now >= next_beat {
                 next_beat = now + self.beat();
                 for to in self.endpoint.others() {
-                    if let Ok(message) = self.message(Frame::Here, 0, &[]) {
+                    if let Ok(message) = self.make_message(Frame::Here, 0, &[]) {
                         outbox.messages.push_front((to, message));
                     }
                 }
@@ -231,7 +234,7 @@ impl Shared {
                 drop(outbox);
                 self.deliver(to, &message);
                 self.endpoint.memory.give_back(message);
-                outbox = locked(&self.outbox);
+                outbox = lock(&self.outbox);
             } else if outbox.closed {
                 return;
             } else {
@@ -240,10 +243,10 @@ impl Shared {
         }
     }
 
-    /// Gives the channel a message.
+    /// Passes one message to the channel, and handles its failure to send.
     fn deliver(&self, to: usize, message: &[u8]) {
         let is_end = message.first() == Some(&(Frame::End as u8));
-        // Who has ended waits for the ends of others, and for nothing else.
+        // A worker that has ended waits only for the ends of the others.
         if self.endpoint.has_ended(to) && !is_end {
             return;
         }
@@ -253,14 +256,14 @@ impl Shared {
             let message = format!("worker {to} is lost: worker {own} cannot send to it: {error}");
             TransportError::at(TransportErrorKind::Lost, to, message)
         };
-        // What it sent before its end may come later than the end is noticed.
+        // The worker may have ended regularly, with its last messages still on the way.
         if let Err(failure) = self.endpoint.wait_for_end(to, grace(self.endpoint.deadline()), lost)
         {
             self.learn(failure);
         }
     }
 
-    /// Takes in what the others send, until the end.
+    /// Runs the reader: takes messages from the channel until the transport closes.
     fn read(&self) {
         let mut senders: Vec<Sender> =
             (0..self.endpoint.workers()).map(|_| Sender::default()).collect();
@@ -274,9 +277,9 @@ impl Shared {
                 self.learn(failure);
             }
             if let Err(error) = received {
-                // The end of the channel is no failure if the own work has ended.
+                // A closing transport expects the channel to end.
                 if !self.closing.load(Ordering::Acquire) {
-                    self.learn(failed(
+                    self.learn(worker_failure(
                         self.endpoint.number(),
                         &format!("it cannot receive: {error}"),
                     ));
@@ -284,7 +287,8 @@ impl Shared {
                 return;
             }
             let now = Instant::now();
-            // A process that was stopped itself has heard of nobody in that time.
+            // A process that was suspended must not count that time as silence of the others, so a
+            // single step is bounded.
             let passed = (now - looked).min(2 * WAIT);
             looked = now;
             self.note_silence(&mut senders, passed);
@@ -299,9 +303,9 @@ impl Shared {
     ) -> Result<(), TransportError> {
         if from >= self.endpoint.workers() || from == self.endpoint.number() {
             let why = format!("its channel names worker {from} as the sender of a message");
-            return Err(failed(self.endpoint.number(), &why));
+            return Err(worker_failure(self.endpoint.number(), &why));
         }
-        let damaged = || failed(from, "it sent bytes that are not a message");
+        let damaged = || worker_failure(from, "it sent bytes that are not a message");
         let (head, bytes) = message.split_at_checked(NUMBERED_BYTES).ok_or_else(damaged)?;
         let (header, number) = head.split_at(HEADER_BYTES);
         let number = number.try_into().map_or(u64::MAX, u64::from_le_bytes);
@@ -315,15 +319,16 @@ impl Shared {
             } else {
                 TransportErrorKind::Failed
             };
-            // Before the end: nobody is to take that for the reason.
-            self.learn(told(kind, header.tag, text));
+            // Recorded before the end, so that the end itself is not taken for the cause.
+            self.learn(decode_failure(kind, header.tag, text));
             self.endpoint.end(from);
             return Ok(());
         }
         let mut piece = self.endpoint.memory.take(bytes.len())?;
         piece.copy_from_slice(bytes);
         let is_numbered = matches!(header.frame, Frame::Message | Frame::End);
-        // Who failed may end before its messages have come.
+        // A worker that fails may end before its last numbered messages arrive. Its remaining
+        // frames are handled without their order then.
         if !is_numbered || self.endpoint.check().is_err() {
             return self.endpoint.take_frame(from, header, piece).map_or(Ok(()), Err);
         }
@@ -332,13 +337,14 @@ impl Shared {
         }
         while let Some((header, piece)) = sender.early.remove(&sender.next) {
             sender.next += 1;
-            // Neither a message nor an end tells of a failure.
+            // Neither a message nor an end reports a failure.
             self.endpoint.take_frame(from, header, piece);
         }
         Ok(())
     }
 
-    /// Notes for how long nothing has been heard of others, and who is lost.
+    /// Adds `passed` to the silence of all other workers, and reports workers that exceed the
+    /// deadline as lost.
     fn note_silence(&self, senders: &mut [Sender], passed: Duration) {
         for worker in self.endpoint.others() {
             let sender = &mut senders[worker];
@@ -357,10 +363,11 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until a thread does not call the channel any more; says whether it came to that.
+    /// Waits up to `time` until a thread no longer calls the channel. Returns whether that
+    /// happened.
     fn wait_for(&self, thread: usize, time: Duration) -> bool {
         let until = Instant::now() + time;
-        let mut outbox = locked(&self.outbox);
+        let mut outbox = lock(&self.outbox);
         while outbox.running[thread] {
             let now = Instant::now();
             if now >= until {
@@ -378,8 +385,8 @@ impl Transport for Channels {
     }
 
     fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        let message = self.shared.message(Frame::Message, tag, bytes)?;
-        self.shared.put_out(&mut locked(&self.shared.outbox), to, message);
+        let message = self.shared.make_message(Frame::Message, tag, bytes)?;
+        self.shared.queue(&mut lock(&self.shared.outbox), to, message);
         Ok(())
     }
 
@@ -395,37 +402,38 @@ impl Drop for Channels {
         }
         let shared = &self.shared;
         let failure = shared.endpoint.check().err();
-        // The notice of a failure may come after the end, which says again what it was.
+        // The end repeats the cause of a failure, because the notice may arrive later.
         let (worker, why) = failure.as_ref().map_or((0, Vec::new()), |failure| {
             let notice = Notice::Failure(failure);
             let (frame, worker, text) = notice.frame(shared.endpoint.number());
             (worker, [&[frame as u8], text].concat())
         });
         {
-            let mut outbox = locked(&shared.outbox);
+            let mut outbox = lock(&shared.outbox);
             for to in shared.endpoint.others() {
-                if let Ok(message) = shared.message(Frame::End, worker, &why) {
-                    shared.put_out(&mut outbox, to, message);
+                if let Ok(message) = shared.make_message(Frame::End, worker, &why) {
+                    shared.queue(&mut outbox, to, message);
                 }
             }
             outbox.closed = true;
             shared.changed.notify_all();
         }
-        // After a failure, nobody waits for messages.
+        // After a failure, the remaining messages have no reader.
         let patience = if failure.is_some() {
             grace(shared.endpoint.deadline())
         } else {
             shared.endpoint.deadline()
         };
         shared.wait_for(WRITER, patience);
-        // A send of another worker may wait until this one receives it.
+        // Another worker's send may block until this worker receives it, so the reader runs on
+        // until all workers have ended.
         shared.endpoint.wait_for_all_ends(grace(shared.endpoint.deadline()));
         shared.closing.store(true, Ordering::Release);
         shared.wait_for(READER, grace(shared.endpoint.deadline()).max(2 * WAIT));
         for thread in self.threads.drain(..) {
-            let has_ended = !locked(&shared.outbox).running.contains(&true);
+            let has_ended = !lock(&shared.outbox).running.contains(&true);
             if has_ended || thread.is_finished() {
-                // A panic of a channel has been told to all.
+                // A panic of the channel was already reported to all workers.
                 let _ = thread.join();
             }
         }

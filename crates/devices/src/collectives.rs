@@ -1,19 +1,19 @@
-//! The collectives over sends and receives, for every transport: what the methods of
-//! [`Transport`] do by default.
+//! Collective operations over sends and receives: the default methods of [`Transport`], which serve
+//! every transport.
 //!
-//! *Order.* A combined element is `((x0 op x1) op x2) op ...` with the elements in the order of the
-//! numbers of their workers, so its bits depend on nothing else: not on who computes it, not on
-//! sizes, not on what arrives first.
+//! *Order.* A combined element is `((x0 op x1) op x2) op ...`, with the elements in the order of
+//! the workers' numbers. Its bits therefore depend neither on the worker that computes it, nor on
+//! sizes, nor on the order of arrival.
 //!
-//! *Algorithms.* Long messages: reductions exchange parts in pairs (reduce-scatter by pairwise
-//! exchange, then all-gather), so that each worker sends `2 (n - 1) / n` of the size, the least
-//! there is; broadcasts are a scatter and an all-gather. Short ones: reductions send everything to
-//! everybody, which is one step instead of two; broadcasts are a binomial tree. See R. Thakur,
-//! R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH",
-//! International Journal of High Performance Computing Applications 19 (2005). Algorithms that
-//! halve vectors and double distances take fewer steps but combine in another order. Barriers
-//! spread as in D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier Synchronization",
-//! International Journal of Parallel Programming 17 (1988).
+//! *Algorithms.* Long reductions are a reduce-scatter by pairwise exchange and an all-gather, so
+//! that each worker sends `2 (n - 1) / n` of the size, the minimum. Long broadcasts are a scatter
+//! and an all-gather. Short reductions send all data to all workers, which is one step instead of
+//! two; short broadcasts use a binomial tree. See R. Thakur, R. Rabenseifner, W. Gropp,
+//! "Optimization of Collective Communication Operations in MPICH", International Journal of High
+//! Performance Computing Applications 19 (2005). Recursive halving takes fewer steps but combines
+//! elements in another order. Barriers are the dissemination barrier of D. Hensgen, R. Finkel, U.
+//! Manber, "Two Algorithms for Barrier Synchronization", International Journal of Parallel
+//! Programming 17 (1988).
 
 use std::ops::Range;
 
@@ -25,11 +25,11 @@ use crate::transport::{FIRST_RESERVED_TAG, Group, Tag, Transport, check_len, che
 
 const BARRIER: Tag = FIRST_RESERVED_TAG;
 
-/// In bytes: below it, messages are so short that fewer steps matter more than fewer bytes.
+/// Length in bytes below which fewer steps matter more than fewer bytes.
 const SHORT: usize = 8 << 10;
 
 impl Group<'_> {
-    /// The place of the caller among the workers.
+    /// Returns the position of the calling worker in the group, after checking the group.
     pub(crate) fn place(
         &self,
         transport: &(impl Transport + ?Sized),
@@ -47,15 +47,15 @@ impl Group<'_> {
         }
     }
 
-    /// The other workers with their places, those after the caller first: so not all send to the
-    /// same one at the same time.
+    /// Returns the positions and numbers of the other workers, starting after the caller, so that
+    /// the workers do not all send to one of them at a time.
     fn others(&self, own: usize) -> impl Iterator<Item = (usize, usize)> {
         let places = (own + 1..self.workers.len()).chain(0..own);
         places.map(|place| (place, self.workers[place]))
     }
 }
 
-/// [`Transport::barrier`].
+/// Implements [`Transport::barrier`].
 pub fn barrier<T: Transport + ?Sized>(transport: &T) -> Result<(), TransportError> {
     let (workers, own) = (transport.workers(), transport.number());
     let mut distance = 1;
@@ -67,7 +67,7 @@ pub fn barrier<T: Transport + ?Sized>(transport: &T) -> Result<(), TransportErro
     Ok(())
 }
 
-/// [`Transport::all_reduce`].
+/// Implements [`Transport::all_reduce`].
 pub fn all_reduce<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -76,8 +76,8 @@ pub fn all_reduce<T: Transport + ?Sized>(
     data: &mut [u8],
 ) -> Result<(), TransportError> {
     let own = group.place(transport)?;
-    let loops = Loops::of(reduction, data_type)?;
-    let elems = whole_elems(&loops, data_type, data.len())?;
+    let loops = Loops::new(reduction, data_type)?;
+    let elems = count_elems(&loops, data_type, data.len())?;
     let workers = group.workers.len();
     if workers == 1 || elems == 0 {
         return Ok(());
@@ -96,20 +96,21 @@ pub fn all_reduce<T: Transport + ?Sized>(
     gather(transport, group, own, data, part)
 }
 
-/// [`Transport::reduce_scatter`].
+/// Implements [`Transport::reduce_scatter`].
 pub fn reduce_scatter<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
-    (reduction, data_type): (Reduction, DataType),
+    reduction: Reduction,
+    data_type: DataType,
     data: &[u8],
     parts: &[usize],
     into: &mut [u8],
 ) -> Result<(), TransportError> {
     let own = group.place(transport)?;
-    let loops = Loops::of(reduction, data_type)?;
+    let loops = Loops::new(reduction, data_type)?;
     check_parts(group, parts, data.len())?;
     for &bytes in parts {
-        whole_elems(&loops, data_type, bytes)?;
+        count_elems(&loops, data_type, bytes)?;
     }
     check_part(parts[own], into.len())?;
     for (place, worker) in group.others(own) {
@@ -119,7 +120,7 @@ pub fn reduce_scatter<T: Transport + ?Sized>(
     combine(transport, group, own, &loops, into)
 }
 
-/// [`Transport::all_gather`].
+/// Implements [`Transport::all_gather`].
 pub fn all_gather<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -134,12 +135,14 @@ pub fn all_gather<T: Transport + ?Sized>(
     gather(transport, group, own, into, |place| part_at(parts, place))
 }
 
-/// [`Transport::all_to_all`].
+/// Implements [`Transport::all_to_all`].
 pub fn all_to_all<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
-    (data, parts): (&[u8], &[usize]),
-    (into, into_parts): (&mut [u8], &[usize]),
+    data: &[u8],
+    parts: &[usize],
+    into: &mut [u8],
+    into_parts: &[usize],
 ) -> Result<(), TransportError> {
     let own = group.place(transport)?;
     check_parts(group, parts, data.len())?;
@@ -155,7 +158,7 @@ pub fn all_to_all<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// [`Transport::broadcast`].
+/// Implements [`Transport::broadcast`].
 pub fn broadcast<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -168,7 +171,7 @@ pub fn broadcast<T: Transport + ?Sized>(
     };
     let workers = group.workers.len();
     if data.len() < SHORT || workers <= 2 {
-        return broadcast_tree(transport, group, (own, root_place), data);
+        return broadcast_tree(transport, group, own, root_place, data);
     }
     let bytes = data.len();
     let part = |place| even_part(bytes, workers, place, 1);
@@ -179,7 +182,7 @@ pub fn broadcast<T: Transport + ?Sized>(
     } else {
         transport.receive_into(root, group.tag, &mut data[part(own)])?;
     }
-    // The root has everything already.
+    // The root already has the whole.
     for (_, worker) in group.others(own).filter(|(place, _)| *place != root_place) {
         transport.send(worker, group.tag, &data[part(own)])?;
     }
@@ -191,12 +194,15 @@ pub fn broadcast<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// Along a binomial tree. Places are counted from the root: each worker receives from the one
-/// whose place lacks its lowest bit, and sends to those whose places have one lower bit more.
+/// Broadcasts along a binomial tree.
+///
+/// Positions are counted from the root. Each worker receives from the position without its lowest
+/// set bit, and sends to the positions that add one lower bit to its own.
 fn broadcast_tree<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
-    (own, root): (usize, usize),
+    own: usize,
+    root: usize,
     data: &mut [u8],
 ) -> Result<(), TransportError> {
     let workers = group.workers.len();
@@ -219,7 +225,7 @@ fn broadcast_tree<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// Sends the own part to all others, and receives theirs.
+/// Sends this worker's part to all others, and receives theirs.
 fn gather<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -236,8 +242,8 @@ fn gather<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// Receives from each other worker what has the length of `data`, and combines it with `data`, in
-/// the order of workers.
+/// Receives data of the length of `data` from each other worker, and combines it with `data` in the
+/// order of the workers.
 fn combine<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -246,13 +252,14 @@ fn combine<T: Transport + ?Sized>(
     data: &mut [u8],
 ) -> Result<(), TransportError> {
     match loops.wide {
-        // Two elements are rounded once wherever they are combined.
+        // With two workers each element is rounded once, with or without wide results.
         Some(_) if group.workers.len() > 2 => combine_wide(transport, group, own, loops, data),
         _ => combine_narrow(transport, group, own, loops, data),
     }
 }
 
-/// In `data` itself, but for a result of several workers before the own.
+/// Combines in `data` itself. Needs memory for partial results only if several workers come before
+/// this one.
 fn combine_narrow<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -281,7 +288,7 @@ fn combine_narrow<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// With results in `float` until the end.
+/// Combines with partial results in `float`, and rounds once at the end.
 fn combine_wide<T: Transport + ?Sized>(
     transport: &T,
     group: Group<'_>,
@@ -295,7 +302,7 @@ fn combine_wide<T: Transport + ?Sized>(
     let expected = data.len();
     let elems = expected / loops.element_bytes;
     let mut memory = transport.scratch().take(elems * size_of::<f32>())?;
-    // Pieces are aligned to a cache line.
+    // The cast cannot fail: scratch memory is aligned to a cache line.
     let result: &mut [f32] = bytemuck::cast_slice_mut(&mut memory);
     for (place, &worker) in group.workers.iter().enumerate() {
         let step = if place == 0 { wide.widen } else { wide.with_later };
@@ -312,7 +319,7 @@ fn combine_wide<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// Calls `take` only with a message of the expected length.
+/// Receives a message and passes it to `take`, but only if it has the expected length.
 fn receive_exactly<T: Transport + ?Sized>(
     transport: &T,
     from: usize,
@@ -330,8 +337,11 @@ fn receive_exactly<T: Transport + ?Sized>(
     check_len(from, tag, len, expected)
 }
 
-/// How many elements so many bytes are.
-pub(crate) fn whole_elems(
+/// Returns the number of elements in `bytes` bytes.
+///
+/// # Errors
+/// `Argument` if `bytes` is not a multiple of the element size.
+pub(crate) fn count_elems(
     loops: &Loops,
     data_type: DataType,
     bytes: usize,
@@ -342,21 +352,21 @@ pub(crate) fn whole_elems(
     err!(Argument, "{bytes} bytes are not a whole number of {data_type} elements")
 }
 
-/// The bytes of a part of `elems` elements that are cut into so many parts: the first ones have one
-/// element more if they do not divide.
+/// Returns the byte range of one of `parts` nearly equal parts of `elems` elements. If the elements
+/// do not divide evenly, the first parts have one element more.
 fn even_part(elems: usize, parts: usize, place: usize, element_bytes: usize) -> Range<usize> {
     let (each, more) = (elems / parts, elems % parts);
     let start = |place: usize| (place * each + place.min(more)) * element_bytes;
     start(place)..start(place + 1)
 }
 
-/// Where a part lies.
+/// Returns the byte range of a part, given the lengths of all parts.
 fn part_at(parts: &[usize], place: usize) -> Range<usize> {
     let start = parts[..place].iter().sum();
     start..start + parts[place]
 }
 
-/// That there is a part for each worker and that they fill the whole.
+/// Checks that each worker has a part and that the parts fill `bytes` bytes.
 pub(crate) fn check_parts(
     group: Group<'_>,
     parts: &[usize],
@@ -373,7 +383,7 @@ pub(crate) fn check_parts(
     Ok(())
 }
 
-/// That the own part has the length that it should have.
+/// Checks the length of this worker's part.
 pub(crate) fn check_part(expected: usize, bytes: usize) -> Result<(), TransportError> {
     if expected == bytes {
         return Ok(());

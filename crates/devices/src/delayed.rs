@@ -1,4 +1,4 @@
-//! A transport for tests: messages arrive late and in another order.
+//! Transport for tests that delays and reorders messages.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Notice};
 use crate::error::TransportError;
-use crate::locked;
+use crate::lock;
 use crate::transport::{RunNumber, Tag, Transport, check_worker};
 
-/// Delays the messages that are sent over another transport, each by a time of its own, so they
-/// arrive in any order that a [`Transport`] allows. The times follow from a seed. A plan that waits
-/// for messages in a circle, or that takes them in the order in which they happen to arrive, fails
-/// with it sooner or later.
+/// Delays each message that is sent over another transport by its own random time, so that messages
+/// arrive in every order that a [`Transport`] allows.
+///
+/// The times follow from a seed. A plan whose workers wait for each other in a circle, or that
+/// relies on the order of arrival, fails with this transport sooner or later.
 #[derive(Debug)]
 pub struct Delayed<T: Transport + 'static> {
     inner: Arc<T>,
@@ -30,9 +31,10 @@ struct Outbox {
 
 #[derive(Debug)]
 struct State {
-    /// The one that is due first on top.
+    /// Waiting messages. The top one is due first.
     letters: BinaryHeap<Reverse<Letter>>,
-    /// When the last message with a receiver and a tag is due: the next is not due before.
+    /// Time at which the last message to a receiver with a tag is due. Later ones are not due
+    /// before, so that messages of one tag stay in order.
     last: HashMap<(usize, Tag), Instant>,
     random: u64,
     most: Duration,
@@ -40,7 +42,7 @@ struct State {
     closed: bool,
 }
 
-/// In the order in which they are delivered.
+/// Waiting message. The derived order is the order of delivery.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Letter {
     due: Instant,
@@ -51,7 +53,7 @@ struct Letter {
 }
 
 impl<T: Transport + 'static> Delayed<T> {
-    /// Every second message sent over `inner` is delayed, by at most `most`.
+    /// Creates a transport over `inner` that delays half of its messages, each by up to `most`.
     pub fn new(inner: T, seed: u64, most: Duration) -> Delayed<T> {
         let inner = Arc::new(inner);
         let state = State {
@@ -72,9 +74,9 @@ impl<T: Transport + 'static> Delayed<T> {
 }
 
 impl Outbox {
-    /// Sends what is due, until all is sent and nothing more will come.
+    /// Sends messages that are due, until the outbox is closed and empty.
     fn deliver(&self, inner: &impl Transport) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         loop {
             let now = Instant::now();
             let wait = match state.letters.peek() {
@@ -85,9 +87,10 @@ impl Outbox {
             if wait.is_zero() {
                 if let Some(Reverse(letter)) = state.letters.pop() {
                     drop(state);
-                    // What is wrong, a failure of a worker, its receives say as well.
+                    // The error is ignored: a failure of a worker also ends the receives of this
+                    // one.
                     let _ = inner.send(letter.to, letter.tag, &letter.bytes);
-                    state = locked(&self.state);
+                    state = lock(&self.state);
                 }
             } else {
                 let waited = self.changed.wait_timeout(state, wait);
@@ -112,8 +115,8 @@ impl State {
     }
 }
 
-/// The next number of G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators"
-/// (2014).
+/// Returns the next number of SplitMix64: G. Steele, D. Lea, C. Flood, "Fast Splittable
+/// Pseudorandom Number Generators" (2014).
 fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -130,14 +133,14 @@ impl<T: Transport + 'static> Transport for Delayed<T> {
         self.inner.post(to, tag, bytes)
     }
 
-    /// At once: a notice overtakes messages.
+    /// Sends the notice at once, because notices may overtake messages.
     fn tell(&self, notice: Notice<'_>) {
         self.inner.tell(notice);
     }
 
     fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
         check_worker(to, self.workers())?;
-        locked(&self.outbox.state).add(to, tag, bytes);
+        lock(&self.outbox.state).add(to, tag, bytes);
         self.outbox.changed.notify_all();
         Ok(())
     }
@@ -169,10 +172,11 @@ impl<T: Transport + 'static> Drop for Delayed<T> {
         if thread::panicking() {
             self.inner.fail("its thread panicked");
         }
-        locked(&self.outbox.state).closed = true;
+        lock(&self.outbox.state).closed = true;
         self.outbox.changed.notify_all();
         if let Some(courier) = self.courier.take() {
-            // It has no way to panic but that of the inner transport, which is in the test's log.
+            // A panic can only come from the inner transport, and its message is in the log of the
+            // test.
             let _ = courier.join();
         }
     }

@@ -1,8 +1,8 @@
-//! State that every transport keeps for its worker: number, messages that have arrived, traffic.
+//! State that every transport keeps for its worker: number, received messages and traffic.
 //!
-//! A transport implements how bytes leave. It delivers arriving messages here at once, so no sender
-//! ever waits for a receiver. Messages of one sender are queued in the order in which they were
-//! sent; a receiver takes the first one with its tag.
+//! A transport implements how bytes leave a worker. It puts arriving messages here at once, so that
+//! no sender waits for a receiver. Messages of one sender are queued in the order in which they
+//! were sent; a receive takes the first message with its tag.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::error::{TransportError, TransportErrorKind};
 use crate::frame::{Frame, Header};
-use crate::locked;
+use crate::lock;
 use crate::scratch::{Piece, Scratch};
 use crate::traffic::TrafficCounters;
-use crate::transport::{RunNumber, Settings, Tag, check_worker, parts_of, tag_in_run};
+use crate::transport::{RunNumber, Settings, Tag, check_worker, split_tag, tag_in_run};
 
 /// State of a worker that does not depend on the way in which a [`Transport`](crate::Transport)
 /// moves bytes.
@@ -24,35 +24,35 @@ pub struct Endpoint {
     deadline: Duration,
     state: Mutex<State>,
     arrived: Condvar,
-    /// The memory of messages.
+    /// Pool of memory for messages.
     pub(crate) memory: Scratch,
-    /// The memory of partial results.
+    /// Pool of memory for partial results.
     pub(crate) scratch: Scratch,
     pub(crate) counters: TrafficCounters,
 }
 
 #[derive(Debug)]
 struct State {
-    /// By sender.
+    /// Receiving state, by sender.
     senders: Vec<Sender>,
     /// The first failure of any worker, which ends all receives.
     failure: Option<TransportError>,
-    /// Whether a worker failed or did not answer in time, or a run ended early.
+    /// Whether a worker failed or missed the deadline, or a run ended early.
     has_failed: bool,
-    /// By worker: for whom it waits longer than its deadline, and since when that is known.
+    /// Worker for which each worker waits beyond its deadline, and when this became known.
     overdue: Vec<Option<(usize, Instant)>>,
-    /// Runs that have ended early, and why; the last one last.
+    /// Runs that have ended early with their reasons, in the order of their ends.
     ended_runs: VecDeque<(RunNumber, TransportError)>,
-    /// Messages of earlier runs are not wanted any more.
+    /// First run whose messages are kept. Messages of earlier runs are dropped.
     first_run: RunNumber,
-    /// The number of the next run that begins here.
+    /// Number of the next run that this worker begins.
     next_run: RunNumber,
 }
 
 #[derive(Debug, Default)]
 struct Sender {
     messages: VecDeque<(Tag, Piece)>,
-    /// It will send nothing more.
+    /// Whether the sender has ended its work and sends nothing more.
     ended: bool,
 }
 
@@ -70,8 +70,8 @@ pub enum Notice<'a> {
 }
 
 impl Notice<'_> {
-    /// The frame of a notice: what it is, its tag, and its text. The worker `own` is meant where an
-    /// error names none.
+    /// Returns the frame of a notice, its tag and its text. The tag names worker `own` if the error
+    /// names no worker.
     pub(crate) fn frame(&self, own: usize) -> (Frame, Tag, &[u8]) {
         let worker = |error: &TransportError| error.worker().unwrap_or(own) as u32;
         match *self {
@@ -90,7 +90,7 @@ impl Notice<'_> {
 }
 
 impl Endpoint {
-    /// Makes the state of worker `number`, from 0, of `workers` workers, without messages.
+    /// Creates the state of worker `number`, from 0, of `workers` workers, without messages.
     pub fn new(number: usize, workers: usize, settings: &Settings) -> Endpoint {
         let senders = (0..workers).map(|_| Sender::default()).collect();
         Endpoint {
@@ -133,7 +133,7 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Receives by a call, and counts the time until it takes the message.
+    /// Calls `receive`, and counts the time until it passes a message to `take` as waiting time.
     pub(crate) fn count_waiting<R>(
         &self,
         take: &mut dyn FnMut(&[u8]),
@@ -146,14 +146,14 @@ impl Endpoint {
         })
     }
 
-    /// All other workers.
+    /// Returns the numbers of all other workers.
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let own = self.number;
         (0..self.workers).filter(move |worker| *worker != own)
     }
 
-    /// The workers that a notice is for.
-    pub(crate) fn told(&self, notice: Notice<'_>) -> impl Iterator<Item = usize> + use<> {
+    /// Returns the workers that receive a notice.
+    pub(crate) fn recipients(&self, notice: Notice<'_>) -> impl Iterator<Item = usize> + use<> {
         let but = match notice {
             Notice::Failure(_) | Notice::RunEnded(..) => None,
             Notice::Overdue(waits_for) => Some(waits_for),
@@ -174,18 +174,18 @@ impl Endpoint {
         }
     }
 
-    /// Returns a number for a run that begins at this worker, which must tell the others.
+    /// Returns the number of a run that begins at this worker, which must send it to the others.
     pub fn next_run(&self) -> RunNumber {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let run = state.next_run;
         state.next_run = run.checked_add(1).unwrap_or(1);
         run
     }
 
-    /// Notes that a run has ended early; says whether that is new here, and no failure ends all
-    /// runs anyway.
+    /// Records that a run has ended early. Returns whether this is news: neither a failure nor an
+    /// earlier end of the run is known.
     pub(crate) fn end_run(&self, run: RunNumber, reason: &TransportError) -> bool {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if run == 0 || state.failure.is_some() || state.is_unwanted(run) {
             return false;
         }
@@ -202,9 +202,9 @@ impl Endpoint {
         true
     }
 
-    /// Ends all runs before this one at this worker: their late messages are dropped.
+    /// Ends all runs before `run` at this worker, and drops their messages, including later ones.
     pub fn forget_runs_before(&self, run: RunNumber) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if is_before(state.first_run, run) {
             state.first_run = run;
             state.ended_runs.retain(|(ended, _)| !is_before(*ended, run));
@@ -212,26 +212,22 @@ impl Endpoint {
         }
     }
 
-    /// Drops the messages of runs that are over.
+    /// Drops the queued messages of runs that are over.
     fn drop_unwanted(&self, state: &mut State) {
         for sender in 0..self.workers {
-            let unwanted = |state: &State| {
-                let mut messages = state.senders[sender].messages.iter();
-                messages.position(|(tag, _)| state.is_unwanted(parts_of(*tag).0))
-            };
-            while let Some(place) = unwanted(state) {
+            while let Some(place) = state.find_unwanted(sender) {
                 let message = state.senders[sender].messages.remove(place);
                 message.into_iter().for_each(|(_, message)| self.memory.give_back(message));
             }
         }
     }
 
-    /// Puts a message in.
+    /// Queues a message of worker `from`, unless its run is over.
     pub(crate) fn put(&self, from: usize, tag: Tag, message: Piece) {
-        let mut state = locked(&self.state);
-        // Who sends does not wait any more.
+        let mut state = lock(&self.state);
+        // A worker that sends no longer waits.
         state.overdue[from] = None;
-        if state.is_unwanted(parts_of(tag).0) {
+        if state.is_unwanted(split_tag(tag).0) {
             return self.memory.give_back(message);
         }
         state.senders[from].messages.push_back((tag, message));
@@ -251,8 +247,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes in a frame of a worker. A failure that it tells of is returned and not yet noted: the
-    /// caller may have to tell others.
+    /// Handles a frame of a worker. Returns a failure that the frame reports without recording it,
+    /// because the caller may have to report it to others first.
     pub(crate) fn take_frame(
         &self,
         from: usize,
@@ -264,15 +260,15 @@ impl Endpoint {
                 self.put(from, header.tag, bytes);
                 return None;
             }
-            Frame::Failed => Some(told(TransportErrorKind::Failed, header.tag, &bytes)),
-            Frame::Lost => Some(told(TransportErrorKind::Lost, header.tag, &bytes)),
+            Frame::Failed => Some(decode_failure(TransportErrorKind::Failed, header.tag, &bytes)),
+            Frame::Lost => Some(decode_failure(TransportErrorKind::Lost, header.tag, &bytes)),
             Frame::RunEnded => {
-                let reason = told(TransportErrorKind::RunEnded, header.tag, &bytes);
-                self.end_run(parts_of(header.tag).0, &reason);
+                let reason = decode_failure(TransportErrorKind::RunEnded, header.tag, &bytes);
+                self.end_run(split_tag(header.tag).0, &reason);
                 None
             }
             Frame::Overdue => {
-                self.note_overdue(from, parts_of(header.tag).1 as usize);
+                self.note_overdue(from, split_tag(header.tag).1 as usize);
                 None
             }
             Frame::End => {
@@ -285,8 +281,8 @@ impl Endpoint {
         failure
     }
 
-    /// Lends the first message of `from` with this tag to `take`, as soon as it is there; whether
-    /// it came in time.
+    /// Waits up to `time` for the first message of `from` with this tag, and passes it to `take`.
+    /// Returns whether it arrived in time.
     pub(crate) fn receive_within(
         &self,
         time: Duration,
@@ -295,9 +291,9 @@ impl Endpoint {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, TransportError> {
         let until = Instant::now() + time;
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         loop {
-            if let Some(message) = state.find(from, tag)? {
+            if let Some(message) = state.take(from, tag)? {
                 drop(state);
                 take(&message);
                 self.memory.give_back(message);
@@ -311,21 +307,22 @@ impl Endpoint {
         }
     }
 
-    /// Notes that a worker waits for another longer than its deadline.
+    /// Records that a worker waits for another beyond its deadline.
     pub(crate) fn note_overdue(&self, worker: usize, waits_for: usize) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if waits_for < self.workers && worker < self.workers {
             state.overdue[worker] = Some((waits_for, Instant::now()));
         }
     }
 
-    /// The error of who waits for `from` longer than the deadline.
+    /// Records that a message of `from` missed the deadline, and returns the error, which names the
+    /// worker that blocks all others.
     #[cold]
-    pub(crate) fn no_answer(&self, from: usize, tag: Tag) -> TransportError {
-        let (deadline, (_, tag)) = (self.deadline, parts_of(tag));
-        let mut state = locked(&self.state);
+    pub(crate) fn record_timeout(&self, from: usize, tag: Tag) -> TransportError {
+        let (deadline, (_, tag)) = (self.deadline, split_tag(tag));
+        let mut state = lock(&self.state);
         state.has_failed = true;
-        let missing = state.missing(from, 2 * grace(deadline));
+        let missing = state.find_blocker(from, 2 * grace(deadline));
         drop(state);
         let message = if missing == from {
             format!("worker {from} did not send message {tag} within {deadline:?}")
@@ -338,7 +335,8 @@ impl Endpoint {
         TransportError::at(TransportErrorKind::Deadline, missing, message)
     }
 
-    /// As [`Endpoint::receive_within`], but if the message is not there yet it says so at once.
+    /// Passes a message to `take` like [`Endpoint::receive_within`], but never waits. Returns
+    /// whether the message had arrived.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn receive_if_there(
         &self,
@@ -346,22 +344,22 @@ impl Endpoint {
         tag: Tag,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, TransportError> {
-        let found = locked(&self.state).find(from, tag)?;
+        let found = lock(&self.state).take(from, tag)?;
         let Some(message) = found else { return Ok(false) };
         take(&message);
         self.memory.give_back(message);
         Ok(true)
     }
 
-    /// Whether the message is there; an error if it will not come.
+    /// Returns whether a message has arrived, or an error if it cannot arrive any more.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn has(&self, from: usize, tag: Tag) -> Result<bool, TransportError> {
-        locked(&self.state).place(from, tag).map(|place| place.is_some())
+        lock(&self.state).find_place(from, tag).map(|place| place.is_some())
     }
 
-    /// Whether a worker will send nothing more.
+    /// Returns whether a worker has ended its work.
     pub(crate) fn has_ended(&self, worker: usize) -> bool {
-        locked(&self.state).senders[worker].ended
+        lock(&self.state).senders[worker].ended
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
@@ -371,14 +369,17 @@ impl Endpoint {
 
     /// Records that a worker has ended its work and will send nothing more.
     pub fn end(&self, from: usize) {
-        if let Some(sender) = locked(&self.state).senders.get_mut(from) {
+        if let Some(sender) = lock(&self.state).senders.get_mut(from) {
             sender.ended = true;
         }
         self.arrived.notify_all();
     }
 
-    /// Waits until it is known how a worker ended to which nothing can be sent; an error unless it
-    /// did so in good order: `lost` if nothing is known about it after `time`.
+    /// Waits up to `time` for the cause after nothing could be sent to `worker`. Succeeds if the
+    /// worker ended its work regularly.
+    ///
+    /// # Errors
+    /// The failure of a worker if one becomes known, else the result of `lost`.
     pub(crate) fn wait_for_end(
         &self,
         worker: usize,
@@ -386,7 +387,7 @@ impl Endpoint {
         lost: impl FnOnce() -> TransportError,
     ) -> Result<(), TransportError> {
         let until = Instant::now() + time;
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         while !state.senders[worker].ended {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
@@ -400,11 +401,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits until all other workers will send nothing more, or are known to be lost; not
-    /// longer than `time`.
+    /// Waits up to `time` until all other workers have ended their work or are lost.
     pub(crate) fn wait_for_all_ends(&self, time: Duration) {
         let until = Instant::now() + time;
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         loop {
             let lost =
                 state.failure.as_ref().filter(|failure| failure.kind() == TransportErrorKind::Lost);
@@ -420,9 +420,9 @@ impl Endpoint {
         }
     }
 
-    /// Notes a failure, unless there was one before; says whether there was none.
+    /// Records a failure unless an earlier one is known. Returns whether it is the first.
     pub(crate) fn fail(&self, failure: TransportError) -> bool {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let first = state.failure.is_none();
         if first {
             state.has_failed = true;
@@ -432,37 +432,47 @@ impl Endpoint {
         first
     }
 
-    /// Whether a worker has failed, is lost or missed the deadline, or a run ended early.
+    /// Returns whether a worker has failed, is lost or missed the deadline, or a run ended early.
     pub fn has_failed(&self) -> bool {
-        locked(&self.state).has_failed
+        lock(&self.state).has_failed
     }
 
-    /// The first failure of any worker as an error.
+    /// Returns the first failure of any worker as an error.
     pub(crate) fn check(&self) -> Result<(), TransportError> {
-        locked(&self.state).failure.clone().map_or(Ok(()), Err)
+        lock(&self.state).failure.clone().map_or(Ok(()), Err)
     }
 }
 
 impl State {
-    /// Whether messages of a run are dropped.
+    /// Returns whether messages of a run are dropped.
     fn is_unwanted(&self, run: RunNumber) -> bool {
-        run > 0 && (is_before(run, self.first_run) || self.ended(run).is_some())
+        run > 0 && (is_before(run, self.first_run) || self.end_reason(run).is_some())
     }
 
-    /// Why a run has ended early, if it has.
-    fn ended(&self, run: RunNumber) -> Option<&TransportError> {
+    /// Returns the position of a queued message of `sender` whose run is over.
+    fn find_unwanted(&self, sender: usize) -> Option<usize> {
+        let mut messages = self.senders[sender].messages.iter();
+        messages.position(|(tag, _)| self.is_unwanted(split_tag(*tag).0))
+    }
+
+    /// Returns the reason why a run ended early, if it did.
+    fn end_reason(&self, run: RunNumber) -> Option<&TransportError> {
         self.ended_runs.iter().find(|(ended, _)| *ended == run).map(|(_, reason)| reason)
     }
 
-    /// Takes out the message if it is there; an error if it will not come.
-    fn find(&mut self, from: usize, tag: Tag) -> Result<Option<Piece>, TransportError> {
-        let Some(place) = self.place(from, tag)? else { return Ok(None) };
+    /// Takes out a message if it has arrived.
+    ///
+    /// # Errors
+    /// See [`State::find_place`].
+    fn take(&mut self, from: usize, tag: Tag) -> Result<Option<Piece>, TransportError> {
+        let Some(place) = self.find_place(from, tag)? else { return Ok(None) };
         Ok(self.senders[from].messages.remove(place).map(|(_, message)| message))
     }
 
-    /// For whom `worker` waits in the end, by what workers said lately: they give up soon after.
-    /// If workers wait in a circle, `worker` itself.
-    fn missing(&self, worker: usize, lately: Duration) -> usize {
+    /// Follows the workers that wait for each other from `worker` to the one that blocks them, and
+    /// returns it. Only uses reports younger than `lately`, since workers give up soon after.
+    /// Returns `worker` itself if workers wait in a circle.
+    fn find_blocker(&self, worker: usize, lately: Duration) -> usize {
         let mut missing = worker;
         for _ in &self.overdue {
             match self.overdue[missing] {
@@ -473,13 +483,17 @@ impl State {
         worker
     }
 
-    /// Where the message lies among those of its sender.
-    fn place(&self, from: usize, tag: Tag) -> Result<Option<usize>, TransportError> {
+    /// Returns the position of a message in the queue of its sender, if it has arrived.
+    ///
+    /// # Errors
+    /// The message cannot arrive any more: a worker failed, the run ended early or the sender
+    /// ended.
+    fn find_place(&self, from: usize, tag: Tag) -> Result<Option<usize>, TransportError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let (run, number) = parts_of(tag);
-        if let Some(reason) = self.ended(run) {
+        let (run, number) = split_tag(tag);
+        if let Some(reason) = self.end_reason(run) {
             return Err(reason.clone());
         }
         let sender = &self.senders[from];
@@ -492,22 +506,23 @@ impl State {
     }
 }
 
-/// Runs that ended early of which the reason is known: more than there are at the same time.
+/// Maximum number of ended runs whose reasons are kept. Fewer runs are in progress at a time.
 const MOST_ENDED_RUNS: usize = 4096;
 
-/// Whether a run is before another. Numbers begin again after the last one.
+/// Returns whether a run comes before another. Numbers wrap around after the last one.
 fn is_before(run: RunNumber, other: RunNumber) -> bool {
     (run.wrapping_sub(other) as i32) < 0
 }
 
-/// How long workers that all wait too long have to learn that of each other.
+/// Returns the part of the deadline in which waiting workers learn from each other which worker
+/// blocks all.
 pub(crate) fn grace(deadline: Duration) -> Duration {
     (deadline / 4).min(Duration::from_secs(2))
 }
 
-/// What all others are told about a worker that failed.
+/// Creates the error by which a failed worker is reported to all others.
 #[cold]
-pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
+pub(crate) fn worker_failure(worker: usize, reason: &str) -> TransportError {
     TransportError::at(
         TransportErrorKind::Failed,
         worker,
@@ -515,8 +530,8 @@ pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
     )
 }
 
-/// What another worker tells with a tag, which has the number of the worker that is meant.
+/// Decodes a failure that a frame reports. The tag names the worker with the cause.
 #[cold]
-pub(crate) fn told(kind: TransportErrorKind, tag: Tag, text: &[u8]) -> TransportError {
-    TransportError::at(kind, parts_of(tag).1 as usize, String::from_utf8_lossy(text))
+pub(crate) fn decode_failure(kind: TransportErrorKind, tag: Tag, text: &[u8]) -> TransportError {
+    TransportError::at(kind, split_tag(tag).1 as usize, String::from_utf8_lossy(text))
 }

@@ -87,7 +87,7 @@ impl fmt::Debug for TransportError {
 
 impl std::error::Error for TransportError {}
 
-/// `err!(Kind, "format", args)`: an `Err` of this crate that is about no single worker.
+/// Creates an `Err` without a worker as its cause: `err!(Kind, "format", args)`.
 macro_rules! err {
     ($kind:ident, $($arg:tt)*) => {
         Err($crate::TransportError::new($crate::TransportErrorKind::$kind, format!($($arg)*)))

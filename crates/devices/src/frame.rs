@@ -1,30 +1,30 @@
-//! What goes over a connection between two workers: frames, each with a header.
+//! Format of the connections between workers: frames, each with a header.
 
 use crate::transport::Tag;
 
-/// Of a header.
+/// Length of an encoded header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// A message with a tag.
+    /// Message with a tag.
     Message = 0,
-    /// A worker failed; the text says why.
+    /// Failure of a worker. The text is the reason.
     Failed = 1,
-    /// A worker is lost; the text says so.
+    /// Loss of a worker. The text is the error message.
     Lost = 2,
-    /// The sender will send nothing more.
+    /// End of the sender's work. No more frames follow.
     End = 3,
-    /// The sender waits for a worker longer than its deadline.
+    /// Notice that the sender waits for a worker beyond its deadline.
     Overdue = 4,
-    /// The sender is there, and has nothing to say.
+    /// Heartbeat of the sender.
     Here = 5,
-    /// A run has ended early; the text says why.
+    /// Early end of a run. The text is the reason.
     RunEnded = 6,
 }
 
-/// By number.
+/// All frames, by number.
 const ALL: [Frame; 7] = [
     Frame::Message,
     Frame::Failed,
@@ -35,14 +35,14 @@ const ALL: [Frame; 7] = [
     Frame::RunEnded,
 ];
 
-/// What a frame begins with.
+/// Start of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) frame: Frame,
-    /// The tag of a message, the number of the worker that is meant, or a run with that number in
-    /// the place of a tag's.
+    /// Tag of a message. Other frames have the number of the worker concerned here, `RunEnded`
+    /// together with the number of the run.
     pub(crate) tag: Tag,
-    /// The bytes that follow.
+    /// Length of the data that follows, in bytes.
     pub(crate) len: usize,
 }
 
@@ -55,7 +55,7 @@ impl Header {
         bytes
     }
 
-    /// `None` if these are not the bytes of a header.
+    /// Decodes a header. Returns `None` if `bytes` is not a header.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Header> {
         let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let number = |word: u64| usize::try_from(word).ok();

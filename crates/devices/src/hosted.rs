@@ -1,23 +1,23 @@
-//! Several devices in one worker.
+//! Transport for several devices in one worker.
 
 use std::sync::Arc;
 
-use crate::endpoint::{Endpoint, Notice, failed};
+use crate::endpoint::{Endpoint, Notice, worker_failure};
 use crate::error::{TransportError, err};
 use crate::transport::{
-    FIRST_RESERVED_TAG, RunNumber, Settings, Tag, Transport, check_worker, parts_of, receive_with,
+    FIRST_RESERVED_TAG, RunNumber, Settings, Tag, Transport, check_worker, receive_with, split_tag,
     tag_in_run,
 };
 
-/// The transport of a device, of which a worker runs several: to the others it counts as a worker.
+/// Transport of one of several devices that a worker runs. Other devices see it as a worker.
 ///
-/// Devices that follow each other share a worker, and no worker has more than one device more than
-/// another. Messages between devices of one worker do not leave its process; those to others go
-/// over the transport of the workers, where the tag also says between which devices they go.
+/// A worker runs consecutive devices, and no worker runs two devices more than another. Messages
+/// between devices of one worker stay in its process. Messages to others use the transport of the
+/// workers, with the pair of devices encoded in the tag.
 #[derive(Debug)]
 pub struct Hosted {
     shared: Arc<Shared>,
-    /// The own place among the devices of the worker.
+    /// Position among the devices of the worker.
     place: usize,
 }
 
@@ -25,20 +25,20 @@ pub struct Hosted {
 struct Shared {
     transport: Arc<dyn Transport>,
     devices: usize,
-    /// The first device of this worker.
+    /// Number of the first device of this worker.
     first: usize,
-    /// By device of this worker.
+    /// Endpoints of the devices of this worker.
     endpoints: Vec<Endpoint>,
 }
 
-/// The worker that runs a device, when so many devices are spread over so many workers. Where there
-/// are more workers than devices, each of the first ones has one device.
+/// Returns the worker that runs a device, if `devices` devices are spread over `workers` workers.
+/// With more workers than devices, each of the first workers has one device.
 pub fn worker_of(device: usize, devices: usize, workers: usize) -> usize {
     if workers >= devices { device } else { device * workers / devices }
 }
 
 impl Hosted {
-    /// The transports of the devices that the worker of a transport runs, of so many devices.
+    /// Creates the transports of those of `devices` devices that the worker of `transport` runs.
     pub fn new(transport: &Arc<dyn Transport>, devices: usize, settings: &Settings) -> Vec<Hosted> {
         let (own, workers) = (transport.number(), transport.workers());
         let is_own = |device: &usize| worker_of(*device, devices, workers) == own;
@@ -57,22 +57,25 @@ impl Hosted {
         worker_of(device, self.shared.devices, self.shared.transport.workers())
     }
 
-    /// What a device of this worker has; `None` for those of others.
+    /// Returns the endpoint of a device of this worker, or `None` for other devices.
     fn neighbour(&self, device: usize) -> Option<&Endpoint> {
         let place = device.checked_sub(self.shared.first)?;
         self.shared.endpoints.get(place)
     }
 
-    /// The tag between workers of a message with a tag between devices.
-    fn tag(&self, from: usize, to: usize, tag: Tag) -> Result<Tag, TransportError> {
+    /// Returns the tag between workers that encodes a tag between two devices.
+    ///
+    /// # Errors
+    /// `Argument` if the encoded tag does not fit.
+    fn encode_tag(&self, from: usize, to: usize, tag: Tag) -> Result<Tag, TransportError> {
         let most = self.shared.devices.div_ceil(self.shared.transport.workers());
         let place = |device: usize| {
             let worker = self.worker_of(device);
             (0..device).rev().take_while(|other| self.worker_of(*other) == worker).count()
         };
-        let (run, number) = parts_of(tag);
+        let (run, number) = split_tag(tag);
         let number = Tag::from(number);
-        // Reserved tags are few, so that their products stay reserved.
+        // There are few reserved tags, so their products stay in the reserved range.
         let (base, first, end) = if number < FIRST_RESERVED_TAG {
             (0, 0, FIRST_RESERVED_TAG)
         } else {
@@ -87,7 +90,8 @@ impl Hosted {
     }
 }
 
-/// Where reserved tags of devices begin among those of workers, which come before them.
+/// First of the tags between workers that encode reserved tags between devices. The reserved tags
+/// of the workers themselves are lower.
 const SHIFTED: Tag = FIRST_RESERVED_TAG + 16;
 
 impl Transport for Hosted {
@@ -99,11 +103,12 @@ impl Transport for Hosted {
         if let Some(neighbour) = self.neighbour(to) {
             return neighbour.deliver(self.number(), tag, bytes);
         }
-        let tag = self.tag(self.number(), to, tag)?;
+        let tag = self.encode_tag(self.number(), to, tag)?;
         self.shared.transport.send(self.worker_of(to), tag, bytes)
     }
 
-    /// To the devices of this worker: the others are told by the transport of the workers.
+    /// Sends a notice to the devices of this worker. The transport of the workers informs the
+    /// others.
     fn tell(&self, notice: Notice<'_>) {
         self.shared.endpoints.iter().for_each(|endpoint| endpoint.note(self.number(), notice));
     }
@@ -119,7 +124,7 @@ impl Transport for Hosted {
             if self.neighbour(from).is_some() {
                 return receive_with(self, from, tag, take);
             }
-            let tag = self.tag(from, self.number(), tag)?;
+            let tag = self.encode_tag(from, self.number(), tag)?;
             self.shared.transport.receive_with(self.worker_of(from), tag, take)
         })
     }
@@ -135,7 +140,7 @@ impl Transport for Hosted {
 
     fn fail(&self, reason: &str) {
         self.shared.transport.fail(reason);
-        self.tell(Notice::Failure(&failed(self.worker(), reason)));
+        self.tell(Notice::Failure(&worker_failure(self.worker(), reason)));
     }
 }
 

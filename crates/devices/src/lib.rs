@@ -1,11 +1,11 @@
-//! The workers of a model that runs on several devices: messages between them, and collectives.
+//! Workers of a model that runs on several devices: messages between them, and collectives.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! The one idea: a [`Transport`] is one worker's end of the connections between all workers. It
-//! sends and receives bytes; everything else is made of that and may be replaced by what an engine
-//! does better. [`Threads`] connects threads of one process, [`Channels`] is over anything that
-//! carries whole messages.
+//! A [`Transport`] is one worker's endpoint of the connections between all workers. It sends and
+//! receives bytes. All other operations have defaults built on these, which a transport may replace
+//! by faster ones. [`Threads`] connects threads of one process, [`Channels`] uses any carrier of
+//! whole messages.
 //!
 //! ```
 //! use sardonyx_devices::{Group, Reduction, Settings, Threads, Transport};
@@ -23,10 +23,10 @@
 //! });
 //! ```
 //!
-//! What it is not: it knows no models and no graphs. What is sent, and when, is the caller's plan.
+//! The crate knows neither models nor graphs: callers decide which bytes to send, and when.
 
 #![warn(missing_docs)]
-// In a test, a panic is the report.
+// A panic is how a test reports a failure.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,8 +67,8 @@ pub use threads::Threads;
 pub use traffic::{Sent, Traffic, TrafficCounters};
 pub use transport::{FIRST_RESERVED_TAG, Group, RunNumber, Settings, Tag, Transport, tag_in_run};
 
-/// Locks. What a lock guards here is whole at every moment, so a thread that panicked while it
-/// held the lock harms nobody else.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, and ignores poisoning: guarded data is consistent at every moment, so a panic of
+/// another thread while it held the lock does no harm.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

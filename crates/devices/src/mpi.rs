@@ -1,9 +1,8 @@
-//! Workers that are processes of an MPI job.
+//! Transport between the processes of an MPI job.
 //!
-//! A message is one message of MPI with a header, so that any tag fits, and that a notice of
-//! failure comes the same way. Sends and receives are never waited for within MPI: what is on its
-//! way is kept here, and every call that waits moves it on, as does a thread of its own while no
-//! call waits.
+//! A message is an MPI message with a header, so that any tag fits and notices of failures arrive
+//! the same way. The transport never blocks inside MPI: it keeps all unfinished operations, and
+//! every waiting call tests them. A thread of its own does so while no call waits.
 
 mod library;
 
@@ -15,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use sardonyx_tensor::DataType;
 
-use crate::collectives::{self, check_part, check_parts, whole_elems};
+use crate::collectives::{self, check_part, check_parts, count_elems};
 use crate::endpoint::{Endpoint, Notice};
 use crate::error::{TransportError, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
-use crate::locked;
+use crate::lock;
 use crate::reduction::{Loops, Reduction};
 use crate::scratch::Piece;
 use crate::transport::{FIRST_RESERVED_TAG, Group, Settings, Tag, Transport};
@@ -62,23 +61,23 @@ pub struct Mpi {
 struct Shared {
     endpoint: Endpoint,
     state: Mutex<State>,
-    /// There is something to move, or nothing more will be.
+    /// Signals that an operation is unfinished, or that the transport closes.
     changed: Condvar,
 }
 
-/// All that calls MPI.
+/// State behind all calls of MPI.
 #[derive(Debug)]
 struct State {
     api: Box<dyn Api>,
     sending: Vec<Operation>,
-    /// By sender: what is being received, and the parts of a long frame that are here.
+    /// Unfinished receive, by sender.
     arriving: Vec<Option<Operation>>,
     partial: Vec<Option<Partial>>,
     groups: Vec<(Vec<usize>, Communicator)>,
     closing: bool,
 }
 
-/// A frame of which more is to come.
+/// Frame of which more parts follow.
 #[derive(Debug)]
 struct Partial {
     header: Header,
@@ -86,25 +85,27 @@ struct Partial {
     here: usize,
 }
 
-/// Bytes of a message of MPI at most, whose counts have 31 bits. Longer frames are sent in pieces.
+/// Maximum length in bytes of an MPI message. MPI counts in 31 bits, so longer frames are sent in
+/// parts.
 const MOST: usize = 64 << 20;
 
-/// How often MPI is asked for a collective before messages are looked at again: it moves on while
-/// it is asked.
+/// Tests of a collective in a row before messages are tested again. A collective of MPI only
+/// progresses while it is tested.
 const TESTS: usize = 20;
 
-/// The tag of those who are about to be a group.
+/// Tag of the meeting of workers that are about to create a communicator.
 const MEETING: Tag = FIRST_RESERVED_TAG + 2;
 
-/// How long a job that failed waits for workers that have not noticed it.
+/// Maximum time that a failed job waits for workers that have not noticed the failure.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Delay between the last message of a worker and `MPI_Abort`. Launchers read the standard error of
-/// workers through pipes, and may end before they have read all of it when a worker aborts the job:
-/// a job over MPICH ended without its reason once.
+/// Delay between the last output of a worker and `MPI_Abort`. Launchers read the standard error of
+/// workers through pipes, and may exit before they have read all of it when a worker aborts the
+/// job. One job over MPICH ended without its reason.
 const ABORT_DELAY: Duration = Duration::from_millis(250);
 
-/// Whether there is an [`Mpi`]: the one that ends would end the library for another.
+/// Whether the process has an [`Mpi`]. A second one would lose the library when the first finalizes
+/// it.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 impl Mpi {
@@ -128,7 +129,7 @@ impl Mpi {
     fn open(settings: &MpiSettings) -> Result<Mpi, TransportError> {
         let names = match &settings.library {
             Some(name) => vec![name.clone()],
-            None => usual_names(std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()),
+            None => library_names(std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()),
         };
         let (interface, mut api) = library::open(&names)?;
         let (number, workers) = api.place()?;
@@ -163,39 +164,39 @@ impl Mpi {
     }
 }
 
-/// Under which names MPI libraries are installed: first the standard interface, then the versions
-/// of MPICH and of Open MPI that are in use. `is_open_mpi`: Open MPI started this process.
-fn usual_names(is_open_mpi: bool) -> Vec<OsString> {
+/// Returns the names under which MPI libraries are installed: the standard interface, then current
+/// versions of MPICH and of Open MPI. Open MPI comes first if it started this process.
+fn library_names(is_open_mpi: bool) -> Vec<OsString> {
     let mut names = if cfg!(target_os = "macos") {
         ["libmpi_abi.1.dylib", "libmpi.12.dylib", "libmpi.40.dylib", "libmpi.dylib"].to_vec()
     } else {
         let names = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
         [&names[..], &["libmpi.so"]].concat()
     };
-    // Started by the one, a process must not use the other.
+    // A process cannot join a job through another library than that of its launcher.
     names.sort_by_key(|name| is_open_mpi && !name.contains(".40"));
     names.into_iter().map(OsString::from).collect()
 }
 
 impl Shared {
-    /// Moves what is on its way while nobody waits, until the end.
+    /// Tests unfinished operations while no call waits, until the transport closes.
     fn keep_moving(&self) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         while !state.closing {
             let is_idle = state.sending.is_empty() && state.arriving.iter().all(Option::is_none);
             if is_idle {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else {
-                // What is wrong, those who wait say.
+                // The error is ignored: calls that wait report it.
                 let _ = self.advance(&mut state);
                 drop(state);
                 thread::sleep(Duration::from_micros(200));
-                state = locked(&self.state);
+                state = lock(&self.state);
             }
         }
     }
 
-    /// Moves what is on its way; says whether anything came.
+    /// Tests all unfinished operations. Returns whether any message arrived.
     fn advance(&self, state: &mut State) -> Result<bool, TransportError> {
         let mut index = 0;
         while index < state.sending.len() {
@@ -216,7 +217,7 @@ impl Shared {
         Ok(came)
     }
 
-    /// Takes in all that is here of a worker.
+    /// Handles all messages that have arrived from a worker. Returns whether there were any.
     fn advance_from(&self, state: &mut State, from: usize) -> Result<bool, TransportError> {
         let mut came = false;
         loop {
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Takes in a message of MPI: a frame, or a part of one.
+    /// Handles an MPI message: a frame, or a part of one.
     fn take_in(
         &self,
         partial: &mut Option<Partial>,
@@ -285,7 +286,7 @@ impl Shared {
     fn send(&self, to: usize, frame: Frame, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let first = bytes.len().min(MOST - HEADER_BYTES);
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let mut piece = self.endpoint.memory.take(HEADER_BYTES + first)?;
         piece[..HEADER_BYTES].copy_from_slice(&header);
         piece[HEADER_BYTES..].copy_from_slice(&bytes[..first]);
@@ -299,10 +300,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Who cannot be told waits until its deadline, and names the worker that it waits for.
+    /// Sends a notice. A worker that misses it waits until its own deadline, and then names the
+    /// worker for which it waits.
     fn tell(&self, notice: Notice<'_>) {
         let (frame, worker, text) = notice.frame(self.endpoint.number());
-        for to in self.endpoint.told(notice) {
+        for to in self.endpoint.recipients(notice) {
             let _ = self.send(to, frame, worker, text);
         }
     }
@@ -314,7 +316,7 @@ impl Shared {
         piece: Piece,
     ) -> Result<(), TransportError> {
         let mut operation = state.api.send(to, piece)?;
-        // Short messages are on their way at once.
+        // Short messages are complete at once.
         if state.api.test(&mut operation)? {
             let pieces = operation.pieces();
             pieces.into_iter().flatten().for_each(|piece| self.endpoint.memory.give_back(piece));
@@ -324,8 +326,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Calls `done` until it says so, and moves what is on its way meanwhile; `false` if the
-    /// deadline passes.
+    /// Calls `done` until it returns `true`, and tests unfinished operations in between. Returns
+    /// `false` if the deadline passes.
     fn wait(
         &self,
         deadline: Duration,
@@ -334,7 +336,7 @@ impl Shared {
         let start = Instant::now();
         loop {
             let came = {
-                let mut state = locked(&self.state);
+                let mut state = lock(&self.state);
                 if done(&mut state)? {
                     return Ok(true);
                 }
@@ -347,7 +349,8 @@ impl Shared {
             if came {
                 continue;
             }
-            // What is fast comes within a moment; who waits longer lets others compute.
+            // Spins briefly, because fast answers come within microseconds, then leaves the core to
+            // other threads.
             if waited < Duration::from_micros(50) {
                 std::hint::spin_loop();
             } else if waited < Duration::from_millis(2) {
@@ -358,15 +361,15 @@ impl Shared {
         }
     }
 
-    /// Runs a collective of the library, and returns the memory with its result.
-    fn collective(
+    /// Runs a collective of the library, and returns its memory.
+    fn run_collective(
         &self,
         group: Group<'_>,
         communicator: Communicator,
         call: Call,
     ) -> Result<[Option<Piece>; 2], TransportError> {
         self.endpoint.check()?;
-        let mut operation = locked(&self.state).api.collective(communicator, call)?;
+        let mut operation = lock(&self.state).api.start_collective(communicator, call)?;
         let in_time = self.wait(self.endpoint.deadline(), |state| {
             for _ in 0..TESTS {
                 if state.api.test(&mut operation)? {
@@ -384,38 +387,39 @@ impl Shared {
 }
 
 impl Mpi {
-    /// The communicator of a group, which is made when it is used for the first time.
+    /// Returns the communicator of a group. Creates it on first use.
     fn communicator(&self, group: Group<'_>) -> Result<Communicator, TransportError> {
         let known = |state: &State| {
             let known = state.groups.iter().find(|(workers, _)| workers == group.workers);
             known.map(|(_, communicator)| *communicator)
         };
-        if let Some(communicator) = known(&locked(&self.shared.state)) {
+        if let Some(communicator) = known(&lock(&self.shared.state)) {
             return Ok(communicator);
         }
-        // MPI waits for all workers of the group without a deadline, so they are all here first;
-        // even if a run has ended.
+        // MPI waits for all workers of the group without a deadline, so they meet here first, even
+        // if a run has ended.
         let meeting = Group { tag: MEETING, ..group };
         collectives::all_reduce(self, meeting, Reduction::Or, DataType::Bool, &mut [0])?;
-        let mut state = locked(&self.shared.state);
-        let communicator = state.api.group(group.workers)?;
+        let mut state = lock(&self.shared.state);
+        let communicator = state.api.create_group(group.workers)?;
         state.groups.push((group.workers.to_vec(), communicator));
         Ok(communicator)
     }
 
-    /// Whether a collective of so many bytes is left to the library. All workers of the group come
-    /// to the same answer.
+    /// Returns whether the library runs a collective of `bytes` bytes. All workers of the group get
+    /// the same answer.
     fn is_for_library(&self, group: Group<'_>, bytes: usize) -> bool {
-        !self.reproducible && group.workers.len() > 1 && bytes > 0 && c_count(bytes).is_some()
+        !self.reproducible && group.workers.len() > 1 && bytes > 0 && to_c_count(bytes).is_some()
     }
 
-    fn piece_of(&self, bytes: &[u8]) -> Result<Piece, TransportError> {
+    fn copy_to_piece(&self, bytes: &[u8]) -> Result<Piece, TransportError> {
         let mut piece = self.scratch().take(bytes.len())?;
         piece.copy_from_slice(bytes);
         Ok(piece)
     }
 
-    /// Runs a collective that works on so many bytes of this worker, and copies its result.
+    /// Runs a collective of the library on `bytes` bytes of this worker, and copies its result to
+    /// `into`.
     fn run(
         &self,
         group: Group<'_>,
@@ -424,8 +428,9 @@ impl Mpi {
         into: &mut [u8],
     ) -> Result<(), TransportError> {
         let communicator = self.communicator(group)?;
-        let done = self.shared.collective(group, communicator, call);
-        // Nobody can say where the others are in it, so the group is over.
+        let done = self.shared.run_collective(group, communicator, call);
+        // After a failed collective, the progress of the other workers is unknown, so the group
+        // cannot go on.
         let done = done.inspect_err(|error| self.fail(error.message()));
         let [sent, received] = done?;
         self.shared.endpoint.counters.count_library(bytes);
@@ -440,13 +445,13 @@ impl Mpi {
     }
 }
 
-/// As MPI counts.
-fn c_count(len: usize) -> Option<i32> {
+/// Converts a length to a count of MPI, if it fits.
+fn to_c_count(len: usize) -> Option<i32> {
     i32::try_from(len).ok()
 }
 
-/// As MPI counts, of parts that together are no more than it can count.
-fn c_counts(parts: &[usize], element_bytes: usize) -> Vec<i32> {
+/// Converts the lengths of parts to counts of MPI. The caller has checked that their sum fits.
+fn to_c_counts(parts: &[usize], element_bytes: usize) -> Vec<i32> {
     parts.iter().map(|part| (part / element_bytes) as i32).collect()
 }
 
@@ -463,7 +468,7 @@ impl Transport for Mpi {
         self.shared.tell(notice);
     }
 
-    /// The message is taken without the lock of MPI: that may take long.
+    /// Passes the message to `take` without holding the lock of MPI, because `take` may be slow.
     fn receive_within(
         &self,
         time: Duration,
@@ -488,11 +493,11 @@ impl Transport for Mpi {
     fn waits_for_all(
         &self,
         group: Group<'_>,
-        (reduction, data_type): (Reduction, DataType),
+        reduction: Reduction,
+        data_type: DataType,
         bytes: usize,
     ) -> bool {
-        self.is_for_library(group, bytes)
-            && locked(&self.shared.state).api.has(reduction, data_type)
+        self.is_for_library(group, bytes) && lock(&self.shared.state).api.has(reduction, data_type)
     }
 
     fn all_reduce(
@@ -502,40 +507,45 @@ impl Transport for Mpi {
         data_type: DataType,
         data: &mut [u8],
     ) -> Result<(), TransportError> {
-        let of = (reduction, data_type);
-        if !self.waits_for_all(group, of, data.len()) {
+        if !self.waits_for_all(group, reduction, data_type, data.len()) {
             return collectives::all_reduce(self, group, reduction, data_type, data);
         }
         group.place(self)?;
-        let elems = whole_elems(&Loops::of(reduction, data_type)?, data_type, data.len())?;
+        let elems = count_elems(&Loops::new(reduction, data_type)?, data_type, data.len())?;
         let into = self.scratch().take(data.len())?;
         let elems = elems as i32;
-        let call = Call::AllReduce { of, data: self.piece_of(data)?, into, elems };
+        let call =
+            Call::AllReduce { reduction, data_type, data: self.copy_to_piece(data)?, into, elems };
         self.run(group, data.len(), call, data)
     }
 
     fn reduce_scatter(
         &self,
         group: Group<'_>,
-        of: (Reduction, DataType),
+        reduction: Reduction,
+        data_type: DataType,
         data: &[u8],
         parts: &[usize],
         into: &mut [u8],
     ) -> Result<(), TransportError> {
-        let has = locked(&self.shared.state).api.has(of.0, of.1);
+        let has = lock(&self.shared.state).api.has(reduction, data_type);
         if !has || !self.is_for_library(group, data.len()) {
-            return collectives::reduce_scatter(self, group, of, data, parts, into);
+            return collectives::reduce_scatter(
+                self, group, reduction, data_type, data, parts, into,
+            );
         }
         let own = group.place(self)?;
         check_parts(group, parts, data.len())?;
         check_part(parts[own], into.len())?;
-        let loops = Loops::of(of.0, of.1)?;
+        let loops = Loops::new(reduction, data_type)?;
         for &part in parts {
-            whole_elems(&loops, of.1, part)?;
+            count_elems(&loops, data_type, part)?;
         }
-        let parts = c_counts(parts, loops.element_bytes);
+        let parts = to_c_counts(parts, loops.element_bytes);
         let result = self.scratch().take(into.len())?;
-        let call = Call::ReduceScatter { of, data: self.piece_of(data)?, into: result, parts };
+        let data_piece = self.copy_to_piece(data)?;
+        let call =
+            Call::ReduceScatter { reduction, data_type, data: data_piece, into: result, parts };
         self.run(group, data.len(), call, into)
     }
 
@@ -552,34 +562,36 @@ impl Transport for Mpi {
         let own = group.place(self)?;
         check_parts(group, parts, into.len())?;
         check_part(parts[own], part.len())?;
-        let (parts, result) = (c_counts(parts, 1), self.scratch().take(into.len())?);
-        let call = Call::AllGather { data: self.piece_of(part)?, into: result, parts };
+        let (parts, result) = (to_c_counts(parts, 1), self.scratch().take(into.len())?);
+        let call = Call::AllGather { data: self.copy_to_piece(part)?, into: result, parts };
         self.run(group, part.len(), call, into)
     }
 
-    /// That of the library moves at most 2 GiB from and to each worker.
+    /// Exchanges parts. The collective of the library moves up to 2 GiB from and to each worker.
     fn all_to_all(
         &self,
         group: Group<'_>,
-        (data, parts): (&[u8], &[usize]),
-        (into, into_parts): (&mut [u8], &[usize]),
+        data: &[u8],
+        parts: &[usize],
+        into: &mut [u8],
+        into_parts: &[usize],
     ) -> Result<(), TransportError> {
-        // Sizes differ between workers, so the answer must not depend on them.
+        // Sizes differ between workers, and all must decide alike, so the decision ignores sizes.
         if !self.is_for_library(group, 1) {
-            return collectives::all_to_all(self, group, (data, parts), (into, into_parts));
+            return collectives::all_to_all(self, group, data, parts, into, into_parts);
         }
         let own = group.place(self)?;
         check_parts(group, parts, data.len())?;
         check_parts(group, into_parts, into.len())?;
         check_part(parts[own], into_parts[own])?;
-        if c_count(data.len().max(into.len())).is_none() {
+        if to_c_count(data.len().max(into.len())).is_none() {
             return err!(Argument, "{} bytes are more than MPI can count", data.len());
         }
         let call = Call::AllToAll {
-            data: self.piece_of(data)?,
-            parts: c_counts(parts, 1),
+            data: self.copy_to_piece(data)?,
+            parts: to_c_counts(parts, 1),
             into: self.scratch().take(into.len())?,
-            into_parts: c_counts(into_parts, 1),
+            into_parts: to_c_counts(into_parts, 1),
         };
         self.run(group, data.len(), call, into)
     }
@@ -597,7 +609,7 @@ impl Transport for Mpi {
         let Ok(place) = group.workers.binary_search(&root) else {
             return err!(Argument, "worker {root} is not in the group {:?}", group.workers);
         };
-        let call = Call::Broadcast { data: self.piece_of(data)?, root: place as i32 };
+        let call = Call::Broadcast { data: self.copy_to_piece(data)?, root: place as i32 };
         self.run(group, data.len(), call, data)
     }
 }
@@ -610,12 +622,12 @@ impl Drop for Mpi {
         let shared = &self.shared;
         let others = || shared.endpoint.others();
         let failure = shared.endpoint.check().err();
-        // Who ends because of a failure must not be noticed before the failure.
+        // Other workers must notice the failure before the end that it causes.
         if let Some(failure) = &failure {
             shared.tell(Notice::Failure(failure));
         }
         for to in others() {
-            // Who cannot be told waits until its deadline.
+            // A worker that misses the end waits until its deadline.
             let _ = shared.send(to, Frame::End, 0, &[]);
         }
         let has_failed = failure.is_some();
@@ -628,16 +640,17 @@ impl Drop for Mpi {
             let mut others = others();
             Ok(state.sending.is_empty() && others.all(|other| shared.endpoint.has_ended(other)))
         });
-        let mut state = locked(&shared.state);
+        let mut state = lock(&shared.state);
         state.closing = true;
         shared.changed.notify_all();
         if let Ok(true) = all_ended {
             state.api.finish();
         } else {
-            // The process ends here, so nobody else can say why.
+            // The process ends here, so the reason has to be printed now.
             let failure = failure.or(shared.endpoint.check().err());
             let reason = failure.map_or("other workers did not end".to_string(), |f| f.to_string());
-            // In one piece: another worker that ends the job may end this one in between.
+            // Prints the message in one piece, because another worker that aborts the job may end
+            // this one in between.
             let number = shared.endpoint.number();
             let message = format!("error: worker {number} ends the job: {reason}\n");
             eprint!("{message}");
@@ -656,15 +669,15 @@ mod tests {
     use crate::error::TransportErrorKind;
 
     #[test]
-    fn who_started_the_process_decides_which_library_is_tried_first() {
-        let first = |is_open_mpi| usual_names(is_open_mpi)[0].display().to_string();
+    fn the_launcher_decides_which_library_is_tried_first() {
+        let first = |is_open_mpi| library_names(is_open_mpi)[0].display().to_string();
         assert!(first(false).starts_with("libmpi_abi."));
         assert!(first(true).contains("40"));
-        assert_eq!(usual_names(false).len(), usual_names(true).len());
+        assert_eq!(library_names(false).len(), library_names(true).len());
     }
 
     #[test]
-    fn what_is_no_mpi_library_is_refused() {
+    fn other_libraries_are_refused() {
         let start = |library: &str| {
             let library = Some(OsString::from(library));
             Mpi::start(&MpiSettings { library, ..MpiSettings::default() }).unwrap_err()

@@ -1,4 +1,4 @@
-//! Directories of temporary files that belong to one process.
+//! Private directories for temporary files, each owned by one process.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
@@ -7,18 +7,19 @@ use std::hash::BuildHasher;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the file with the lock.
+/// Name of the lock file.
 const LOCK: &str = "lock";
 
-/// Start of the names. A random number of 16 hexadecimal digits follows.
+/// Prefix of directory names. A random number of 16 hexadecimal digits follows.
 const START: &str = "sardonyx-run-";
 
-/// A directory in that of temporary files, which only the user who made it can look into. It is
-/// removed when this is dropped; if the process is killed, by the next process that makes one.
+/// Directory in the system's directory for temporary files that only the current user can access.
+/// Dropping the value removes it. If the process is killed, the next process that creates such a
+/// directory removes it.
 ///
-/// The process holds a lock on a file in the directory: one that is not locked belongs to a process
-/// that has ended. The directory itself is not locked, as a save of a model locks the one that it
-/// writes to.
+/// The process holds a lock on a file in the directory, so a directory whose file is not locked
+/// belongs to an ended process. The directory itself is not locked, because saving a model locks
+/// the directory to which it writes.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,
@@ -26,32 +27,32 @@ pub struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Makes a directory with a random name, and removes those of processes that have ended.
+    /// Creates a directory with a random name, and removes directories of ended processes.
     ///
     /// # Errors
-    /// Nothing can be made in the directory of temporary files.
+    /// The directory cannot be created.
     pub fn new() -> io::Result<PrivateDirectory> {
-        PrivateDirectory::beneath(&std::env::temp_dir())
+        PrivateDirectory::new_in(&std::env::temp_dir())
     }
 
-    fn beneath(temporary: &Path) -> io::Result<PrivateDirectory> {
+    fn new_in(temporary: &Path) -> io::Result<PrivateDirectory> {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         for _ in 0..16 {
-            // Seeded by the system, differently for each state.
+            // The system seeds each `RandomState` differently.
             let random = RandomState::new().hash_one(std::process::id());
             let path = temporary.join(format!("{START}{random:016x}"));
-            // Fails if there is something with this name, even a link.
+            // Fails if the name exists, even as a link.
             match builder.create(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             }
             let lock = File::create_new(path.join(LOCK))?;
-            // Systems without locks do without: nothing is removed there.
+            // On systems without file locks, abandoned directories are never removed.
             let _ = lock.lock();
-            // Another process may have removed it before it was locked.
+            // Another process may have removed the directory before it was locked.
             if path.exists() {
                 remove_abandoned(temporary, &path);
                 return Ok(PrivateDirectory { path, _lock: lock });
@@ -60,7 +61,7 @@ impl PrivateDirectory {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name is free"))
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -68,7 +69,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // What stays in a directory of temporary files harms nobody.
+        // The error is ignored: a leftover in a directory for temporary files does no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -78,14 +79,14 @@ fn is_private_name(name: &OsStr) -> bool {
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Removes the directories of the owner of `own` whose processes have ended.
+/// Removes directories of ended processes that have the owner of `own`.
 fn remove_abandoned(temporary: &Path, own: &Path) {
     for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
         let path = entry.path();
         if !is_private_name(&entry.file_name()) || path == own || !is_like(&path, own) {
             continue;
         }
-        // One without the file may be about to get it.
+        // A directory without the file may just have been created.
         let Ok(lock) = File::options().read(true).write(true).open(path.join(LOCK)) else {
             continue;
         };
@@ -95,8 +96,8 @@ fn remove_abandoned(temporary: &Path, own: &Path) {
     }
 }
 
-/// Whether a path is a directory of the owner of another one, and closed to others, links not
-/// followed.
+/// Returns whether `path` is a directory with the owner of `own` and without access for others.
+/// Does not follow links.
 #[cfg(unix)]
 fn is_like(path: &Path, own: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -137,9 +138,9 @@ mod tests {
         let link = at("sardonyx-run-00000000000000fe");
         std::os::unix::fs::symlink(&others[2], &link).unwrap();
 
-        let first = PrivateDirectory::beneath(scratch.path()).unwrap();
+        let first = PrivateDirectory::new_in(scratch.path()).unwrap();
         assert!(!abandoned.exists());
-        let second = PrivateDirectory::beneath(scratch.path()).unwrap();
+        let second = PrivateDirectory::new_in(scratch.path()).unwrap();
         let kept = others.iter().chain([&open, &link]).map(PathBuf::as_path);
         for path in kept.chain([first.path(), second.path()]) {
             assert!(path.exists(), "{}", path.display());

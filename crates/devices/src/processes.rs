@@ -1,8 +1,8 @@
-//! Workers that are processes of one machine, connected by Unix sockets.
+//! Transport between processes of one machine, connected by Unix sockets.
 //!
-//! There is a socket for each pair of workers, and in each worker a thread for each other one that
-//! puts what arrives into its endpoint. So a writer waits only while the other process takes bytes
-//! out of the socket, never for its work.
+//! Each pair of workers has a socket. In each worker, a thread per other worker reads its socket
+//! and puts frames into the endpoint. A writer therefore waits only until the other process has
+//! read its bytes, never for that process's computations.
 
 use std::fs;
 use std::io::{self, ErrorKind as IoErrorKind, IoSlice, Read, Write};
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::endpoint::{Endpoint, Notice, failed};
+use crate::endpoint::{Endpoint, Notice, worker_failure};
 use crate::error::{TransportError, TransportErrorKind, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
-use crate::locked;
+use crate::lock;
 use crate::private::PrivateDirectory;
-use crate::transport::{Settings, Tag, Transport, check_worker, parts_of};
+use crate::transport::{Settings, Tag, Transport, check_worker, split_tag};
 
 /// Private directory in which the worker processes of one machine find each other. Only its user
 /// can access it. Dropping it removes the directory.
@@ -60,24 +60,25 @@ pub struct Processes {
 #[derive(Debug)]
 struct Shared {
     endpoint: Endpoint,
-    /// By worker; none to this one.
+    /// Connections by worker. This worker has none to itself.
     peers: Vec<Option<Peer>>,
-    /// Tells the others of a failure that a reader noticed.
+    /// Thread that reports a failure, which a reader noticed, to the other workers.
     telling: Mutex<Option<JoinHandle<()>>>,
-    /// This worker has ended its work: it is not interested in the others any more.
+    /// Whether this worker has ended its work, so that lost workers no longer matter.
     closing: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Peer {
-    /// A whole frame is written at a time.
+    /// Stream for writing. The lock is held for a whole frame.
     writing: Mutex<UnixStream>,
 }
 
-/// The time that the last frame waits for a worker that takes no bytes.
+/// Maximum time that the last frame waits for a worker that does not read.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// What a connection begins with: who connects, and to how many.
+/// Start of a greeting, which opens each connection. The number of the connecting worker and the
+/// number of workers follow.
 const GREETING: &[u8; 12] = b"sardonyx-2\r\n";
 const GREETING_BYTES: usize = GREETING.len() + 16;
 
@@ -149,7 +150,7 @@ impl From<TransportError> for Unconnected {
     }
 }
 
-/// Connects to workers with lower numbers, and waits for those with higher ones.
+/// Connects to workers with lower numbers, and accepts connections of those with higher ones.
 fn connect(
     directory: &Path,
     number: usize,
@@ -168,14 +169,14 @@ fn connect(
         let mut stream = loop {
             match UnixStream::connect(&path) {
                 Ok(stream) => break stream,
-                // It has not started yet, or has more to do than accept.
-                Err(error) if comes_later(error.kind()) => {
+                // The worker has not started yet, or is too busy to accept.
+                Err(error) if is_transient(error.kind()) => {
                     pause(until).ok_or(Unconnected::Missing(peer))?;
                 }
                 Err(error) => return Err(shown(&path, error).into()),
             }
         };
-        let written = stream.write_all(&greeting(number, workers));
+        let written = stream.write_all(&make_greeting(number, workers));
         written.map_err(|error| shown(&path, error))?;
         *place = Some(stream);
     }
@@ -184,7 +185,7 @@ fn connect(
         match listener.accept() {
             Ok((stream, _)) => {
                 let left = until.saturating_duration_since(Instant::now());
-                let greeted = greeted(&stream, left.max(Duration::from_millis(1)));
+                let greeted = read_greeting(&stream, left.max(Duration::from_millis(1)));
                 let bytes = greeted.map_err(|_| Unconnected::Missing(missing))?;
                 let peer = check_greeting(&bytes, workers)?;
                 let expected = peer > number && streams[peer].is_none();
@@ -199,23 +200,23 @@ fn connect(
                 }
                 streams[peer] = Some(stream);
             }
-            Err(error) if comes_later(error.kind()) => {
+            Err(error) if is_transient(error.kind()) => {
                 pause(until).ok_or(Unconnected::Missing(missing))?;
             }
             Err(error) => return Err(shown(&own, error).into()),
         }
     }
-    // Nobody else will connect.
+    // All connections exist, so the socket file has no more use.
     let _ = fs::remove_file(&own);
     Ok(streams)
 }
 
-fn comes_later(kind: IoErrorKind) -> bool {
+fn is_transient(kind: IoErrorKind) -> bool {
     use IoErrorKind::{ConnectionRefused, Interrupted, NotFound, WouldBlock};
     matches!(kind, ConnectionRefused | Interrupted | NotFound | WouldBlock)
 }
 
-/// Waits a moment, unless it is too late.
+/// Sleeps for a millisecond. Returns `None` once `until` has passed.
 fn pause(until: Instant) -> Option<()> {
     if Instant::now() >= until {
         return None;
@@ -224,8 +225,8 @@ fn pause(until: Instant) -> Option<()> {
     Some(())
 }
 
-/// That no other user can have put a socket into the directory, or can connect to ours: it belongs
-/// to the user of this process, whose socket has just been made in it, and is closed to others.
+/// Checks that no other user can have put a socket into the directory or can connect to ours: its
+/// owner is the owner of the socket just created, and it is closed to others.
 fn check_private(directory: &Path, own: &Path) -> Result<(), TransportError> {
     let metadata = |path: &Path| {
         fs::symlink_metadata(path).map_err(|error| {
@@ -240,7 +241,7 @@ fn check_private(directory: &Path, own: &Path) -> Result<(), TransportError> {
     err!(System, "{}: the directory is open to other users", directory.display())
 }
 
-fn greeting(number: usize, workers: usize) -> [u8; GREETING_BYTES] {
+fn make_greeting(number: usize, workers: usize) -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     let (text, numbers) = bytes.split_at_mut(GREETING.len());
     text.copy_from_slice(GREETING);
@@ -249,7 +250,7 @@ fn greeting(number: usize, workers: usize) -> [u8; GREETING_BYTES] {
     bytes
 }
 
-fn greeted(mut stream: &UnixStream, wait: Duration) -> io::Result<[u8; GREETING_BYTES]> {
+fn read_greeting(mut stream: &UnixStream, wait: Duration) -> io::Result<[u8; GREETING_BYTES]> {
     let mut bytes = [0; GREETING_BYTES];
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(wait))?;
@@ -257,11 +258,14 @@ fn greeted(mut stream: &UnixStream, wait: Duration) -> io::Result<[u8; GREETING_
     Ok(bytes)
 }
 
-/// The number of the worker that connects.
-fn check_greeting(bytes: &[u8; GREETING_BYTES], workers: usize) -> Result<usize, TransportError> {
+/// Decodes a greeting into the number of the connecting worker.
+///
+/// # Errors
+/// `Disagreement` if the worker has another version or expects another number of workers.
+fn check_greeting(bytes: &[u8], workers: usize) -> Result<usize, TransportError> {
     let (text, numbers) = bytes.split_at(GREETING.len());
     let (peer, peer_workers) = numbers.split_at(8);
-    let (peer, peer_workers) = (number_of(peer), number_of(peer_workers));
+    let (peer, peer_workers) = (decode_number(peer), decode_number(peer_workers));
     if text != GREETING {
         return err!(Disagreement, "a worker of another version connects");
     }
@@ -272,18 +276,18 @@ fn check_greeting(bytes: &[u8; GREETING_BYTES], workers: usize) -> Result<usize,
     Ok(peer)
 }
 
-fn number_of(bytes: &[u8]) -> usize {
+fn decode_number(bytes: &[u8]) -> usize {
     bytes.try_into().map_or(usize::MAX, |bytes| u64::from_ne_bytes(bytes) as usize)
 }
 
 impl Shared {
-    /// Takes in what a worker sends, until it ends.
+    /// Runs a reader: handles frames of a worker until it ends its work or is lost.
     fn read(self: &Arc<Self>, peer: usize, mut stream: UnixStream) {
         loop {
             match self.read_frame(peer, &mut stream) {
                 Ok(Frame::End) => return,
                 Ok(_) => {}
-                // However its end is noticed.
+                // The kind of error does not matter: the connection is over.
                 Err(_) => break,
             }
         }
@@ -307,10 +311,10 @@ impl Shared {
         Ok(header.frame)
     }
 
-    /// Notes a failure that a reader noticed or was told, and tells the others in a thread of its
-    /// own: a reader that waited for a writer would let others wait.
+    /// Records a failure that a reader noticed or received, and reports it to the others in a
+    /// thread of its own. A reader that waited for a writer could block other workers.
     fn learn(self: &Arc<Self>, failure: TransportError) {
-        let mut telling = locked(&self.telling);
+        let mut telling = lock(&self.telling);
         if self.endpoint.fail(failure.clone()) {
             let shared = Arc::clone(self);
             let tell = move || shared.tell(Notice::Failure(&failure));
@@ -318,17 +322,18 @@ impl Shared {
         }
     }
 
-    /// Writes a notice to all that it is for. Who is told of failures keeps the first.
+    /// Writes a notice to all its receivers. They keep the first failure that they receive.
     fn tell(&self, notice: Notice<'_>) {
         let (frame, worker, text) = notice.frame(self.endpoint.number());
-        for to in self.endpoint.told(notice) {
-            // Who cannot be told will notice.
+        for to in self.endpoint.recipients(notice) {
+            // A worker that misses the notice detects the failure itself.
             let _ = self.peers[to].as_ref().map(|peer| peer.write(frame, worker, text));
         }
     }
 
-    /// What to say about a worker to which nothing can be written.
-    fn unwritable(
+    /// Handles a failed write of a message: returns the cause, or `Ok` if the worker ended its work
+    /// regularly, since messages to it are lost then.
+    fn handle_write_error(
         self: &Arc<Self>,
         peer: usize,
         tag: Tag,
@@ -336,14 +341,14 @@ impl Shared {
     ) -> Result<(), TransportError> {
         let deadline = self.endpoint.deadline();
         if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) {
-            let (_, tag) = parts_of(tag);
+            let (_, tag) = split_tag(tag);
             let message = format!("worker {peer} did not take message {tag} within {deadline:?}");
             let failure = TransportError::at(TransportErrorKind::Deadline, peer, message);
-            // Half a frame may be written, so this connection is over.
-            self.learn(failed(self.endpoint.number(), failure.message()));
+            // Part of the frame may be written, so the connection is unusable.
+            self.learn(worker_failure(self.endpoint.number(), failure.message()));
             return Err(failure);
         }
-        // Its reader comes to the end of what the worker said before.
+        // The reader of this worker first handles all that the worker sent before.
         self.endpoint.wait_for_end(peer, deadline, || {
             let message = format!("worker {peer} is lost: nothing can be sent to it");
             TransportError::at(TransportErrorKind::Lost, peer, message)
@@ -352,11 +357,11 @@ impl Shared {
 }
 
 impl Peer {
-    /// Writes a frame.
+    /// Writes a whole frame.
     fn write(&self, frame: Frame, tag: Tag, bytes: &[u8]) -> io::Result<()> {
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let mut rest = &mut [IoSlice::new(&header), IoSlice::new(bytes)][..];
-        let mut stream = locked(&self.writing);
+        let mut stream = lock(&self.writing);
         while !rest.is_empty() {
             match stream.write_vectored(rest) {
                 Ok(0) if rest.iter().all(|slice| slice.is_empty()) => break,
@@ -382,7 +387,7 @@ impl Transport for Processes {
         let written =
             self.shared.peers[to].as_ref().map(|peer| peer.write(Frame::Message, tag, bytes));
         match written {
-            Some(Err(error)) => self.shared.unwritable(to, tag, &error),
+            Some(Err(error)) => self.shared.handle_write_error(to, tag, &error),
             _ => Ok(()),
         }
     }
@@ -392,8 +397,9 @@ impl Transport for Processes {
             Notice::Failure(_) | Notice::RunEnded(..) => self.shared.tell(notice),
             Notice::Overdue(waits_for) => {
                 let shared = Arc::clone(&self.shared);
-                // In a thread of its own: who does not answer may take no bytes either. Who is not
-                // told names the worker that it waits for itself.
+                // A thread of its own writes it, because a worker that does not answer may not read
+                // either. A worker that misses the notice names, in its own error, the worker for
+                // which it waits.
                 let tell = move || shared.tell(Notice::Overdue(waits_for));
                 let _ = thread::Builder::new().spawn(tell);
             }
@@ -407,14 +413,14 @@ impl Drop for Processes {
             self.fail("it panicked");
         }
         self.shared.closing.store(true, Ordering::Release);
-        let telling = locked(&self.shared.telling).take();
-        // Threads of ours do not panic; if one did, its message was printed.
+        let telling = lock(&self.shared.telling).take();
+        // The thread has no cause to panic. If it did, the panic message has been printed.
         let _ = telling.map(JoinHandle::join);
         for peer in self.shared.peers.iter().flatten() {
-            // Readers of a worker that works always read; a worker that is gone needs no farewell.
-            let _ = locked(&peer.writing).set_write_timeout(Some(FAREWELL));
+            // A running worker always reads, and a lost one needs no last frame.
+            let _ = lock(&peer.writing).set_write_timeout(Some(FAREWELL));
             let _ = peer.write(Frame::End, 0, &[]);
-            let _ = locked(&peer.writing).shutdown(Shutdown::Both);
+            let _ = lock(&peer.writing).shutdown(Shutdown::Both);
         }
         for reader in self.readers.drain(..) {
             let _ = reader.join();

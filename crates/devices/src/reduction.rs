@@ -1,8 +1,8 @@
 //! Reductions: operations that combine elements of several workers.
 //!
-//! Every reduction has two loops over bytes, which differ in whose element comes first: results
-//! must not depend on which worker computes them. Half-precision types have three more, over sums
-//! in `float`.
+//! Every reduction has two loops over bytes, one for each order of the operands, because results
+//! must not depend on the worker that computes them. Half-precision types have three more loops,
+//! for partial results in `float`.
 
 use std::fmt;
 
@@ -42,32 +42,33 @@ impl fmt::Display for Reduction {
     }
 }
 
-/// The loops of a reduction for an element type. Both slices of a loop have as many elements.
+/// Loops of a reduction for an element type. Both slices of a loop have the same number of
+/// elements, in their own types.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Loops {
-    /// `x = x op y`: the elements of `y` are those of a later worker.
+    /// Computes `x = x op y`, where `y` has elements of a later worker.
     pub(crate) with_later: fn(&mut [u8], &[u8]),
-    /// `x = y op x`: the elements of `y` are those of earlier workers.
+    /// Computes `x = y op x`, where `y` has elements of earlier workers.
     pub(crate) with_earlier: fn(&mut [u8], &[u8]),
-    /// If partial results have another type.
+    /// Loops over partial results of a wider type, if there is one.
     pub(crate) wide: Option<WideLoops>,
-    /// Of an element.
+    /// Size of an element.
     pub(crate) element_bytes: usize,
 }
 
-/// The loops over partial results in `float`, of elements that have half its width.
+/// Loops over partial results in `float`, for elements of half its width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WideLoops {
-    /// `x = y`
+    /// Computes `x = y`.
     pub(crate) widen: fn(&mut [f32], &[u8]),
-    /// `x = x op y`
+    /// Computes `x = x op y`.
     pub(crate) with_later: fn(&mut [f32], &[u8]),
-    /// `x = y`, rounded.
+    /// Computes `x = y`, rounded.
     pub(crate) narrow: fn(&mut [u8], &[f32]),
 }
 
-/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory
-/// of an element need not be aligned; both have as many elements.
+/// Combines elements with those of a later worker, position by position: `data = data op later`.
+/// Both slices have the same length, and neither has to be aligned.
 ///
 /// # Errors
 /// `Unsupported` if the reduction does not exist for the type.
@@ -77,30 +78,30 @@ pub fn combine(
     data: &mut [u8],
     later: &[u8],
 ) -> Result<(), TransportError> {
-    (Loops::of(reduction, data_type)?.with_later)(data, later);
+    (Loops::new(reduction, data_type)?.with_later)(data, later);
     Ok(())
 }
 
 impl Loops {
-    /// The loops of a reduction.
+    /// Returns the loops of a reduction.
     ///
     /// # Errors
-    /// `Unsupported` if it does not exist for the type.
-    pub(crate) fn of(reduction: Reduction, data_type: DataType) -> Result<Loops, TransportError> {
+    /// `Unsupported` if the reduction does not exist for the type.
+    pub(crate) fn new(reduction: Reduction, data_type: DataType) -> Result<Loops, TransportError> {
         let loops = match data_type {
-            DataType::Float => numbers::<f32>(reduction),
-            DataType::Double => numbers::<f64>(reduction),
-            DataType::Float16 => halves::<f16>(reduction),
-            DataType::Bfloat16 => halves::<bf16>(reduction),
-            DataType::Int8 => numbers::<i8>(reduction),
-            DataType::Int16 => numbers::<i16>(reduction),
-            DataType::Int32 => numbers::<i32>(reduction),
-            DataType::Int64 => numbers::<i64>(reduction),
-            DataType::Uint8 => numbers::<u8>(reduction),
-            DataType::Uint16 => numbers::<u16>(reduction),
-            DataType::Uint32 => numbers::<u32>(reduction),
-            DataType::Uint64 => numbers::<u64>(reduction),
-            DataType::Bool => bools(reduction),
+            DataType::Float => number_loops::<f32>(reduction),
+            DataType::Double => number_loops::<f64>(reduction),
+            DataType::Float16 => half_loops::<f16>(reduction),
+            DataType::Bfloat16 => half_loops::<bf16>(reduction),
+            DataType::Int8 => number_loops::<i8>(reduction),
+            DataType::Int16 => number_loops::<i16>(reduction),
+            DataType::Int32 => number_loops::<i32>(reduction),
+            DataType::Int64 => number_loops::<i64>(reduction),
+            DataType::Uint8 => number_loops::<u8>(reduction),
+            DataType::Uint16 => number_loops::<u16>(reduction),
+            DataType::Uint32 => number_loops::<u32>(reduction),
+            DataType::Uint64 => number_loops::<u64>(reduction),
+            DataType::Bool => bool_loops(reduction),
             _ => None,
         };
         match loops {
@@ -110,27 +111,27 @@ impl Loops {
     }
 }
 
-fn numbers<T: Number>(reduction: Reduction) -> Option<Loops> {
+fn number_loops<T: Number>(reduction: Reduction) -> Option<Loops> {
     Some(match reduction {
-        Reduction::Sum => of_numbers::<T, Sum>(),
-        Reduction::Product => of_numbers::<T, Product>(),
-        Reduction::Min => of_numbers::<T, Min>(),
-        Reduction::Max => of_numbers::<T, Max>(),
+        Reduction::Sum => make_number_loops::<T, Sum>(),
+        Reduction::Product => make_number_loops::<T, Product>(),
+        Reduction::Min => make_number_loops::<T, Min>(),
+        Reduction::Max => make_number_loops::<T, Max>(),
         Reduction::And | Reduction::Or => return None,
     })
 }
 
-fn halves<T: Half>(reduction: Reduction) -> Option<Loops> {
+fn half_loops<T: Half>(reduction: Reduction) -> Option<Loops> {
     Some(match reduction {
-        Reduction::Sum => of_halves::<T, Sum>(),
-        Reduction::Product => of_halves::<T, Product>(),
-        Reduction::Min => of_halves::<T, Min>(),
-        Reduction::Max => of_halves::<T, Max>(),
+        Reduction::Sum => make_half_loops::<T, Sum>(),
+        Reduction::Product => make_half_loops::<T, Product>(),
+        Reduction::Min => make_half_loops::<T, Min>(),
+        Reduction::Max => make_half_loops::<T, Max>(),
         Reduction::And | Reduction::Or => return None,
     })
 }
 
-fn bools(reduction: Reduction) -> Option<Loops> {
+fn bool_loops(reduction: Reduction) -> Option<Loops> {
     let of = |with_later, with_earlier| Loops {
         with_later,
         with_earlier,
@@ -146,7 +147,7 @@ fn bools(reduction: Reduction) -> Option<Loops> {
     }
 }
 
-fn of_numbers<T: Number, O: Operation>() -> Loops {
+fn make_number_loops<T: Number, O: Operation>() -> Loops {
     Loops {
         with_later: |x, y| zip(x, y, |x: T, y| O::apply(x, y)),
         with_earlier: |x, y| zip(x, y, |x: T, y| O::apply(y, x)),
@@ -155,7 +156,7 @@ fn of_numbers<T: Number, O: Operation>() -> Loops {
     }
 }
 
-fn of_halves<T: Half, O: Operation>() -> Loops {
+fn make_half_loops<T: Half, O: Operation>() -> Loops {
     Loops {
         with_later: |x, y| zip_halves::<T>(x, y, |x, y| O::apply(x, y)),
         with_earlier: |x, y| zip_halves::<T>(x, y, |x, y| O::apply(y, x)),
@@ -183,7 +184,7 @@ fn of_halves<T: Half, O: Operation>() -> Loops {
     }
 }
 
-/// `x = f(x, y)` for all elements.
+/// Computes `x = f(x, y)` for all elements.
 fn zip<T: Pod>(x: &mut [u8], y: &[u8], f: impl Fn(T, T) -> T) {
     let aligned = bytemuck::try_cast_slice_mut::<u8, T>(x).ok();
     if let (Some(x), Ok(y)) = (aligned, bytemuck::try_cast_slice::<u8, T>(y)) {
@@ -197,10 +198,10 @@ fn zip<T: Pod>(x: &mut [u8], y: &[u8], f: impl Fn(T, T) -> T) {
     }
 }
 
-/// Elements that are converted at once.
+/// Number of elements that are converted at a time.
 const BLOCK: usize = 256;
 
-/// `x = f(x, y)` for all elements, each computed in `float` and rounded.
+/// Computes `x = f(x, y)` for all elements, each in `float` and rounded.
 fn zip_halves<T: Half>(x: &mut [u8], y: &[u8], f: impl Fn(f32, f32) -> f32) {
     let (mut wide_x, mut wide_y) = ([0f32; BLOCK], [0f32; BLOCK]);
     let block = BLOCK * size_of::<T>();
@@ -214,7 +215,7 @@ fn zip_halves<T: Half>(x: &mut [u8], y: &[u8], f: impl Fn(f32, f32) -> f32) {
     }
 }
 
-/// At most a block of elements.
+/// Converts at most [`BLOCK`] elements to `float`.
 fn widen<T: Half>(bytes: &[u8], wide: &mut [f32]) {
     let mut block = [T::zeroed(); BLOCK];
     let block = &mut block[..wide.len()];
@@ -222,7 +223,7 @@ fn widen<T: Half>(bytes: &[u8], wide: &mut [f32]) {
     T::to_wide(block, wide);
 }
 
-/// At most a block of elements.
+/// Rounds at most [`BLOCK`] elements from `float`.
 fn narrow<T: Half>(wide: &[f32], bytes: &mut [u8]) {
     let mut block = [T::zeroed(); BLOCK];
     let block = &mut block[..wide.len()];
@@ -230,7 +231,7 @@ fn narrow<T: Half>(wide: &[f32], bytes: &mut [u8]) {
     bytes.copy_from_slice(bytemuck::cast_slice(block));
 }
 
-/// Elements with arithmetic of their own.
+/// Element type with its own arithmetic.
 trait Number: Element {
     fn sum(self, later: Self) -> Self;
     fn product(self, later: Self) -> Self;
@@ -238,7 +239,7 @@ trait Number: Element {
     fn max(self, later: Self) -> Self;
 }
 
-/// Elements whose arithmetic is that of `float`.
+/// Element type whose arithmetic is that of `float`.
 trait Half: Element {
     fn to_wide(from: &[Self], into: &mut [f32]);
     fn round(from: &[f32], into: &mut [Self]);
@@ -264,9 +265,9 @@ macro_rules! integers {
 }
 integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 
-// Which of two NaNs a machine instruction gives on depends on how the code was compiled, so every
-// NaN that is computed becomes the same one. Of zeros with different signs, the earlier worker's
-// is the smaller and the larger.
+// All computed NaNs become one bit pattern, because the compiler may swap operands, and machine
+// instructions return the NaN of a fixed operand. Minima and maxima of zeros with different signs
+// are those of the earlier worker.
 macro_rules! floats {
     ($($t:ident)*) => {$(
         impl Number for $t {
@@ -326,7 +327,7 @@ mod tests {
     use super::*;
 
     fn check<T: Element>(reduction: Reduction, x: &[T], y: &[T], expected: &[T]) {
-        let loops = Loops::of(reduction, T::DATA_TYPE).unwrap();
+        let loops = Loops::new(reduction, T::DATA_TYPE).unwrap();
         let mut later = x.to_vec();
         (loops.with_later)(bytemuck::cast_slice_mut(&mut later), bytemuck::cast_slice(y));
         let mut earlier = y.to_vec();
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(bytes(&later), bytes(expected), "{reduction} {later:?}");
         assert_eq!(bytes(&earlier), bytes(expected), "{reduction} {earlier:?}");
 
-        // The same at odd addresses.
+        // Repeats the computation with unaligned data.
         let mut odd = [&[0][..], &bytes(x)].concat();
         (loops.with_later)(&mut odd[1..], &[&[0][..], &bytes(y)].concat()[1..]);
         assert_eq!(odd[1..], bytes(expected));
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_zeros_the_earlier_stays() {
+    fn the_earlier_of_equal_zeros_stays() {
         for reduction in [Reduction::Min, Reduction::Max] {
             check(reduction, &[0f32, -0.0], &[-0.0, 0.0], &[0.0, -0.0]);
         }
@@ -372,9 +373,9 @@ mod tests {
     #[test]
     fn halves_are_combined_in_float() {
         let (one, small) = (f16::ONE, f16::from_f32(1.0 / 2048.0));
-        // Each sum of two alone rounds back to 1.
+        // Each sum of two elements alone rounds back to 1.
         check(Reduction::Sum, &[one], &[small], &[one]);
-        let wide = Loops::of(Reduction::Sum, DataType::Float16).unwrap().wide.unwrap();
+        let wide = Loops::new(Reduction::Sum, DataType::Float16).unwrap().wide.unwrap();
         let bytes = |x: f16| x.to_bits().to_ne_bytes().repeat(300);
         let mut sum = vec![0f32; 300];
         (wide.widen)(&mut sum, &bytes(one));
@@ -392,12 +393,12 @@ mod tests {
         let (f, t) = (Bool8(0), Bool8(1));
         check(Reduction::And, &[f, f, t, t], &[f, t, f, t], &[f, f, f, t]);
         check(Reduction::Or, &[f, f, t, t], &[f, t, f, t], &[f, t, t, t]);
-        // Any byte but 0 is true.
+        // Any byte except 0 is true.
         check(Reduction::And, &[Bool8(2)], &[Bool8(4)], &[t]);
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn missing_reductions_are_refused() {
         for (reduction, data_type, message) in [
             (Reduction::Sum, DataType::Bool, "sum of bool over workers is not supported"),
             (Reduction::And, DataType::Int8, "and of int8 over workers is not supported"),
@@ -405,7 +406,7 @@ mod tests {
             (Reduction::Max, DataType::String, "max of string over workers is not supported"),
             (Reduction::Sum, DataType::Int4, "sum of int4 over workers is not supported"),
         ] {
-            assert_eq!(Loops::of(reduction, data_type).unwrap_err().message(), message);
+            assert_eq!(Loops::new(reduction, data_type).unwrap_err().message(), message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that is reused between calls, for messages and partial results.
+//! Pool of memory for messages and partial results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use sardonyx_tensor::{ALIGNMENT, AlignedBytes};
 
 use crate::error::{TransportError, TransportErrorKind};
-use crate::locked;
+use crate::lock;
 
-/// Pool of memory. A piece that is given back stays here until the pool is dropped, so that calls
-/// with sizes that occurred before allocate nothing.
+/// Pool of memory. Returned pieces stay here until the pool is dropped, so that repeated calls with
+/// known sizes do not allocate.
 #[derive(Default)]
 pub struct Scratch {
     free: Mutex<Free>,
@@ -19,9 +19,9 @@ pub struct Scratch {
 
 #[derive(Default)]
 struct Free {
-    /// By size in bytes.
+    /// Unused pieces by size in bytes.
     pieces: BTreeMap<usize, Vec<AlignedBytes>>,
-    /// Of all pieces made here, those in use included.
+    /// Total size of all pieces of this pool, including pieces in use.
     bytes: usize,
 }
 
@@ -32,7 +32,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Leaves out the first bytes.
+    /// Drops the first bytes from the front of the piece.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.used.start = (self.used.start + bytes).min(self.used.end);
@@ -40,7 +40,7 @@ impl Piece {
 }
 
 impl Scratch {
-    /// Makes an empty pool.
+    /// Creates an empty pool.
     pub fn new() -> Scratch {
         Scratch::default()
     }
@@ -51,30 +51,30 @@ impl Scratch {
     /// Memory cannot be allocated.
     pub fn take(&self, len: usize) -> Result<Piece, TransportError> {
         let size = size_class(len);
-        let used_again = locked(&self.free).pieces.get_mut(&size).and_then(Vec::pop);
+        let used_again = lock(&self.free).pieces.get_mut(&size).and_then(Vec::pop);
         if let Some(memory) = used_again {
             return Ok(Piece { memory, used: 0..len });
         }
         let memory = AlignedBytes::zeroed(size)
             .map_err(|error| TransportError::new(TransportErrorKind::System, error.message()))?;
-        locked(&self.free).bytes += size;
+        lock(&self.free).bytes += size;
         Ok(Piece { memory, used: 0..len })
     }
 
     /// Returns a piece of this pool for later calls.
     pub fn give_back(&self, piece: Piece) {
-        let mut free = locked(&self.free);
+        let mut free = lock(&self.free);
         free.pieces.entry(piece.memory.len()).or_default().push(piece.memory);
     }
 
     /// Returns the total size in bytes of all pieces of this pool, those in use included.
     pub fn bytes(&self) -> usize {
-        locked(&self.free).bytes
+        lock(&self.free).bytes
     }
 }
 
-/// The size of the piece that `len` bytes get: at most an eighth larger, or a cache line. Few
-/// different sizes let pieces be used again when sizes of messages change a little.
+/// Returns the size of the memory for `len` bytes: larger by at most an eighth or a cache line.
+/// Coarse sizes let pieces be reused when the sizes of messages change a little.
 fn size_class(len: usize) -> usize {
     let power = 1usize << len.max(1).ilog2();
     let step = (power / 8).max(ALIGNMENT);

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::endpoint::{Endpoint, Notice, failed};
+use crate::endpoint::{Endpoint, Notice, worker_failure};
 use crate::error::TransportError;
-use crate::locked;
+use crate::lock;
 use crate::transport::{RunNumber, Settings, Tag, Transport};
 
 /// Transport of a worker that is one or several threads of this process. Each message is copied
@@ -21,14 +21,14 @@ pub struct Threads {
 
 #[derive(Debug)]
 struct Shared {
-    /// By worker.
+    /// Endpoints by worker number.
     endpoints: Vec<Endpoint>,
-    /// Held while a failure is told, so that all learn of the same one first.
+    /// Lock held while a failure is reported, so that all workers learn of one failure first.
     telling: Mutex<()>,
 }
 
 impl Threads {
-    /// Makes the transports of `workers` workers, by number.
+    /// Creates the transports of `workers` workers, in the order of their numbers.
     pub fn new(workers: usize, settings: &Settings) -> Vec<Threads> {
         let endpoints = (0..workers).map(|number| Endpoint::new(number, workers, settings));
         let shared = Shared { endpoints: endpoints.collect(), telling: Mutex::new(()) };
@@ -51,13 +51,13 @@ impl Transport for Threads {
     }
 
     fn end_run(&self, run: RunNumber, reason: &TransportError) {
-        let _telling = locked(&self.shared.telling);
+        let _telling = lock(&self.shared.telling);
         self.tell(Notice::RunEnded(run, reason));
     }
 
     fn fail(&self, reason: &str) {
-        let _telling = locked(&self.shared.telling);
-        self.tell(Notice::Failure(&failed(self.number, reason)));
+        let _telling = lock(&self.shared.telling);
+        self.tell(Notice::Failure(&worker_failure(self.number, reason)));
     }
 }
 
@@ -66,8 +66,8 @@ impl Drop for Threads {
         if thread::panicking() {
             self.fail("its thread panicked");
         }
-        // Who ends because of a failure must not be noticed before the failure.
-        let _telling = locked(&self.shared.telling);
+        // Other workers must notice the failure before the end that it causes.
+        let _telling = lock(&self.shared.telling);
         self.shared.endpoints.iter().for_each(|endpoint| endpoint.end(self.number));
     }
 }

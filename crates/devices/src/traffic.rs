@@ -1,4 +1,4 @@
-//! Traffic of a worker by receiver, and its waiting time.
+//! Counters of a worker's traffic, by receiver, and of its waiting time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Sent {
 impl std::ops::Sub for Sent {
     type Output = Sent;
 
-    /// What was sent since an earlier moment.
+    /// Returns the traffic since an earlier moment.
     fn sub(self, earlier: Sent) -> Sent {
         Sent { messages: self.messages - earlier.messages, bytes: self.bytes - earlier.bytes }
     }
@@ -50,12 +50,12 @@ impl Traffic {
     }
 }
 
-/// Counts what a transport sends.
+/// Counters of the messages that a transport sends.
 #[derive(Debug)]
 pub struct TrafficCounters {
     links: Vec<Counter>,
     library: Counter,
-    /// In nanoseconds.
+    /// Waiting time in nanoseconds.
     waited: AtomicU64,
 }
 
@@ -66,42 +66,42 @@ struct Counter {
 }
 
 impl TrafficCounters {
-    /// Nothing sent yet to any of so many workers.
+    /// Creates counters for messages to `workers` workers.
     pub fn new(workers: usize) -> TrafficCounters {
         let links = (0..workers).map(|_| Counter::default()).collect();
         TrafficCounters { links, library: Counter::default(), waited: AtomicU64::new(0) }
     }
 
-    /// Counts a message of so many bytes to a worker.
+    /// Counts a message of `bytes` bytes to worker `to`.
     pub fn count(&self, to: usize, bytes: usize) {
         if let Some(link) = self.links.get(to) {
             link.count(bytes);
         }
     }
 
-    /// Counts a collective that the library did with so many bytes of this worker's.
+    /// Counts a collective of the MPI library on `bytes` bytes of this worker.
     pub fn count_library(&self, bytes: usize) {
         self.library.count(bytes);
     }
 
-    /// Counts the time that a message was waited for.
+    /// Adds the time that a receive waited for its message.
     pub fn count_waiting(&self, time: Duration) {
         self.waited.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn read(&self) -> Traffic {
         let sent = self.links.iter().map(Counter::read).collect();
-        Traffic { sent, library: self.library.read(), waited: self.waited() }
+        Traffic { sent, library: self.library.read(), waited: self.waiting_time() }
     }
 
-    /// What was sent to all workers, or left to the library.
-    pub fn sent(&self) -> Sent {
+    /// Returns the total of messages to all workers and collectives of the MPI library.
+    pub fn total(&self) -> Sent {
         self.links.iter().fold(self.library.read(), |sum, link| sum + link.read())
     }
 
-    /// How long messages were waited for.
-    pub fn waited(&self) -> Duration {
+    /// Returns the time that receives have waited for messages.
+    pub fn waiting_time(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 }

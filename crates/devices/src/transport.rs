@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sardonyx_tensor::DataType;
 
 use crate::collectives;
-use crate::endpoint::{Endpoint, Notice, failed, grace};
+use crate::endpoint::{Endpoint, Notice, grace, worker_failure};
 use crate::error::{TransportError, TransportErrorKind, err};
 use crate::reduction::Reduction;
 use crate::scratch::Scratch;
@@ -24,13 +24,13 @@ pub const FIRST_RESERVED_TAG: Tag = 0xffff_0000;
 /// affecting the others. See [`Transport::end_run`].
 pub type RunNumber = u32;
 
-/// Makes the tag of messages with this number within a run.
+/// Creates the tag of message `number` within a run.
 pub fn tag_in_run(run: RunNumber, number: u32) -> Tag {
     Tag::from(run) << 32 | Tag::from(number)
 }
 
-/// The run of a tag, and its number within the run.
-pub(crate) fn parts_of(tag: Tag) -> (RunNumber, u32) {
+/// Splits a tag into its run and its number within the run.
+pub(crate) fn split_tag(tag: Tag) -> (RunNumber, u32) {
     ((tag >> 32) as RunNumber, tag as u32)
 }
 
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Sets the deadline to 60 seconds.
+    /// Returns settings with a deadline of 60 seconds.
     fn default() -> Settings {
         Settings { deadline: Duration::from_secs(60) }
     }
@@ -158,7 +158,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Announces to all workers, this one included, that this worker has failed, with the reason.
     /// Has no effect after an earlier failure, which the other workers know already.
     fn fail(&self, reason: &str) {
-        let failure = failed(self.worker(), reason);
+        let failure = worker_failure(self.worker(), reason);
         if self.endpoint().fail(failure.clone()) {
             self.tell(Notice::Failure(&failure));
         }
@@ -186,7 +186,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn waits_for_all(
         &self,
         group: Group<'_>,
-        (reduction, data_type): (Reduction, DataType),
+        reduction: Reduction,
+        data_type: DataType,
         bytes: usize,
     ) -> bool {
         let _ = (group, reduction, data_type, bytes);
@@ -264,12 +265,13 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn reduce_scatter(
         &self,
         group: Group<'_>,
-        (reduction, data_type): (Reduction, DataType),
+        reduction: Reduction,
+        data_type: DataType,
         data: &[u8],
         parts: &[usize],
         into: &mut [u8],
     ) -> Result<(), TransportError> {
-        collectives::reduce_scatter(self, group, (reduction, data_type), data, parts, into)
+        collectives::reduce_scatter(self, group, reduction, data_type, data, parts, into)
     }
 
     /// Concatenates the parts of all workers of the group, in their order, and writes the result to
@@ -297,10 +299,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn all_to_all(
         &self,
         group: Group<'_>,
-        (data, parts): (&[u8], &[usize]),
-        (into, into_parts): (&mut [u8], &[usize]),
+        data: &[u8],
+        parts: &[usize],
+        into: &mut [u8],
+        into_parts: &[usize],
     ) -> Result<(), TransportError> {
-        collectives::all_to_all(self, group, (data, parts), (into, into_parts))
+        collectives::all_to_all(self, group, data, parts, into, into_parts)
     }
 
     /// Copies `data` of worker `root`, a member of the group, to all other workers of the group.
@@ -317,7 +321,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     }
 }
 
-/// [`Transport::receive_with`], in numbers of the workers of this transport.
+/// Implements [`Transport::receive_with`] with numbers of the workers of this transport, which may
+/// be devices of others.
 pub(crate) fn receive_with<T: Transport + ?Sized>(
     transport: &T,
     from: usize,
@@ -330,17 +335,17 @@ pub(crate) fn receive_with<T: Transport + ?Sized>(
     if transport.receive_within(deadline - grace(deadline), from, tag, take)? {
         return Ok(());
     }
-    // The error is to name the worker that all wait for, which may be another one than the sender:
-    // all are told, and have the rest of the time to do the same.
+    // The error should name the worker that blocks all others, which need not be the sender. All
+    // workers learn which ones wait, and report theirs in the remaining time.
     endpoint.note(endpoint.number(), Notice::Overdue(from));
     transport.tell(Notice::Overdue(from));
     if transport.receive_within(deadline.saturating_sub(start.elapsed()), from, tag, take)? {
         return Ok(());
     }
-    Err(endpoint.no_answer(from, tag))
+    Err(endpoint.record_timeout(from, tag))
 }
 
-/// That a message has the length that its receiver expects.
+/// Checks that a message has the length that its receiver expects.
 pub(crate) fn check_len(
     from: usize,
     tag: Tag,
@@ -350,13 +355,13 @@ pub(crate) fn check_len(
     if len == expected {
         return Ok(());
     }
-    let (_, number) = parts_of(tag);
+    let (_, number) = split_tag(tag);
     let message =
         format!("message {number} of worker {from} has {len} bytes; {expected} were expected");
     Err(TransportError::at(TransportErrorKind::Size, from, message))
 }
 
-/// That there is a worker with this number.
+/// Checks that there is a worker with this number.
 pub(crate) fn check_worker(worker: usize, workers: usize) -> Result<(), TransportError> {
     if worker < workers {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Workers over channels of whole messages: collectives, whatever order messages arrive in, and
-//! what is said of workers that fail, end or are gone.
+//! Tests of workers over channels of whole messages: collectives with messages in any order, and
+//! the errors for workers that fail, end or are lost.
 
 use std::error::Error;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
+use crate::steps::{Random, Sums, run, run_with_early_ends, steps};
 use sardonyx_devices::{
     Channel, Channels, Delayed, Group, Reduction, Settings, Transport, TransportError,
     TransportErrorKind,
@@ -17,23 +17,23 @@ use sardonyx_tensor::DataType;
 
 type Letter = (usize, Vec<u8>);
 
-/// What a channel does with messages.
+/// Behaviour of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Senders wait until their message is received.
+    /// Each sender blocks until its message is received.
     Meeting,
-    /// Messages are kept and come in another order, some of them twice.
+    /// Messages are held back and delivered in another order, some of them twice.
     Mixed,
 }
 
-/// Queues between threads.
+/// Channel of queues between threads.
 #[derive(Debug)]
 struct Queues {
     number: usize,
     order: Order,
     to: Vec<SyncSender<Letter>>,
     arriving: Mutex<(Receiver<Letter>, Vec<Letter>, Random)>,
-    /// Nothing goes out and nothing comes in any more.
+    /// Whether the channel drops all messages in both directions.
     is_dead: &'static AtomicBool,
 }
 
@@ -89,11 +89,11 @@ impl Channel for Queues {
             Err(RecvTimeoutError::Disconnected) => return Err("all ends are gone".into()),
             Ok(letter) => kept.push(letter),
         }
-        if self.order == Order::Mixed && kept.len() < 4 && random.below(2) == 0 {
+        if self.order == Order::Mixed && kept.len() < 4 && random.next_below(2) == 0 {
             kept.extend(arriving.try_iter());
         }
-        let chosen = random.below(kept.len());
-        let (from, message) = match random.below(8) {
+        let chosen = random.next_below(kept.len());
+        let (from, message) = match random.next_below(8) {
             0 if self.order == Order::Mixed => kept[chosen].clone(),
             _ => kept.swap_remove(chosen),
         };
@@ -110,7 +110,7 @@ fn transports(workers: usize, order: Order, deadline: Duration) -> Vec<Channels>
     queues.map(|one| Channels::new(one, &settings).unwrap()).collect()
 }
 
-/// Runs each worker in a thread of its own and returns what they return, by number.
+/// Runs `work` for each worker in a thread of its own, and returns the results by number.
 fn each<T: Transport, R: Send>(workers: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
@@ -141,13 +141,13 @@ fn a_run_ends_without_the_others() {
         for workers in [2, 3, 5] {
             each(transports(workers, order, LONG.deadline), |transport| {
                 let delayed = Delayed::new(transport, 7, Duration::from_micros(200));
-                runs_of_which_some_end_early(&delayed, 60);
+                run_with_early_ends(&delayed, 60);
             });
         }
     }
 }
 
-/// Messages that no queue holds, all of them sent before any is received.
+/// Sends messages that exceed any queue, all before the first receive.
 #[test]
 fn no_send_waits_for_its_receiver() {
     each(transports(3, Order::Meeting, LONG.deadline), |worker| {
@@ -166,12 +166,12 @@ fn no_send_waits_for_its_receiver() {
 }
 
 #[test]
-fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
+fn workers_that_wait_for_a_failed_one_learn_its_reason() {
     for seed in 0..20 {
         let mut random = Random(seed);
         let workers = 2 + seed as usize % 7;
         let steps = &steps(&mut random, workers, 40);
-        let (failing, at) = (random.below(workers), random.below(steps.len()));
+        let (failing, at) = (random.next_below(workers), random.next_below(steps.len()));
         let order = if seed % 2 == 0 { Order::Meeting } else { Order::Mixed };
         each(transports(workers, order, LONG.deadline), |transport| {
             if transport.number() == failing {
@@ -202,7 +202,7 @@ fn an_end_comes_after_what_was_sent_before_it() {
             }
             assert_eq!(worker.receive(1, 1).unwrap(), b"sent before the end");
             let error = worker.receive(1, 1).unwrap_err();
-            // What is sent to it now is lost.
+            // Messages to a worker that has ended are lost.
             worker.send(1, 1, b"too late").unwrap();
             Some(error)
         });
@@ -225,8 +225,8 @@ fn work(transport: &dyn Transport) -> TransportError {
     }
 }
 
-/// A worker of which nothing is heard, and to which messages go nowhere, is named by all others,
-/// whether they wait for it or have nothing to do with it.
+/// Checks that all workers name a silent worker, to which messages get lost, whether they wait for
+/// it or not.
 #[test]
 fn a_worker_that_is_gone_is_named_after_the_deadline() {
     for round in 0..6u64 {
@@ -245,7 +245,7 @@ fn a_worker_that_is_gone_is_named_after_the_deadline() {
             each(workers, |worker| {
                 let start = Instant::now();
                 let error = if worker.number() == (gone + 1) % 4 && round > 3 {
-                    // It waits for longer than the deadline, for somebody else.
+                    // Waits for another worker, for longer than the deadline.
                     loop {
                         match worker.receive((gone + 2) % 4, 9) {
                             Err(error) if error.kind() == TransportErrorKind::Deadline => {}
@@ -270,7 +270,7 @@ fn a_worker_that_is_gone_is_named_after_the_deadline() {
     }
 }
 
-/// Fails in the way that it is told.
+/// Channel that fails in a given way.
 #[derive(Debug)]
 struct Broken(Queues, &'static str);
 
@@ -305,7 +305,7 @@ impl Channel for Broken {
     }
 }
 
-/// What is wrong with the channel of worker 1 of 3 is told to all.
+/// Checks that all workers learn of a failure of the channel of worker 1 of 3.
 #[test]
 fn a_channel_that_fails_is_a_failure_that_names_a_worker() {
     for (broken, worker, message) in [

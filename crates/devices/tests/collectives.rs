@@ -1,10 +1,10 @@
-//! Collectives against a direct computation: random ones, in random groups, with messages that
-//! arrive late and in another order. Results are compared bit by bit.
+//! Compares random collectives in random groups with a direct computation, bit by bit. Messages
+//! arrive late and in another order.
 
 use std::thread;
 use std::time::Duration;
 
-use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
+use crate::steps::{Random, Sums, run, run_with_early_ends, steps};
 use sardonyx_devices::{Delayed, Settings, Threads, Transport, TransportErrorKind};
 
 #[test]
@@ -47,19 +47,19 @@ fn a_run_ends_without_the_others() {
         thread::scope(|scope| {
             for transport in transports {
                 let transport = Delayed::new(transport, 3, Duration::from_micros(300));
-                scope.spawn(move || runs_of_which_some_end_early(&transport, 90));
+                scope.spawn(move || run_with_early_ends(&transport, 90));
             }
         });
     }
 }
 
 #[test]
-fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
+fn workers_that_wait_for_a_failed_one_learn_its_reason() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let workers = 2 + seed as usize % 7;
         let steps = &steps(&mut random, workers, 40);
-        let (failing, at) = (random.below(workers), random.below(steps.len()));
+        let (failing, at) = (random.next_below(workers), random.next_below(steps.len()));
         let transports = Threads::new(workers, &Settings { deadline: Duration::from_secs(100) });
         thread::scope(|scope| {
             for transport in transports {
@@ -71,7 +71,7 @@ fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
                         assert!(transport.barrier().is_err());
                         return;
                     }
-                    // Who needs nothing of it any more may come to the end.
+                    // A worker that needs no more of its messages may finish.
                     if let Err(error) = run(&transport, steps, Sums::InOrder) {
                         assert_eq!(error.kind(), TransportErrorKind::Failed, "{error}");
                         assert_eq!(error.worker(), Some(failing));

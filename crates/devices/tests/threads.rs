@@ -1,4 +1,4 @@
-//! What every transport promises, shown with threads: messages, failures, ends and traffic.
+//! Tests of the promises of every transport, with threads: messages, failures, ends and traffic.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fn with_deadline(workers: usize, milliseconds: u64) -> Vec<Threads> {
     Threads::new(workers, &Settings { deadline: Duration::from_millis(milliseconds) })
 }
 
-/// Runs each worker in a thread of its own and returns what they return, by number.
+/// Runs `work` for each worker in a thread of its own, and returns the results by number.
 fn each<R: Send>(workers: Vec<Threads>, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
@@ -27,7 +27,7 @@ fn each<R: Send>(workers: Vec<Threads>, work: impl Fn(Threads) -> R + Sync) -> V
 fn messages_match_by_sender_and_tag_in_order() {
     let workers = with_deadline(3, 5000);
     let [a, b, c] = &workers[..] else { panic!() };
-    // Nobody receives yet: a send never waits.
+    // Sends return although no worker receives yet.
     for text in ["first", "second", "third"] {
         a.send(2, 7, text.as_bytes()).unwrap();
     }
@@ -64,20 +64,20 @@ fn a_worker_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn a_deadline_names_who_did_not_answer() {
+fn a_deadline_names_the_worker_that_did_not_answer() {
     let workers = with_deadline(2, 50);
     let start = Instant::now();
     let error = workers[0].receive(1, 4).unwrap_err();
     assert!(start.elapsed() >= Duration::from_millis(50));
     assert_eq!(error.message(), "worker 1 did not send message 4 within 50ms");
     assert_eq!((error.kind(), error.worker()), (TransportErrorKind::Deadline, Some(1)));
-    // The worker may go on: a message that comes later is found.
+    // The worker may continue: a later message is found.
     workers[1].send(0, 4, b"late").unwrap();
     assert_eq!(workers[0].receive(1, 4).unwrap(), b"late");
 }
 
 #[test]
-fn who_waits_for_a_worker_that_waits_names_the_one_at_the_end() {
+fn a_chain_of_waiting_workers_names_the_last() {
     let errors = each(with_deadline(5, 400), |worker| match worker.number() {
         3 => {
             thread::sleep(Duration::from_millis(2000));
@@ -85,7 +85,7 @@ fn who_waits_for_a_worker_that_waits_names_the_one_at_the_end() {
         }
         number => {
             let error = worker.receive([1, 2, 3, 0, 0][number], 6).unwrap_err();
-            // So that nobody ends before the others have given up.
+            // Keeps workers from ending before the others have given up.
             thread::sleep(Duration::from_millis(1000));
             Some(error)
         }
@@ -110,7 +110,7 @@ fn who_waits_for_a_worker_that_waits_names_the_one_at_the_end() {
 }
 
 #[test]
-fn who_wait_for_each_other_name_each_other() {
+fn workers_that_wait_for_each_other_name_each_other() {
     let errors = each(with_deadline(2, 300), |worker| {
         let error = worker.receive(1 - worker.number(), 6).unwrap_err();
         thread::sleep(Duration::from_millis(500));
@@ -130,7 +130,7 @@ fn a_failure_ends_all_receives_and_the_first_one_stays() {
             return worker.receive(0, 1).unwrap_err();
         }
         let error = worker.receive(3, 1).unwrap_err();
-        // What a worker says after that is a consequence, and told to nobody.
+        // A later failure is a consequence of the first, and is not reported.
         worker.fail("a message did not come");
         assert_eq!(worker.send(0, 1, b"").unwrap_err(), error);
         error
@@ -154,7 +154,7 @@ fn a_run_that_ended_drops_its_messages_and_no_others() {
     a.end_run(1, &reason);
     b.end_run(1, &TransportError::at(TransportErrorKind::RunEnded, 1, "worker 1 failed: too late"));
     assert_eq!(b.receive(0, tag_in_run(1, 4)).unwrap_err(), reason);
-    // Who has not noticed may still send.
+    // A worker that has not noticed the end may still send.
     a.send(1, tag_in_run(1, 4), b"late").unwrap();
     assert_eq!(b.receive(0, tag_in_run(2, 4)).unwrap(), [2]);
     assert_eq!(b.receive(0, 4).unwrap(), [0]);
@@ -162,7 +162,7 @@ fn a_run_that_ended_drops_its_messages_and_no_others() {
     a.send(1, tag_in_run(2, 4), b"late").unwrap();
     a.send(1, tag_in_run(3, 4), b"of the next").unwrap();
     assert_eq!(b.receive(0, tag_in_run(3, 4)).unwrap(), b"of the next");
-    // Numbers begin again after the last one.
+    // Numbers wrap around after the last one.
     b.endpoint().forget_runs_before(1 << 30);
     b.endpoint().forget_runs_before(1 << 31);
     b.endpoint().forget_runs_before(u32::MAX - 1);
@@ -205,7 +205,7 @@ fn a_panic_is_a_failure_and_an_end_is_none() {
 }
 
 #[test]
-fn nobody_leaves_a_barrier_before_all_are_there() {
+fn no_worker_leaves_a_barrier_before_all_arrive() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     for count in 1..=9 {
         let arrived = AtomicUsize::new(0);
@@ -219,7 +219,7 @@ fn nobody_leaves_a_barrier_before_all_are_there() {
     }
 }
 
-/// What each worker sends to each other in an `all_reduce` of so many bytes.
+/// Returns the traffic from each worker to each other in an `all_reduce` of `bytes` bytes.
 fn sent_by_all_reduce(workers: usize, bytes: usize) -> Vec<Vec<Sent>> {
     each(with_deadline(workers, 20_000), |worker| {
         let group: Vec<usize> = (0..workers).collect();
@@ -233,7 +233,7 @@ fn sent_by_all_reduce(workers: usize, bytes: usize) -> Vec<Vec<Sent>> {
 
 #[test]
 fn an_all_reduce_sends_as_little_as_there_is() {
-    // Of 2 (n - 1) / n of the size, each other worker gets an equal share.
+    // Each other worker receives an equal share of `2 (n - 1) / n` of the size.
     for workers in [2, 4, 8] {
         let bytes = 64 << 10;
         for (number, sent) in sent_by_all_reduce(workers, bytes).iter().enumerate() {
@@ -243,7 +243,7 @@ fn an_all_reduce_sends_as_little_as_there_is() {
             }
         }
     }
-    // A short one is one step.
+    // A short reduction is one step.
     for (number, sent) in sent_by_all_reduce(3, 100).iter().enumerate() {
         let one = Sent { messages: 1, bytes: 100 };
         let expected: Vec<Sent> =
@@ -282,13 +282,14 @@ fn wrong_arguments_of_collectives_are_refused() {
     ] {
         let error = worker.all_gather(group, &[0; 8][..own], parts, &mut data).unwrap_err();
         assert_eq!((error.kind(), error.message()), (TransportErrorKind::Argument, message));
-        let sum = (Reduction::Sum, DataType::Int8);
         let mut into = vec![0; own];
-        let error = worker.reduce_scatter(group, sum, &data, parts, &mut into).unwrap_err();
+        let error = worker
+            .reduce_scatter(group, Reduction::Sum, DataType::Int8, &data, parts, &mut into)
+            .unwrap_err();
         assert_eq!(error.message(), message);
     }
     let error = worker.broadcast(group, 2, &mut data).unwrap_err();
     assert_eq!(error.message(), "worker 2 is not in the group [0, 1]");
-    // Nothing was sent.
+    // Invalid calls send no messages.
     assert_eq!(worker.traffic().total(), Sent::default());
 }

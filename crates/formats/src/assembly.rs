@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use sardonyx_proto::{
-    FieldDef, Label, Limits, MessageDef, MessageType, WireType, path, push_tag, push_varint,
+    FieldDef, Label, Limits, MessageDef, MessageType, WireType, join_path, push_tag, push_varint,
     varint_len,
 };
 
@@ -348,7 +348,7 @@ impl Assembly {
         if let Some(field) = field {
             steps.push(field.step(index));
         }
-        path(&steps)
+        join_path(&steps)
     }
 
     /// The path of the next message in a list of the current one.

@@ -4,7 +4,7 @@
 
 use sardonyx_proto::{
     Chunk, DynamicMessage, DynamicValue, FieldDef, FieldKind, Limits, MessageType, RawField,
-    Scalar, Slice, path,
+    Scalar, Slice, join_path,
 };
 
 use crate::error::{Error, ErrorKind, Fault, Position};
@@ -233,7 +233,7 @@ impl<'a, P: Printer> Walk<'a, '_, P> {
                 Some(field.step(index))
             })
             .collect();
-        path(&steps)
+        join_path(&steps)
     }
 }
 

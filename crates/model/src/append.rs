@@ -1,5 +1,4 @@
-//! One graph after another, and initializers that become inputs: of these the program of a training
-//! step is made.
+//! Appends graphs and turns initializers into inputs, to build the program of a training step.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -9,12 +8,12 @@ use crate::source::Unknowns;
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
 impl Model {
-    /// Appends to a graph what is in another one, which sees the values of the first, as the
-    /// algorithm of a training step sees those of the main graph: inputs, initializers, outputs,
-    /// nodes and types, each list in that order. All names stay. The other graph is empty
-    /// afterwards. An output that is listed already is not listed again.
+    /// Appends the content of the graph `from` to the graph `to`: inputs, initializers, outputs,
+    /// nodes and types, each list after that of `to`. `from` must see the values of `to`, as the
+    /// algorithm of a training step sees those of the main graph. All names stay, and `from` is
+    /// empty afterwards. An output that `to` already lists is not added again.
     ///
-    /// Nothing is judged: a name that both define is defined twice afterwards.
+    /// Does not check names: a name that both graphs define is defined twice afterwards.
     pub fn append_graph(&mut self, to: GraphId, from: GraphId) {
         let first = {
             let graph = &self.graphs[to];
@@ -40,7 +39,7 @@ impl Model {
         }
         let Graph { inputs, outputs, initializers, sparse_initializers, nodes, value_info, .. } =
             moved;
-        let outputs = self.bound_in(to, outputs);
+        let outputs = self.bind_outputs(to, outputs);
         let graph = &mut self.graphs[to];
         graph.inputs.extend(inputs);
         graph.initializers.extend(initializers);
@@ -52,9 +51,9 @@ impl Model {
         graph.outputs.extend(outputs.into_iter().filter(|info| listed.insert(info.name)));
     }
 
-    /// Outputs that are now those of another graph: their names may be those of values that their
-    /// own graph only saw.
-    fn bound_in(&mut self, graph: GraphId, mut outputs: Vec<ValueInfo>) -> Vec<ValueInfo> {
+    /// Binds the outputs that `graph` receives from another graph: their names may be those of
+    /// values that the other graph captured.
+    fn bind_outputs(&mut self, graph: GraphId, mut outputs: Vec<ValueInfo>) -> Vec<ValueInfo> {
         let unbound = outputs.iter().filter(|info| info.value.is_none());
         let unbound: HashSet<_> = unbound.filter_map(|info| info.name).collect();
         let mut found = HashMap::new();
@@ -75,10 +74,9 @@ impl Model {
         outputs
     }
 
-    /// Makes inputs of those initializers of a graph, dense and sparse, for which `is_input`
-    /// returns true. One that is an input already stays where it is, and loses only its default;
-    /// its declared type becomes that of the initializer if `exact` is true. Types of the others
-    /// are those of the initializers.
+    /// Turns the initializers of a graph, dense and sparse, for which `is_input` returns true into
+    /// inputs of the initializer's type. An initializer that is the default of an input is only
+    /// removed: the input keeps its position and, unless `exact` is true, its declared type.
     pub fn make_inputs(
         &mut self,
         graph: GraphId,
@@ -107,7 +105,7 @@ impl Model {
         self.retain_sparse_initializers(graph, |_, initializer| stays(initializer.value));
         let Model { graphs, values: all, .. } = self;
         let graph = &mut graphs[graph];
-        // The type of an input is said where it is declared.
+        // An input's type is declared in the list of inputs only.
         graph.value_info.retain(|info| stays(info.value));
         for (value, ty) in chosen {
             if let Producer::Input(index) = all[value].producer {
@@ -122,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Makes an input of a value that nothing in its graph defines any more.
+    /// Makes a value without a definition an input of its graph.
     pub fn make_input(&mut self, graph: GraphId, value: ValueId, ty: Option<TypeProto>) {
         let inputs = &mut self.graphs[graph].inputs;
         self.values[value].producer = Producer::Input(inputs.len() as u32);
@@ -130,13 +128,13 @@ impl Model {
         inputs.push(ValueInfo { name, value: Some(value), ty, ..ValueInfo::default() });
     }
 
-    /// A new graph that stands alone, without anything in it.
+    /// Adds an empty graph without a parent.
     pub fn add_graph(&mut self, name: &str) -> GraphId {
         let name = Some(self.intern(name));
         self.graphs.push(Graph { name, ..Graph::default() })
     }
 
-    /// Keeps those outputs of a graph for which `keep` says so.
+    /// Keeps the outputs of a graph for which `keep` returns true.
     pub fn retain_outputs(&mut self, graph: GraphId, keep: impl Fn(&Model, &ValueInfo) -> bool) {
         let outputs = std::mem::take(&mut self.graphs[graph].outputs);
         let (kept, dropped): (Vec<_>, Vec<_>) =
@@ -151,7 +149,7 @@ impl Model {
     }
 }
 
-/// The type of a stored tensor.
+/// Returns the type of a stored tensor.
 fn type_of(elem_type: Option<i32>, dims: &[i64]) -> TypeProto {
     let dim = |dim: &i64| DimProto { value: Some(DimValue::Value(*dim)), ..DimProto::default() };
     let shape = ShapeProto { dims: dims.iter().map(dim).collect(), ..ShapeProto::default() };

@@ -10,35 +10,35 @@ use crate::names::Symbol;
 use crate::source::{Span, Unknowns};
 use crate::type_proto::TypeProto;
 
-/// A named value of a node, or a reference to an attribute of the enclosing function.
+/// Named value of a node, or reference to an attribute of the enclosing function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attribute {
     /// Name.
     pub name: Option<Symbol>,
-    /// Which value field counts. Absent in files of IR version 1.
+    /// Attribute type, which selects the value field. Absent in files of IR version 1.
     pub ty: Option<AttributeType>,
-    /// The value fields present, in order of their numbers. A valid attribute has at most one; none
-    /// stands for an empty list, or for zero.
+    /// Value fields that are present, in order of their numbers. A valid attribute has at most one;
+    /// without any it is an empty list or zero.
     pub values: AttributeValues,
-    /// What few attributes have.
+    /// Parts that few attributes have.
     pub extras: Option<Box<AttributeExtras>>,
 }
 
-/// What few attributes have.
+/// Parts that few attributes have, in an allocation of their own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AttributeExtras {
-    /// The function's attribute that this one stands for; never an empty text.
+    /// Name of the function attribute whose value this attribute takes; never empty.
     ref_attr_name: Option<Symbol>,
-    /// Whether the file has an empty text there, which is no reference.
+    /// Whether the file has an empty reference, which has no effect.
     has_empty_ref_attr_name: bool,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// The value fields of an attribute: a list that hardly ever has more than one entry, and is no
-/// larger than one.
+/// Value fields of an attribute: a list that rarely has more than one entry, in the size of one
+/// entry.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AttributeValues(Held);
 
@@ -51,7 +51,7 @@ enum Held {
 }
 
 impl AttributeValues {
-    /// Adds a value in front of the one at a position, or at the end.
+    /// Inserts a value at a position.
     #[inline]
     pub fn insert(&mut self, index: usize, value: AttributeValue) {
         match self.0 {
@@ -71,7 +71,7 @@ impl AttributeValues {
         self.0 = Held::Several(values);
     }
 
-    /// Adds a value at the end.
+    /// Appends a value.
     #[inline]
     pub fn push(&mut self, value: AttributeValue) {
         self.insert(self.len(), value);
@@ -117,7 +117,7 @@ impl<'a> IntoIterator for &'a AttributeValues {
     }
 }
 
-/// A value field of an attribute.
+/// Value field of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttributeValue {
     /// `f`
@@ -151,7 +151,7 @@ pub enum AttributeValue {
 }
 
 impl AttributeValue {
-    /// Number of the field.
+    /// Returns the number of the field.
     pub fn number(&self) -> u32 {
         use sardonyx_proto::{Field, attribute};
         match self {
@@ -172,7 +172,7 @@ impl AttributeValue {
         }
     }
 
-    /// The attribute type that goes with the field.
+    /// Returns the attribute type that selects the field.
     #[inline]
     pub fn ty(&self) -> AttributeType {
         match self {
@@ -195,36 +195,35 @@ impl AttributeValue {
 }
 
 impl Attribute {
-    /// The function's attribute that this one stands for. `None` also where the file has an empty
-    /// text, with which an attribute has its own value.
+    /// Returns the name of the function attribute whose value this attribute takes. `None` also if
+    /// the file has an empty name: then the attribute has its own value.
     #[inline]
     pub fn ref_attr_name(&self) -> Option<Symbol> {
         self.extras.as_ref()?.ref_attr_name
     }
 
-    /// Whether the file has an empty text where the name of the function's attribute would stand.
-    /// It means nothing; only forms that keep each field of a file write it.
+    /// Whether the file has an empty name of a function attribute. It has no effect; only writers
+    /// that preserve each field of a file use it.
     #[inline]
     pub fn has_empty_ref_attr_name(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| extras.has_empty_ref_attr_name)
     }
 
-    /// Lets the attribute stand for one of the function, or for none if the `text` of the name is
-    /// empty.
+    /// Makes the attribute a reference to the function attribute `name` with the text `text`, or to
+    /// none if the text is empty.
     pub fn set_ref_attr_name(&mut self, name: Symbol, text: &[u8]) {
         let extras = self.extras_mut();
         extras.has_empty_ref_attr_name = text.is_empty();
         extras.ref_attr_name = (!text.is_empty()).then_some(name);
     }
 
-    /// What few attributes have, of one that turns out to be one of them.
+    /// Returns the rare parts, which are added if the attribute has none.
     #[inline]
     pub fn extras_mut(&mut self) -> &mut AttributeExtras {
         self.extras.get_or_insert_default()
     }
 
-    /// The value field that counts: the one of the declared type, or the only one if no type is
-    /// declared.
+    /// Returns the value field of the declared type, or the first one if no type is declared.
     pub fn value(&self) -> Option<&AttributeValue> {
         match self.ty {
             Some(ty) if ty != AttributeType::UNDEFINED => {
@@ -234,7 +233,7 @@ impl Attribute {
         }
     }
 
-    /// The graphs in it.
+    /// Iterates over the graphs in the attribute.
     #[inline]
     pub fn graphs(&self) -> impl Iterator<Item = GraphId> {
         self.values

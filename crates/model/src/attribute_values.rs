@@ -1,7 +1,7 @@
-//! Values of attributes as rules and kernels read them, and as passes write them.
+//! Values of attributes for rules, kernels and passes.
 //!
-//! What a file stores is an [`AttributeValue`]: texts are places in a source, tensors may lie
-//! elsewhere. An [`AttrValue`] is what it means.
+//! A file stores an [`AttributeValue`], whose texts are spans of a source and whose tensors may be
+//! in other files. An [`AttrValue`] is the decoded value.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::graph::{Function, Model, Texts};
 use crate::ids::{GraphId, NodeId};
 use crate::types::{TensorType, Type};
 
-/// The value of an attribute, borrowed where it can be.
+/// Value of an attribute, borrowed if possible.
 #[derive(Debug, Clone)]
 pub enum AttrValue<'a> {
     /// A float.
@@ -31,20 +31,20 @@ pub enum AttrValue<'a> {
     Strings(Vec<Cow<'a, [u8]>>),
     /// A tensor.
     Tensor(Tensor),
-    /// A tensor whose elements cannot be read, because they are in a data file or not as many as
-    /// its sizes say: its type.
+    /// Type of a tensor whose elements cannot be read, because they are in a data file or their
+    /// number does not match the shape.
     Unread(Type),
     /// A graph.
     Graph(GraphId),
     /// A type.
     Type(Type),
-    /// A value of another kind, or one that cannot be read.
+    /// A value of another type, or one that cannot be read.
     Other,
 }
 
 impl AttrValue<'_> {
-    /// Whether two values are the same, floats by their bits. Values that are not known here
-    /// ([`Unread`](Self::Unread), [`Other`](Self::Other)) may always differ.
+    /// Whether the values are certainly equal, floats by their bits. Values that are not available
+    /// here ([`Unread`](Self::Unread), [`Other`](Self::Other)) are never certainly equal.
     pub fn surely_equals(&self, other: &AttrValue<'_>) -> bool {
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         match (self, other) {
@@ -61,7 +61,7 @@ impl AttrValue<'_> {
         }
     }
 
-    /// The same with all that is borrowed copied.
+    /// Copies the borrowed parts.
     pub fn into_owned(self) -> AttrValue<'static> {
         let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
         match self {
@@ -128,13 +128,12 @@ impl From<Tensor> for AttrValue<'_> {
     }
 }
 
-/// Where a node's attributes are looked up. Defaults are those of a schema, which is not known
-/// here.
+/// Lookup of a node's attributes. Defaults are part of the schema, which this trait does not know.
 pub trait Attributes {
-    /// The value of an attribute, if the node has it.
+    /// Returns the value of an attribute, if the node has it.
     fn attribute(&self, name: &str) -> Option<AttrValue<'_>>;
 
-    /// An integer attribute.
+    /// Returns the value of an integer attribute.
     fn int(&self, name: &str) -> Option<i64> {
         match self.attribute(name)? {
             AttrValue::Int(value) => Some(value),
@@ -142,7 +141,7 @@ pub trait Attributes {
         }
     }
 
-    /// A float attribute.
+    /// Returns the value of a float attribute.
     fn float(&self, name: &str) -> Option<f32> {
         match self.attribute(name)? {
             AttrValue::Float(value) => Some(value),
@@ -150,7 +149,8 @@ pub trait Attributes {
         }
     }
 
-    /// A string attribute. Text that is not UTF-8 counts as absent: no rule knows such a word.
+    /// Returns the value of a string attribute; `None` if it is not UTF-8, as no rule defines such
+    /// a value.
     fn string(&self, name: &str) -> Option<String> {
         match self.attribute(name)? {
             AttrValue::String(value) => String::from_utf8(value.into_owned()).ok(),
@@ -158,7 +158,7 @@ pub trait Attributes {
         }
     }
 
-    /// An attribute of integers.
+    /// Returns the value of an attribute of integers.
     fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.attribute(name)? {
             AttrValue::Ints(values) => Some(values.into_owned()),
@@ -167,7 +167,7 @@ pub trait Attributes {
     }
 }
 
-/// The attributes of a node of a model.
+/// Attributes of a node of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeAttributes<'a> {
     model: &'a Model,
@@ -177,13 +177,13 @@ pub struct NodeAttributes<'a> {
 }
 
 impl<'a> NodeAttributes<'a> {
-    /// The attributes of a node.
+    /// Creates a lookup of the attributes of a node.
     pub fn new(model: &'a Model, node: NodeId) -> Self {
         NodeAttributes::in_call(model, model.texts(), node, None)
     }
 
-    /// The attributes of a node in a function, for a call that gives these values to the function's
-    /// attributes.
+    /// Creates a lookup of the attributes of a node in a function's body, for a call that binds the
+    /// function's attributes to `bindings`.
     pub fn in_call(
         model: &'a Model,
         texts: Texts<'a>,
@@ -201,13 +201,13 @@ impl Attributes for NodeAttributes<'_> {
     }
 }
 
-/// What a call says about the attributes of a function: its own values, else the defaults.
+/// Values of a function's attributes in one call: those of the call, else the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Bindings(Vec<(Vec<u8>, AttrValue<'static>)>);
 
 impl Bindings {
-    /// For a call whose attributes are these.
-    pub fn of_call(model: &Model, function: &Function, call: &NodeAttributes<'_>) -> Bindings {
+    /// Collects the values of a call of `function`.
+    pub fn from_call(model: &Model, function: &Function, call: &NodeAttributes<'_>) -> Bindings {
         let mut bindings = Vec::new();
         let defaults = function.attribute_protos.iter();
         let defaults = defaults.filter_map(|default| Some((default.name?, Some(default))));
@@ -224,22 +224,22 @@ impl Bindings {
         Bindings(bindings)
     }
 
-    /// Whether two calls surely say the same.
+    /// Whether two calls certainly bind the same values.
     pub fn surely_equal(&self, other: &Bindings) -> bool {
-        let pairs = || self.0.iter().zip(&other.0);
+        let mut pairs = self.0.iter().zip(&other.0);
         self.0.len() == other.0.len()
-            && pairs().all(|((name, a), (other, b))| name == other && a.surely_equals(b))
+            && pairs.all(|((name, a), (other, b))| name == other && a.surely_equals(b))
     }
 
-    /// The value that a reference stands for; `None` if the call gives none.
+    /// Returns the value that a reference resolves to; `None` if the call has none.
     pub fn get(&self, name: &[u8]) -> Option<&AttrValue<'static>> {
         let found = self.0.iter().find(|(bound, _)| bound == name);
         found.map(|(_, value)| value)
     }
 }
 
-/// The type of a tensor whose elements cannot be read.
-fn without_values(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
+/// Builds the value of a tensor whose elements cannot be read.
+fn make_unread(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
     AttrValue::Unread(Type::Tensor(TensorType {
         elem: data_type.and_then(DataType::from_number),
         shape: Some(dims.iter().map(|size| (*size).into()).collect()),
@@ -247,8 +247,9 @@ fn without_values(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
 }
 
 impl Model {
-    /// The value of an attribute. A reference is replaced by what the call gives; if that is
-    /// nothing, the node has no such attribute. Without a call, nothing is known of it.
+    /// Decodes the value of an attribute. A reference resolves to the value in `bindings`; without
+    /// one there, the node has no such attribute. Without `bindings`, the value of a reference is
+    /// unknown.
     pub fn attribute_value<'a>(
         &'a self,
         attribute: &'a Attribute,
@@ -272,7 +273,7 @@ impl Model {
             }
             Some(AttributeValue::Tensor(tensor)) => match self.tensor(tensor, &NoExternalData) {
                 Ok(tensor) => AttrValue::Tensor(tensor),
-                Err(_) => without_values(tensor.data_type, &tensor.dims),
+                Err(_) => make_unread(tensor.data_type, &tensor.dims),
             },
             Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
             Some(AttributeValue::Type(ty)) => {
@@ -284,12 +285,12 @@ impl Model {
                     Some(tensor) => AttrValue::Tensor(tensor),
                     None => {
                         let values = sparse.values.as_ref();
-                        without_values(values.and_then(|values| values.data_type), &sparse.dims)
+                        make_unread(values.and_then(|values| values.data_type), &sparse.dims)
                     }
                 }
             }
             Some(_) => AttrValue::Other,
-            // A scalar that is zero, and a list that is empty, may have no value field at all.
+            // A scalar 0 and an empty list may be stored without a value field.
             None => match attribute.ty? {
                 AttributeType::FLOAT => AttrValue::Float(0.0),
                 AttributeType::INT => AttrValue::Int(0),
@@ -302,9 +303,9 @@ impl Model {
         })
     }
 
-    /// The stored form of a value. `None` for types and values of other kinds, of which nothing
-    /// makes any.
-    pub(crate) fn stored_value(&mut self, value: AttrValue<'_>) -> Option<AttributeValue> {
+    /// Converts a value to its stored form. Returns `None` for types and other values that no pass
+    /// creates.
+    pub(crate) fn store_value(&mut self, value: AttrValue<'_>) -> Option<AttributeValue> {
         let mut text = |text: Cow<'_, [u8]>| self.add_bytes(Buffer::from_vec(text.into_owned()));
         Some(match value {
             AttrValue::Float(value) => AttributeValue::Float(value),

@@ -1,5 +1,5 @@
-//! Putting a model together, for whatever notation it comes in: values get their definitions, names
-//! their symbols, inputs of nodes what they read.
+//! Builds models for parsers of any notation: assigns values to definitions, symbols to names, and
+//! values to the inputs of nodes.
 
 use hashbrown::HashMap;
 use sardonyx_proto::{self as proto, Slice};
@@ -16,41 +16,41 @@ use crate::names::{Symbol, same};
 use crate::read::ReadLimits;
 use crate::source::Span;
 
-/// Puts a model together from a source that holds its names, whatever notation that source is in.
+/// Builds a model from a source that holds its names, in any notation.
 ///
-/// Definitions get their values at once. What nodes read is bound by name: at once if the graph has
-/// defined it before, as nothing can change that; everything else at the end, when all graphs are
-/// complete, so that nothing depends on the order of nodes.
+/// Definitions get their values at once. Inputs of nodes are bound by name: at once if the graph
+/// has already defined the name, as nothing can change that; otherwise at the end, when all graphs
+/// are complete, so that the order of nodes does not matter.
 pub struct Builder<'m, 'a> {
-    /// The model so far.
+    /// Model under construction.
     pub model: &'m mut Model,
     pub(crate) source: SourceId,
-    /// The bytes of the source, or none: then names are only found more slowly.
+    /// Bytes of the source. May be empty: then names are found more slowly.
     pub(crate) bytes: &'a [u8],
-    /// Graphs that the model had before, which stay as they are.
+    /// Number of graphs that the model had before; they are not changed.
     graphs_before: usize,
-    /// Bytes that the structure may still take.
+    /// Bytes of memory that the structure may still take.
     pub(crate) memory_left: u64,
     limits: ReadLimits,
     pub(crate) scopes: Scopes,
-    /// Names of nodes and their inputs and outputs that have no symbol yet.
+    /// Names of nodes and of their inputs and outputs that have no symbol yet.
     pending: Vec<PendingName<'a>>,
-    /// The text of the last output, which is what the next node is most likely to read, and its
-    /// symbol once it has one.
+    /// Text of the last output and, once it has one, its symbol. The next node is most likely to
+    /// read it.
     last_output: &'a [u8],
     last_output_name: Option<Symbol>,
-    /// Operators and names of attributes: there are few of them, and comparing with the one seen
-    /// last is faster than looking for it among all names.
+    /// Cache of names of operators and attributes, by a hash. There are few, and comparing with the
+    /// last text in a slot is faster than a lookup among all names.
     frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
-    /// Inputs that are not bound yet, by name.
+    /// Inputs of nodes that are not bound yet.
     unbound: Vec<Unbound>,
-    /// Small payloads that are in no source yet, and the source that they will be.
+    /// Small payloads that are not part of a source yet, and the source that they will become.
     pool: Option<(SourceId, Vec<u8>)>,
 }
 
 impl<'m, 'a> Builder<'m, 'a> {
-    /// For a model whose names lie in `bytes`, which are those of `source`, or for graphs that are
-    /// added to a model that is complete.
+    /// Creates a builder for a model whose names lie in `bytes`, the bytes of `source`, or for
+    /// graphs that are added to a complete model.
     pub fn new(
         model: &'m mut Model,
         source: SourceId,
@@ -74,12 +74,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// Binds the inputs of all nodes, and declared outputs and types to their values.
+    /// Binds the inputs of all nodes, and the declared outputs and types, to their values.
     pub fn finish(mut self) {
-        self.settle();
+        self.intern_pending();
         self.flush_pool();
-        // Graph by graph, from the outside in, as a file is read: a name that nothing defines
-        // belongs to the outermost graph that uses it. A graph comes after the one around it.
+        // Binds graph by graph, outer ones first, like the reader: an undefined name belongs to the
+        // outermost graph that uses it. A graph has a higher id than its parent.
         let before = self.graphs_before;
         let mut depth: Vec<u32> = Vec::with_capacity(self.model.graphs.len() - before);
         for (_, graph) in self.model.graphs.iter().skip(before) {
@@ -90,18 +90,18 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.bind_infos();
     }
 
-    /// Makes room for that many nodes, and for what they usually bring along.
+    /// Reserves capacity for `nodes` nodes with a usual number of names, inputs and outputs.
     pub fn reserve(&mut self, nodes: usize) {
         self.model.reserve(nodes);
         self.scopes.reserve(self.model.names.len() + 2 * nodes + 64);
     }
 
-    /// A new graph: the body of an attribute of `owner`, or one that stands alone. It sees the
+    /// Adds a graph: the body of an attribute of `owner`, or a graph without owner. It sees the
     /// values of `parent`.
     ///
     /// # Errors
     ///
-    /// More structure than the limits allow, as for everything that is added.
+    /// The structure exceeds the memory limit, like in all methods that add to the model.
     pub fn add_graph(
         &mut self,
         owner: Option<NodeId>,
@@ -112,8 +112,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(self.model.graphs.push(Graph { owner, parent, ..Graph::default() }))
     }
 
-    /// A new node at the end of a graph. Its outputs are added before the nodes of its own graphs,
-    /// its inputs before or after all of them.
+    /// Adds a node at the end of a graph. Its outputs must be added before the nodes of its own
+    /// graphs, its inputs before or after all of them.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(id)
     }
 
-    /// Adds an output to a node. An empty name is one left out.
+    /// Adds an output to a node. An empty name stands for an omitted output.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.push_output(graph, node, index, text)
     }
 
-    /// Adds an input to a node. An empty name is one left out.
+    /// Adds an input to a node. An empty name stands for an omitted input.
     ///
     /// # Errors
     ///
@@ -160,14 +160,14 @@ impl<'m, 'a> Builder<'m, 'a> {
     ///
     /// # Errors
     ///
-    /// A name of 4 GiB.
+    /// The name has 4 GiB or more.
     #[inline]
     pub fn name_node(&mut self, node: NodeId, text: Text<'a>) -> Built {
-        self.later(text, NamePlace::Node(node))
+        self.queue_name(text, NamePlace::Node(node))
     }
 
-    /// Adds an attribute to the model. It belongs to a node once it is in the list that the node
-    /// gets by [`set_attributes`](Self::set_attributes).
+    /// Adds an attribute to the model. [`set_attributes`](Self::set_attributes) assigns it to a
+    /// node.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(self.model.attributes.push(attribute))
     }
 
-    /// Gives a node its attributes, once all of them, with what is in their graphs, have been
-    /// added.
+    /// Assigns attributes to a node, once all of them have been added with the content of their
+    /// graphs.
     pub fn set_attributes(&mut self, node: NodeId, attributes: &[AttributeId]) {
         let lists = &mut self.model.attribute_lists;
         self.model.nodes[node].attributes =
@@ -201,7 +201,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(())
     }
 
-    /// Adds a constant to a graph.
+    /// Adds an initializer to a graph.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(())
     }
 
-    /// Adds a sparse constant to a graph.
+    /// Adds a sparse initializer to a graph.
     ///
     /// # Errors
     ///
@@ -236,15 +236,16 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(())
     }
 
-    /// The symbol of a text that is not in the source as it is.
+    /// Interns a text that is not part of the source.
     pub fn own_name(&mut self, text: &[u8]) -> Symbol {
         self.model.names.intern_own(text, &self.model.sources)
     }
 
-    /// Takes bytes into the model. They are not at hand before the model is finished.
+    /// Copies bytes into the model. Until the model is finished, only
+    /// [`with_bytes`](Self::with_bytes) can read them.
     pub fn keep(&mut self, bytes: &[u8]) -> Span {
-        /// Small payloads share a source: most are a few bytes long, and a source of their own
-        /// costs more than that.
+        /// Size of the shared source of small payloads: most are a few bytes long, and a source of
+        /// their own costs more than that.
         const POOL: usize = 256 << 10;
         if bytes.len() > POOL / 8 {
             return self.keep_vec(bytes.to_vec(), 0);
@@ -257,21 +258,21 @@ impl<'m, 'a> Builder<'m, 'a> {
         let (source, pool) = self
             .pool
             .get_or_insert_with(|| (sources.push(Buffer::empty()), Vec::with_capacity(4096)));
-        // Elements that lie at multiples of their size can be used where they are.
+        // Aligned so that elements of up to 16 bytes can be used in place.
         pool.resize(pool.len().next_multiple_of(16), 0);
         let offset = pool.len() as u64;
         pool.extend_from_slice(bytes);
         Span { source: *source, offset, len: bytes.len() as u64 }
     }
 
-    /// Takes bytes into the model, those of a vector from `start` on.
+    /// Moves the bytes of a vector from `start` on into the model.
     pub fn keep_vec(&mut self, bytes: Vec<u8>, start: usize) -> Span {
         let len = (bytes.len() - start) as u64;
         let source = self.model.sources.push(Buffer::from_vec(bytes));
         Span { source, offset: start as u64, len }
     }
 
-    /// Looks at bytes that were taken into the model.
+    /// Passes bytes that were added to the model to `look`.
     pub fn with_bytes<T>(&self, span: Span, look: impl FnOnce(&[u8]) -> T) -> T {
         let range = span.offset as usize..(span.offset + span.len) as usize;
         match &self.pool {
@@ -280,9 +281,9 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// Takes bytes of the source as they are.
+    /// Returns the span of bytes of the source.
     pub fn span(&self, slice: Slice<'_>) -> Span {
-        Span::of(self.source, slice)
+        Span::new(self.source, slice)
     }
 
     fn flush_pool(&mut self) {
@@ -291,7 +292,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// An input position of a node.
+    /// Adds an input position to a node.
     #[inline]
     pub(crate) fn push_use(&mut self, graph: GraphId, node: NodeId, text: Text<'a>) -> Built {
         self.count::<Use>(text.offset())?;
@@ -300,10 +301,10 @@ impl<'m, 'a> Builder<'m, 'a> {
             return Ok(());
         }
         self.count::<Unbound>(text.offset())?;
-        self.later(text, NamePlace::Input(id, graph))
+        self.queue_name(text, NamePlace::Input(id, graph))
     }
 
-    /// An output position of a node.
+    /// Adds an output position to a node.
     #[inline]
     pub(crate) fn push_output(
         &mut self,
@@ -318,11 +319,11 @@ impl<'m, 'a> Builder<'m, 'a> {
             return Ok(());
         }
         let position = self.model.output_lists.len() as u32 - 1;
-        self.later(text, NamePlace::Output(position, graph, node, index))
+        self.queue_name(text, NamePlace::Output(position, graph, node, index))
     }
 
-    /// Counts what becomes a `T` in memory against the limit. Names do not count: they are as long
-    /// in the file. Whoever adds a value info, a tensor or a type has counted it.
+    /// Counts the memory of a `T` against the limit. Names do not count, as they are as long in the
+    /// file. A caller that adds a value info, a tensor or a type has counted it before.
     ///
     /// # Errors
     ///
@@ -332,7 +333,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.count_list::<T>(1, offset)
     }
 
-    /// Counts memory of a list.
+    /// Counts the memory of a list, in bytes.
     ///
     /// # Errors
     ///
@@ -341,7 +342,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.count_list::<u8>(bytes as usize, offset)
     }
 
-    /// Counts a list.
+    /// Counts the memory of a list of `length` elements.
     #[inline]
     pub(crate) fn count_list<T>(&mut self, length: usize, offset: u64) -> Built {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
@@ -358,12 +359,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// The symbol of a name of which there are few. Each has one place, which it may have to leave
-    /// to another.
+    /// Interns a name of which there are few different ones. Each has one slot in a small cache,
+    /// from which another name may evict it.
     ///
     /// # Errors
     ///
-    /// A name of 4 GiB.
+    /// The name has 4 GiB or more.
     pub fn frequent_name(&mut self, slice: Slice<'a>) -> Built<Symbol> {
         let [first, .., last] = *slice.bytes else {
             return self.name(slice);
@@ -380,11 +381,11 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// The symbol of a text.
+    /// Interns a text of the source.
     ///
     /// # Errors
     ///
-    /// A text of 4 GiB.
+    /// The text has 4 GiB or more.
     #[inline]
     pub fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
         check_length(slice)?;
@@ -397,21 +398,22 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.model.names.intern(
             slice.bytes,
             hash,
-            Span::of(self.source, slice),
+            Span::new(self.source, slice),
             self.bytes,
             &self.model.sources,
         )
     }
 
-    /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is
-    /// called.
-    // As a call, `place` would go through memory twice, which takes as long as hashing the name.
+    /// Queues a name that gets its symbol in a batch, at the latest in
+    /// [`intern_pending`](Self::intern_pending).
+    // Inlined: as a call, `place` would be stored and loaded again, which takes as long as hashing
+    // the name.
     #[inline(always)]
-    pub(crate) fn later(&mut self, text: Text<'a>, place: NamePlace) -> Built {
+    pub(crate) fn queue_name(&mut self, text: Text<'a>, place: NamePlace) -> Built {
         let text = match text {
             Text::Here(text) => text,
             Text::Interned(name) => {
-                self.settle();
+                self.intern_pending();
                 self.put_name(place, name);
                 return Ok(());
             }
@@ -431,13 +433,13 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
         self.pending.push(name);
         if self.pending.len() == BATCH {
-            self.settle();
+            self.intern_pending();
         }
         Ok(())
     }
 
-    /// Gives the names that wait their symbols.
-    pub(crate) fn settle(&mut self) {
+    /// Interns the queued names.
+    pub(crate) fn intern_pending(&mut self) {
         if self.pending.is_empty() {
             return;
         }
@@ -472,14 +474,14 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// The value that a definition gives, after those of all nodes so far.
+    /// Defines a name after the outputs of all nodes so far, and returns its value.
     fn define_after_nodes(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
-        self.settle();
+        self.intern_pending();
         self.define(graph, name, producer)
     }
 
-    /// The value that a definition gives. An input and an initializer of one name are one value;
-    /// any other second definition is a value of its own, which nobody can refer to.
+    /// Defines a name and returns its value. An input and an initializer of one name share a value;
+    /// any other second definition gets a value of its own that no input can refer to.
     fn define(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
         let defined = self.scopes.get(graph, name, &self.model.values);
         if let Some(id) = defined {
@@ -508,7 +510,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         id
     }
 
-    /// Binds the inputs that are left, of graphs that are complete with those around them.
+    /// Binds the remaining inputs, for graphs that are complete together with their parents.
     pub(crate) fn bind(&mut self) {
         for Unbound { id, graph, name } in std::mem::take(&mut self.unbound) {
             let value = self.look_up(graph, name).unwrap_or_else(|| {
@@ -527,7 +529,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// Ties declared outputs and types to their values.
+    /// Binds declared outputs and types to their values.
     pub(crate) fn bind_infos(&mut self) {
         for index in self.graphs_before..self.model.graphs.len() {
             self.bind_infos_of(Id::new(index));
@@ -562,12 +564,12 @@ impl<'m, 'a> Builder<'m, 'a> {
     }
 }
 
-/// A name.
+/// Name that is passed to the builder.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
     /// Bytes of the source.
     Here(Slice<'a>),
-    /// One that the model has already; not the empty one.
+    /// A symbol of the model, not of the empty text.
     Interned(Symbol),
 }
 
@@ -586,12 +588,12 @@ impl Text<'_> {
     }
 }
 
-/// An error that does not know its place yet.
+/// Error with an offset, before its path in the file is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// Where, in bytes from the start of the source.
+    /// Offset in bytes from the start of the source.
     pub offset: u64,
 }
 
@@ -609,22 +611,22 @@ impl From<proto::Error> for Box<Failure> {
     }
 }
 
-/// What building gives.
-// A failure is boxed so that a symbol or an id comes back in registers.
+/// Result of a building step.
+// A failure is boxed so that a symbol or an id is returned in registers.
 pub type Built<T = ()> = Result<T, Box<Failure>>;
 
-/// What names mean in which graph. Most names are defined in one graph only, so that a list by
-/// symbol answers nearly every question; a table has the rest.
+/// Values by name and graph. Most names are defined in one graph only, so a list by symbol answers
+/// nearly every lookup; a table has the rest.
 #[derive(Default)]
 pub(crate) struct Scopes {
-    /// By symbol, the first value of that name, in whichever graph.
+    /// First value of each name in any graph, by symbol.
     first: Vec<Option<ValueId>>,
-    /// Values of other graphs whose names were taken.
+    /// Values whose names were already defined in another graph.
     others: HashMap<(GraphId, Symbol), ValueId>,
 }
 
 impl Scopes {
-    /// Makes room for the names below a number.
+    /// Extends the list to `names` symbols.
     #[cold]
     pub(crate) fn reserve(&mut self, names: usize) {
         self.first.resize(names.max(self.first.len()), None);
@@ -639,7 +641,7 @@ impl Scopes {
         self.others.get(&(graph, name)).copied()
     }
 
-    /// Gives a name that the graph does not define yet its value.
+    /// Adds the value of a name that the graph does not define yet.
     #[inline]
     fn insert(&mut self, graph: GraphId, name: Symbol, value: ValueId) {
         if self.first.len() <= name.index() {
@@ -654,23 +656,22 @@ impl Scopes {
     }
 }
 
-/// Places for frequent names.
+/// Number of slots for frequent names.
 const FREQUENT: usize = 256;
 
-/// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first
-/// for its slot in the table, then for the entry, then for its text in the file; the waits of a
-/// batch overlap.
+/// Number of names that are looked up together. A lookup mostly waits for memory: for the slot in
+/// the table, then for the entry, then for the text in the file. The waits of a batch overlap.
 const BATCH: usize = 32;
 
-/// A name that has no symbol yet.
+/// Name without a symbol yet.
 struct PendingName<'a> {
-    /// `None` for that of the last output before it, which needs no search.
+    /// Text; `None` for the name of the preceding output, which needs no lookup.
     text: Option<Slice<'a>>,
     place: NamePlace,
     hash: u32,
 }
 
-/// An input of a node of a graph that reads a name.
+/// Input of a node of `graph`, to be bound to `name`.
 #[derive(Clone, Copy)]
 struct Unbound {
     id: UseId,
@@ -678,19 +679,19 @@ struct Unbound {
     name: Symbol,
 }
 
-/// What a name belongs to.
+/// Owner of a name.
 #[derive(Clone, Copy)]
 pub(crate) enum NamePlace {
     /// A node.
     Node(NodeId),
-    /// An input of a node of this graph.
+    /// Input of a node, and the node's graph.
     Input(UseId, GraphId),
-    /// The output at this position of the model's output lists: which one of which node, in which
-    /// graph.
+    /// Output: its position in the model's output lists, graph, node, and position among the node's
+    /// outputs.
     Output(u32, GraphId, NodeId, u32),
 }
 
-/// Lengths of texts are kept in 32 bits.
+/// Fails if a text has 4 GiB or more, as lengths of texts are stored in 32 bits.
 #[inline]
 fn check_length(text: Slice<'_>) -> Built {
     match u32::try_from(text.bytes.len()) {

@@ -1,4 +1,4 @@
-//! Tensors as a file stores them, and the way from there to values.
+//! Stored tensors and their conversion to values.
 
 use std::fmt;
 use std::panic::Location;
@@ -15,38 +15,38 @@ use crate::graph::{Entry, Model};
 use crate::names::Symbol;
 use crate::source::{Span, Unknowns};
 
-/// A stored tensor. Payloads stay where they are.
+/// Tensor as a file stores it. Payloads are spans of a source.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TensorProto {
-    /// Dimensions; none for a scalar.
+    /// Dimensions; empty for a scalar.
     pub dims: SmallVec<[i64; 4]>,
-    /// Element type, as a number.
+    /// Number of the element type.
     pub data_type: Option<i32>,
-    /// A chunk of a larger tensor; no runtime supports it.
+    /// Bounds of a segment of a larger tensor; no runtime supports it.
     pub segment: Option<Segment>,
     /// Typed lists and strings, as the records of the file.
     pub typed: SmallVec<[TypedRun; 1]>,
     /// Name.
     pub name: Option<Symbol>,
-    /// Little-endian values.
+    /// Values in little-endian order.
     pub raw_data: Option<Span>,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Where values outside the message lie.
+    /// Key-value pairs that locate values outside the message.
     pub external_data: Vec<Entry>,
-    /// Whether they do.
+    /// Whether the values are outside the message.
     pub data_location: Option<DataLocation>,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
-    /// Bytes of values in the file that were left out when the model was read; see
+    /// Number of bytes of values that were skipped when the model was read; see
     /// [`Model::read_skimmed`].
     pub skipped: Option<u64>,
 }
 
-/// Neighbouring records of one typed list, tags included: whether packed or not, they are decoded
-/// when asked for and written back as they are.
+/// Adjacent records of one typed list, including tags. They are decoded on demand and written back
+/// unchanged, packed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypedRun {
     /// Field number.
@@ -55,125 +55,124 @@ pub struct TypedRun {
     pub records: Span,
 }
 
-/// Bounds of a chunk.
+/// Bounds of a segment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Segment {
-    /// First element.
+    /// Index of the first element.
     pub begin: Option<i64>,
-    /// End.
+    /// Index after the last element.
     pub end: Option<i64>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A stored sparse tensor.
+/// Sparse tensor as a file stores it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SparseTensorProto {
     /// The values that are not zero.
     pub values: Option<TensorProto>,
-    /// Where they stand.
+    /// Positions of these values.
     pub indices: Option<TensorProto>,
     /// Dimensions of the dense form.
     pub dims: SmallVec<[i64; 4]>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// Where values outside the message come from.
+/// Access to values outside the message.
 pub trait ExternalData {
-    /// The bytes of a file beside the model: `length` of them from `offset`, or all from there on.
+    /// Returns `length` bytes from `offset` of a file beside the model, or all bytes from `offset`
+    /// on.
     ///
     /// # Errors
     ///
-    /// In words for people: the file is missing, too short, outside the model's directory.
+    /// A message: the file is missing, too short, or outside the model's directory.
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String>;
 
-    /// Compares a file beside the model with the digest that the model gives: SHA-1, hexadecimal,
-    /// of the whole file. As in the reference implementation, the default is to believe it.
+    /// Compares a file beside the model with a digest that the model declares: SHA-1 of the whole
+    /// file, in hexadecimal. The default accepts any digest, like the reference implementation.
     ///
     /// # Errors
     ///
-    /// In words for people: the file is another one than the model was written with.
+    /// A message: the file differs from the one that the model was written with.
     fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
         let _ = (location, checksum);
         Ok(())
     }
 
-    /// The bytes of a file beside a text, to which the text refers. Without means to compare the
-    /// file with what the text says about it, which is the default, they are taken from where the
-    /// text says.
+    /// Returns bytes of a file beside a text that refers to it. The default takes them from the
+    /// recorded offset and cannot verify them.
     ///
     /// # Errors
     ///
-    /// What [`load`](ExternalData::load) refuses, and a file that does not hold these values any
-    /// more.
+    /// An error of [`load`](ExternalData::load), or a file that no longer holds these values.
     fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let loaded = self.load(wanted.location, wanted.offset, wanted.length);
         loaded.map_err(NotStored::new)
     }
 }
 
-/// Values of a tensor that a text has in another file: where, and what tells whether they are still
-/// there.
+/// Values of a tensor that a text stores in another file: their position and digests that detect a
+/// change.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredValues<'a> {
     /// File, relative to the text's directory.
     pub location: &'a str,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes; `None` for the rest of the file.
     pub length: Option<u64>,
-    /// Which tensor of the file it is; see [`Model::tensor_paths`].
+    /// Path of the tensor in the file; see [`Model::tensor_paths`].
     pub tensor: Option<&'a [u8]>,
-    /// What the text calls the tensor now, if it is an initializer of the main graph. A file that
-    /// was made from the text has it under this name.
+    /// Name of the tensor in the text, if it is an initializer of the main graph. A file that was
+    /// made from the text has the tensor under this name.
     pub initializer: Option<&'a [u8]>,
-    /// What told the file from others when the text was written.
+    /// Digest of the file when the text was written.
     pub file_digest: Option<&'a str>,
     /// SHA-256 of the values, hexadecimal.
     pub sha256: Option<&'a str>,
-    /// Whether they are records of a typed list, not `raw_data`.
+    /// Whether they are records of a typed list rather than `raw_data`.
     pub typed: bool,
     /// Element type of the tensor in the text.
     pub data_type: Option<i32>,
-    /// Its dimensions.
+    /// Dimensions of the tensor in the text.
     pub dims: &'a [i64],
 }
 
-/// Why values that a text has in another file are not found there.
+/// Reason why values that a text stores in another file are not found there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotStored {
-    /// In words for people; begins in the middle of a sentence about the tensor or the file.
+    /// Message that continues a sentence about the tensor or the file.
     pub message: String,
-    /// What to do about it.
+    /// Suggestion for a fix.
     pub help: Option<String>,
-    /// Whether all references to the file have the same fault.
+    /// Whether all references to the file have this error.
     pub is_of_file: bool,
 }
 
 impl NotStored {
-    /// A fault of one reference.
+    /// Creates an error of one reference.
     pub fn new(message: impl Into<String>) -> NotStored {
         NotStored { message: message.into(), help: None, is_of_file: false }
     }
 }
 
-/// Where values outside the message lie, as its `external_data` says.
+/// Location of values outside the message, from its `external_data`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalReference {
     /// File, relative to the model's directory.
     pub location: String,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes; `None` for the rest of the file.
     pub length: Option<u64>,
     /// SHA-1 of the whole file.
     pub checksum: Option<String>,
-    /// Keys that mean nothing; readers ignore them with a warning.
+    /// Keys without a meaning; readers ignore them with a warning.
     pub unknown_keys: Vec<String>,
 }
 
-/// For models that must be complete in themselves.
+/// Data files of a model that must be self-contained: there are none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoExternalData;
 
@@ -185,19 +184,19 @@ impl ExternalData for NoExternalData {
     }
 }
 
-/// Why a stored tensor has no value.
+/// Reason why a stored tensor has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstantError {
     /// Name of the tensor.
     pub name: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// Whether the file has no values for it, neither in the model nor in a data file.
+    /// Whether the tensor has no values, neither in the model nor in a data file.
     pub has_no_values: bool,
 }
 
 impl ConstantError {
-    /// For a tensor that has values.
+    /// Creates an error of a tensor that has values.
     pub fn new(name: impl Into<String>, what: impl Into<String>) -> ConstantError {
         ConstantError { name: name.into(), what: what.into(), has_no_values: false }
     }
@@ -216,19 +215,19 @@ impl fmt::Display for ConstantError {
 impl std::error::Error for ConstantError {}
 
 impl TensorProto {
-    /// Whether its values lie outside the message.
+    /// Whether the values are outside the message.
     pub fn is_external(&self) -> bool {
         self.data_location == Some(DataLocation::EXTERNAL)
     }
 }
 
 impl Model {
-    /// The value of a stored tensor. Raw bytes are shared, not copied; typed lists are decoded.
+    /// Decodes a stored tensor. Raw bytes are shared, not copied; typed lists are decoded.
     ///
     /// # Errors
     ///
-    /// A tensor that contradicts itself, a type this release does not have, values outside the
-    /// message that `external` does not find.
+    /// A tensor that contradicts itself, an element type that this release does not support, or
+    /// values outside the message that `external` does not find.
     pub fn tensor(
         &self,
         proto: &TensorProto,
@@ -289,7 +288,7 @@ impl Model {
         let typed_field = proto::DataType(number).typed_field();
         let fields: SmallVec<[&str; 2]> =
             self.runs_with_values(proto).filter_map(|run| field_name(run.number)).collect();
-        // A raw_data without bytes beside a list is as good as none.
+        // An empty raw_data beside a list counts as absent.
         if let Some(raw) = proto.raw_data.filter(|raw| raw.len > 0 || fields.is_empty()) {
             if let Some(field) = fields.first() {
                 refuse("two-payloads", || format!("it has both raw_data and {field}"))?;
@@ -311,8 +310,8 @@ impl Model {
         self.decode_typed(proto, data_type, &dims)
     }
 
-    /// The typed lists of a tensor without packed records that hold nothing, which are as good as
-    /// none.
+    /// Iterates over the typed lists of a tensor, without those that consist of empty packed
+    /// records, which count as absent.
     fn runs_with_values<'t>(
         &'t self,
         proto: &'t TensorProto,
@@ -334,8 +333,7 @@ impl Model {
         let mut raw = Vec::new();
         let mut strings = StringArray::new();
         let mut entries = 0;
-        // Elements of packed types share entries, so what fits is decided by bytes, as for raw
-        // data.
+        // Elements of packed types share entries, so the size is checked in bytes, as for raw data.
         for run in self.runs_with_values(proto) {
             for field in Reader::<proto::TensorProto>::new(self.bytes(run.records)) {
                 let chunk = match field.map_err(|error| error.kind().to_string())? {
@@ -395,19 +393,19 @@ impl Model {
         external.load(&reference.location, reference.offset, length)
     }
 
-    /// Where the values of a tensor lie that is [external](TensorProto::is_external). The last
-    /// entry of a key counts.
+    /// Returns the location of the values of an [external](TensorProto::is_external) tensor. The
+    /// last entry of a key wins.
     ///
     /// # Errors
     ///
-    /// No location, or numbers that are none, in words for people.
+    /// A message: the location is missing, or a number is malformed.
     pub fn external_reference(&self, proto: &TensorProto) -> Result<ExternalReference, String> {
         let mut reference = ExternalReference::default();
         let mut location = None;
         for entry in &proto.external_data {
             let value = self.display(entry.value);
             let number = || {
-                // A sign would parse, but not everywhere.
+                // Parsing would accept a sign, which other readers reject.
                 let digits = value.bytes().all(|byte| byte.is_ascii_digit());
                 let number = value.parse::<u64>().ok().filter(|_| digits);
                 number.ok_or_else(|| {
@@ -420,7 +418,7 @@ impl Model {
                 b"offset" => reference.offset = number()?,
                 b"length" => reference.length = Some(number()?),
                 b"checksum" => reference.checksum = Some(value.into_owned()),
-                // Other programs add it after loading.
+                // Set by other programs after loading.
                 b"basepath" => {}
                 _ => reference.unknown_keys.push(self.display(entry.key).into_owned()),
             }
@@ -429,27 +427,27 @@ impl Model {
         Ok(reference)
     }
 
-    /// The bytes of a tensor that is [external](TensorProto::is_external), in the layout of
-    /// `raw_data`, without a look at type and shape where the file gives a length.
+    /// Loads the bytes of an [external](TensorProto::is_external) tensor, in the layout of
+    /// `raw_data`. If the file declares a length, type and shape are not used.
     ///
     /// # Errors
     ///
-    /// What [`external_reference`](Model::external_reference) and `external` refuse.
+    /// An error of [`external_reference`](Model::external_reference) or of `external`.
     pub fn external_bytes(
         &self,
         proto: &TensorProto,
         external: &dyn ExternalData,
     ) -> Result<Buffer, ConstantError> {
-        let load = || {
-            let reference = self.external_reference(proto)?;
+        let reference = self.external_reference(proto);
+        let bytes = reference.and_then(|reference| {
             let length = reference.length.or_else(|| self.implied_bytes(proto));
             self.load_referenced(&reference, length, external)
-        };
-        load().map_err(|what| ConstantError::new(self.display(proto.name), what))
+        });
+        bytes.map_err(|what| ConstantError::new(self.display(proto.name), what))
     }
 
-    /// Bytes that type and shape of a stored tensor ask for, if they make sense and the type has a
-    /// fixed width.
+    /// Computes the size in bytes of a stored tensor from its type and shape, if they are valid and
+    /// the type has a fixed width.
     pub fn implied_bytes(&self, proto: &TensorProto) -> Option<u64> {
         let data_type = DataType::from_number(proto.data_type?)?;
         let dims: Option<SmallVec<[usize; 6]>> =
@@ -458,7 +456,7 @@ impl Model {
         data_type.storage_bytes(count).map(|bytes| bytes as u64)
     }
 
-    /// The value of a stored sparse tensor.
+    /// Decodes a stored sparse tensor.
     ///
     /// # Errors
     ///
@@ -492,7 +490,7 @@ impl Model {
     }
 }
 
-/// Refuses a stored tensor, unless a test has switched the refusal off.
+/// Rejects a stored tensor, unless a test has switched the check off.
 #[cfg_attr(debug_assertions, track_caller)]
 fn refuse(name: &str, what: impl FnOnce() -> String) -> Result<(), String> {
     if switch::is_off(name, Location::caller()) { Ok(()) } else { Err(what()) }

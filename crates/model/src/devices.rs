@@ -1,4 +1,5 @@
-//! What nodes say about devices. These messages stay in the model as bytes; here they are changed.
+//! Device configurations of nodes. The messages stay in the model as bytes; this module changes
+//! them.
 
 use std::borrow::Cow;
 
@@ -12,32 +13,32 @@ use sardonyx_proto::{
     NodeDeviceConfigurationProto, RawField, Reader, ShardingSpecProto, push_bytes,
 };
 
-/// Numbers of the fields.
+/// Field numbers of the messages.
 const CONFIGURATION_ID: u32 = 1;
 const SHARDING_SPEC: u32 = 2;
 const PIPELINE_STAGE: u32 = 3;
 const TENSOR_NAME: u32 = 1;
 
-/// What a node says about one configuration of devices.
+/// Configuration of a node for one set of devices.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeDevices<'a> {
-    /// The configuration.
+    /// Identifier of the device configuration.
     pub(crate) id: &'a [u8],
-    /// How tensors are split, each with the tensor's name.
+    /// Sharding specs, each after the name of its tensor.
     specs: Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>,
-    /// The record of the pipeline stage.
+    /// Record of the pipeline stage.
     stage: Option<&'a [u8]>,
     /// Records of other fields.
     others: Vec<&'a [u8]>,
 }
 
 impl<'a> NodeDevices<'a> {
-    /// Nothing about a configuration.
-    pub(crate) fn of(id: &'a [u8]) -> NodeDevices<'a> {
+    /// Creates an empty configuration.
+    pub(crate) fn new(id: &'a [u8]) -> NodeDevices<'a> {
         NodeDevices { id, ..NodeDevices::default() }
     }
 
-    /// Reads a message, as far as it is one.
+    /// Reads a message up to its end or the first error.
     pub(crate) fn read(bytes: &'a [u8]) -> NodeDevices<'a> {
         let mut devices = NodeDevices::default();
         let mut reader = Reader::<NodeDeviceConfigurationProto>::new(bytes);
@@ -55,21 +56,22 @@ impl<'a> NodeDevices<'a> {
         devices
     }
 
-    /// Renames tensors; those that `name` says nothing of lose what is said of them.
+    /// Renames tensors. Removes the sharding of tensors for which `name` returns `None`.
     pub(crate) fn rename(&mut self, name: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         self.specs.retain_mut(|(tensor, spec)| {
             let Some(new) = name(tensor) else { return false };
             if new.as_slice() != &**tensor {
-                *spec = renamed(spec, &new).into();
+                *spec = rename_spec(spec, &new).into();
                 *tensor = new.into();
             }
             true
         });
     }
 
-    /// Takes over what the call says whose place the node takes: the stage if it has none, and the
-    /// splitting of tensors that it `touches`. Whether that is anything.
-    pub(crate) fn take_over(
+    /// Inherits from the configuration of the call that the node replaces: the stage if it has
+    /// none, and the sharding of tensors that the node `touches`. Returns whether anything was
+    /// added.
+    pub(crate) fn inherit(
         &mut self,
         call: &NodeDevices<'a>,
         touches: impl Fn(&[u8]) -> bool,
@@ -86,14 +88,14 @@ impl<'a> NodeDevices<'a> {
         any
     }
 
-    /// Forgets the splitting of tensors that the node does not touch. Whether there was any.
-    fn keep(&mut self, touches: impl Fn(&[u8]) -> bool) -> bool {
+    /// Removes the sharding of tensors that the node does not touch. Returns whether there was any.
+    fn retain_specs(&mut self, touches: impl Fn(&[u8]) -> bool) -> bool {
         let before = self.specs.len();
         self.specs.retain(|(tensor, _)| touches(tensor));
         self.specs.len() != before
     }
 
-    /// The message.
+    /// Encodes the message.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         push_bytes(&mut bytes, CONFIGURATION_ID, self.id);
@@ -108,7 +110,7 @@ impl<'a> NodeDevices<'a> {
 }
 
 impl Model {
-    /// Replaces all that a node says of devices: messages of the type
+    /// Replaces the device configurations of a node, messages of type
     /// `NodeDeviceConfigurationProto`.
     pub fn set_devices(&mut self, node: NodeId, messages: Vec<Span>) {
         match self.extras_mut(node) {
@@ -121,9 +123,9 @@ impl Model {
         }
     }
 
-    /// Lets nodes that were made for a node stand on its devices: they get its pipeline stages, and
-    /// what it says of the splitting of tensors goes to whichever of the nodes touches these. Of a
-    /// tensor that no node touches any more nothing is said.
+    /// Passes the device configurations of `node` on to the nodes that were made for it: they get
+    /// its pipeline stages, and each gets the sharding of the tensors that it touches. The sharding
+    /// of tensors that no node touches is removed.
     pub fn share_devices(&mut self, node: NodeId, made: impl Iterator<Item = NodeId>) {
         let spans = devices_of(self, node);
         if spans.is_empty() {
@@ -134,8 +136,8 @@ impl Model {
             spans.iter().map(|span| NodeDevices::read(self.bytes(*span))).collect();
         let operands = operands(self, node);
         let touches = |tensor: &[u8]| operands.contains(&tensor);
-        let changed = own.iter_mut().map(|devices| devices.keep(touches));
-        // Each is looked at, whatever becomes of those before.
+        let changed = own.iter_mut().map(|devices| devices.retain_specs(touches));
+        // `fold` rather than `any`, which would stop at the first changed configuration.
         if changed.fold(false, |any, one| any | one) {
             let messages = own.iter().map(NodeDevices::to_bytes).collect();
             set_messages(self, node, messages);
@@ -143,7 +145,7 @@ impl Model {
     }
 }
 
-/// Replaces all that a node says of devices.
+/// Replaces the device configurations of a node by encoded messages.
 pub(crate) fn set_messages(model: &mut Model, node: NodeId, messages: Vec<Vec<u8>>) {
     let add = |message| model.add_bytes(Buffer::from_vec(message));
     let spans = messages.into_iter().map(add).collect();
@@ -155,14 +157,14 @@ fn devices_of(model: &Model, node: NodeId) -> Vec<Span> {
     spans.unwrap_or_default()
 }
 
-/// The names of what a node reads and makes.
+/// Returns the names of a node's inputs and outputs.
 fn operands(model: &Model, node: NodeId) -> Vec<&[u8]> {
     let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
     operands.flatten().map(|value| model.text(model.values[value].name)).collect()
 }
 
-/// Gives a node what these messages say of devices, as far as it says nothing itself and touches
-/// the tensors.
+/// Adds the configurations in `messages` to a node, as far as the node has none of its own and
+/// touches the tensors.
 pub(crate) fn give_devices(model: &mut Model, messages: &[Span], node: NodeId) {
     let own = devices_of(model, node);
     let mut own: Vec<NodeDevices<'_>> =
@@ -173,10 +175,10 @@ pub(crate) fn give_devices(model: &mut Model, messages: &[Span], node: NodeId) {
     for span in messages {
         let given = NodeDevices::read(model.bytes(*span));
         match own.iter_mut().find(|own| own.id == given.id) {
-            Some(own) => any |= own.take_over(&given, touches),
+            Some(own) => any |= own.inherit(&given, touches),
             None => {
-                let mut new = NodeDevices::of(given.id);
-                if new.take_over(&given, touches) {
+                let mut new = NodeDevices::new(given.id);
+                if new.inherit(&given, touches) {
                     any = true;
                     own.push(new);
                 }
@@ -194,13 +196,13 @@ fn fields(spec: &[u8]) -> impl Iterator<Item = RawField<'_>> {
     std::iter::from_fn(move || reader.next_raw().ok().flatten())
 }
 
-/// The name of the tensor that is split.
+/// Returns the name of the sharded tensor.
 fn tensor_of(spec: &[u8]) -> &[u8] {
     let names = fields(spec).filter(|field| field.number == TENSOR_NAME);
     names.last().map_or(&[], |field| field.content.bytes)
 }
 
-fn renamed(spec: &[u8], name: &[u8]) -> Vec<u8> {
+fn rename_spec(spec: &[u8], name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_bytes(&mut bytes, TENSOR_NAME, name);
     for field in fields(spec).filter(|field| field.number != TENSOR_NAME) {

@@ -1,13 +1,13 @@
 //! Dimensions: numbers, expressions over symbols, or unknown sizes.
 //!
-//! An expression is kept in one normal form, a sum of products with integer factors, so that equal
-//! expressions are equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. What no
-//! polynomial can say (a division that may not come out, a remainder, a maximum) is an atom inside
-//! it, which takes part like a symbol. Arithmetic is checked: a result that leaves 64 bits is
-//! unknown, never wrong.
+//! An expression is kept in a normal form, a sum of products with integer factors, so that equal
+//! expressions are equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. A term that
+//! is not a polynomial (a division that may have a remainder, a remainder, a maximum) is an atom,
+//! which behaves like a symbol. Arithmetic is checked: a result that exceeds 64 bits is unknown,
+//! never wrong.
 //!
-//! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made
-//! of (`Reshape`'s `-1`), so a [`Dim`] may be.
+//! Dimensions are never negative, but shape vectors such as the `-1` of a `Reshape` use the same
+//! arithmetic, so a [`Dim`] may be negative.
 
 mod formulas;
 mod parse;
@@ -43,22 +43,22 @@ pub struct Expr {
 /// A sorted list of atoms.
 type Product = Vec<Atom>;
 
-/// What an expression treats as a unit.
+/// Factor of a product that is not expanded further.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Atom {
     Symbol(Arc<str>),
     /// Quotient rounded down.
     FloorDiv(Dim, Dim),
-    /// Remainder of that division, with the sign of the divisor.
+    /// Remainder of the floor division, with the sign of the divisor.
     Mod(Dim, Dim),
     Max(Dim, Dim),
     Min(Dim, Dim),
-    /// The first unless it is 1, then the second: what two sizes broadcast to.
+    /// Size that two sizes broadcast to: the first unless it is 1, then the second.
     Broadcast(Dim, Dim),
 }
 
 impl Atom {
-    /// What a function is of; nothing for a symbol.
+    /// Iterates over the operands of a function; none for a symbol.
     fn operands(&self) -> impl Iterator<Item = &Dim> {
         let (a, b) = match self {
             Atom::Symbol(_) => (None, None),
@@ -87,7 +87,8 @@ impl Atom {
     }
 }
 
-/// Expressions larger than this are given up: an attacker could otherwise let products explode.
+/// Maximum number of terms and of factors of a product. Larger expressions become unknown, as a
+/// malicious file could otherwise make products grow exponentially.
 const MAX_TERMS: usize = 64;
 
 impl Dim {
@@ -204,7 +205,8 @@ impl Dim {
         }
     }
 
-    /// The quotient rounded down of multiples of one expression, such as `3*N + 3` and `2*N + 2`.
+    /// Computes the rounded-down quotient of two multiples of one expression, such as `3*N + 3` and
+    /// `2*N + 2`.
     fn quotient_of_multiples(&self, divisor: &Dim) -> Option<Dim> {
         let (Dim::Expr(whole), Dim::Expr(part)) = (self, divisor) else { return None };
         let (of_whole, of_part) = (whole.common_factor()?, part.common_factor()?);
@@ -264,7 +266,7 @@ impl Dim {
     pub fn broadcast(&self, other: &Dim) -> Dim {
         match (self, other) {
             (Dim::Known(1), other) => other.clone(),
-            // A number other than 1 decides, whatever the other side turns out to be.
+            // A number other than 1 determines the result, whatever the other size is.
             (Dim::Known(_), _) => self.clone(),
             (_, Dim::Known(1)) => self.clone(),
             (_, Dim::Known(_)) => other.clone(),
@@ -286,7 +288,8 @@ impl Dim {
         }
     }
 
-    /// The sizes that broadcast to this one: several if that is all that it is.
+    /// Collects the sizes that broadcast to this dimension: the operands if it is a broadcast,
+    /// otherwise itself.
     fn collect_broadcast(&self, sizes: &mut BTreeSet<Dim>) {
         match self.lone_atom() {
             Some(Atom::Broadcast(a, b)) => {
@@ -299,8 +302,8 @@ impl Dim {
         }
     }
 
-    /// Whether it is the smaller one of a number, 2 or more, and one of these sizes. If that size
-    /// broadcasts with it, the number has not made it smaller.
+    /// Whether this is the minimum of one of `sizes` and a number of 2 or more. If the two
+    /// broadcast, the number is not the smaller one, so the minimum is redundant.
     fn is_cut_of_one(&self, sizes: &BTreeSet<Dim>) -> bool {
         match self.lone_atom() {
             Some(Atom::Min(a, b)) => [(a, b), (b, a)].iter().any(|(number, size)| {
@@ -310,7 +313,7 @@ impl Dim {
         }
     }
 
-    /// The atom, if it is one and nothing else.
+    /// Returns the atom if the dimension consists of a single atom.
     fn lone_atom(&self) -> Option<&Atom> {
         let Dim::Expr(expr) = self else { return None };
         let mut terms = expr.terms.iter();
@@ -354,7 +357,7 @@ impl Dim {
         }
     }
 
-    /// Whether a symbol occurs in it.
+    /// Whether `symbol` occurs in the dimension.
     fn mentions(&self, symbol: &str) -> bool {
         let Dim::Expr(expr) = self else { return false };
         let mut atoms = expr.terms.keys().flatten();
@@ -377,7 +380,7 @@ impl Dim {
             Dim::Known(difference) if takes_self(*difference) => self.clone(),
             Dim::Known(_) => other.clone(),
             Dim::Unknown => Dim::Unknown,
-            // Which one it is may be sure although by how much is not.
+            // The order may be certain although the difference is not.
             _ if difference.is_never_negative() => pick(takes_self(1), self, other),
             _ if other.sub(self).is_never_negative() => pick(takes_self(-1), self, other),
             Dim::Expr(_) => {
@@ -441,13 +444,12 @@ impl Dim {
     }
 
     fn atom(atom: Atom) -> Dim {
-        // An atom within atoms within atoms is of no use to anybody, and its size must stay
-        // bounded.
+        // Atoms nested in atoms are useless, and their size must stay bounded.
         let dim = Dim::from_terms([(vec![atom], 1)].into());
         if dim.weight() > MAX_TERMS { Dim::Unknown } else { dim }
     }
 
-    /// How many atoms it takes to write it.
+    /// Counts the symbols and numbers in the expression, including those in nested operands.
     fn weight(&self) -> usize {
         let Dim::Expr(expr) = self else { return 1 };
         expr.terms
@@ -483,10 +485,10 @@ impl Dim {
     }
 }
 
-/// The quotient of two sums, if the division surely leaves no remainder.
+/// Divides two sums, if the division certainly leaves no remainder.
 fn divide_sums(mut rest: BTreeMap<Product, i64>, divisor: &BTreeMap<Product, i64>) -> Option<Dim> {
-    // Of products with as many atoms, the one with fewer of the first atoms leads; multiplied by
-    // others, it still does.
+    // Among products with the most atoms, the largest in this order leads. Multiplying by further
+    // atoms preserves the order.
     let leading = |terms: &BTreeMap<Product, i64>| {
         let found = terms.iter().max_by_key(|(product, _)| (product.len(), *product));
         found.map(|(product, factor)| (product.clone(), *factor))
@@ -517,7 +519,7 @@ fn divide_sums(mut rest: BTreeMap<Product, i64>, divisor: &BTreeMap<Product, i64
 }
 
 impl Expr {
-    /// The expression this many times, not none.
+    /// Multiplies the expression by a factor other than 0.
     fn times(&self, factor: i64) -> Dim {
         let mut terms = self.terms.clone();
         for own in terms.values_mut() {
@@ -529,7 +531,7 @@ impl Expr {
         Dim::Expr(Arc::new(Expr { terms }))
     }
 
-    /// The largest number that divides every term.
+    /// Returns the largest number that divides every term.
     fn common_factor(&self) -> Option<i64> {
         let factors = self.terms.values().map(|factor| factor.unsigned_abs());
         i64::try_from(factors.fold(0, greatest_common_divisor)).ok()
@@ -593,7 +595,7 @@ impl fmt::Debug for Dim {
     }
 }
 
-/// A size in parentheses, unless it is a number without a sign or a name.
+/// Formats a size in parentheses, unless it is a name or a number without a sign.
 struct Operand<'a>(&'a Dim);
 
 impl fmt::Display for Operand<'_> {
@@ -700,7 +702,7 @@ mod tests {
             assert_eq!(Dim::parse(text), Dim::parse(expected), "{text}");
         }
         assert_eq!(Dim::parse("floor((5 - 5*N)/(2*N - 2))"), Dim::Known(-3));
-        // As many steps as terms, of factors that leave 64 bits.
+        // Takes as many steps as there are terms, with factors that exceed 64 bits.
         let power =
             |base: &Dim, times: usize| (0..times).fold(Dim::Known(1), |all, _| all.mul(base));
         let sum = n().add(&Dim::Known(i64::MAX));
@@ -711,7 +713,7 @@ mod tests {
         );
     }
 
-    /// Products divided by one factor, and by sums that leave something.
+    /// Divides random products by one of their factors, and by sums that leave a remainder.
     #[test]
     fn quotients_of_random_sums_are_those_of_numbers() {
         let mut state = 7u64;
@@ -756,7 +758,7 @@ mod tests {
             ("max(0, N - M)", "max(0, N - M)"),
             ("broadcast(N, broadcast(M, N))", "broadcast(M, N)"),
             ("broadcast(broadcast(K, N), broadcast(M, K))", "broadcast(K, broadcast(M, N))"),
-            // Longer than 512 would not broadcast.
+            // A size above 512 would not broadcast with the minimum.
             ("broadcast(N, min(512, N))", "N"),
             ("broadcast(N, min(1, N))", "broadcast(N, min(1, N))"),
             ("broadcast(N, 7)", "7"),

@@ -1,6 +1,6 @@
-//! Changing a graph.
+//! Changes graphs.
 //!
-//! Lists of uses are kept right by every function here; nothing else may touch them.
+//! Every function here keeps the lists of uses up to date; no other code may change them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use crate::names::Symbol;
 use crate::source::Span;
 
 impl Model {
-    /// A copy of what decides what the model computes: without training steps and the
+    /// Copies the parts that determine the model's results: without training steps, without the
     /// documentation, metadata and unknown fields of its header, and with one import of each
     /// operator set.
     pub fn clone_to_run(&self) -> Model {
@@ -51,8 +51,8 @@ impl Model {
         copy
     }
 
-    /// Removes the training information. Nodes of its graphs would still count as readers of values
-    /// of the main graph, so they read nothing afterwards, but for those of the graph `kept`.
+    /// Removes the training information. The nodes of its graphs lose their inputs, as they would
+    /// otherwise count as readers of values of the main graph, except in the graph `kept`.
     pub fn remove_training(&mut self, kept: Option<GraphId>) {
         for info in std::mem::take(&mut self.training_info) {
             let graphs = [info.initialization, info.algorithm].into_iter().flatten();
@@ -64,44 +64,45 @@ impl Model {
         }
     }
 
-    /// The symbol of a text, which is added if the model does not have it.
+    /// Interns a text.
     pub fn intern(&mut self, text: &str) -> Symbol {
         self.names.intern_own(text.as_bytes(), &self.sources)
     }
 
-    /// Takes bytes into the model.
+    /// Adds bytes to the model as a new source.
     pub fn add_bytes(&mut self, buffer: Buffer) -> Span {
         let len = buffer.len() as u64;
         Span { source: self.sources.push(buffer), offset: 0, len }
     }
 
-    /// Changes a graph's lists. Values and uses have functions of their own.
+    /// Returns a graph's lists to be changed. Values and uses are changed by functions of their
+    /// own.
     pub fn graph_mut(&mut self, id: GraphId) -> &mut Graph {
         &mut self.graphs[id]
     }
 
-    /// Changes the names of a node. Inputs, outputs and attributes have functions of their own.
+    /// Returns a node to change its names. Inputs, outputs and attributes are changed by functions
+    /// of their own.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id]
     }
 
-    /// Changes what few nodes have, of a node that has it.
+    /// Returns the rare fields of a node to be changed, if it has any.
     pub fn extras_mut(&mut self, node: NodeId) -> Option<&mut NodeExtras> {
         Some(&mut self.extras[self.nodes[node].extras?])
     }
 
-    /// Gives a node what few nodes have.
+    /// Sets the rare fields of a node.
     pub fn set_extras(&mut self, node: NodeId, extras: NodeExtras) {
         self.nodes[node].extras = Some(self.extras.push(extras));
     }
 
-    /// Changes an attribute's texts and values.
+    /// Returns an attribute to change its texts and values.
     pub fn attribute_mut(&mut self, id: AttributeId) -> &mut Attribute {
         &mut self.attributes[id]
     }
 
-    /// Makes constants of the inputs that have an initializer: the caller can no longer override
-    /// them.
+    /// Turns inputs with an initializer into constants: the caller can no longer override them.
     pub fn fix_default_inputs(&mut self, id: GraphId) {
         let Model { graphs, values, .. } = self;
         let graph = &mut graphs[id];
@@ -115,14 +116,13 @@ impl Model {
                 values[value].producer = Producer::SparseInitializer(index as u32);
             }
         }
-        let is_input = |value| matches!(values[value].producer, Producer::Input(_));
-        let kept =
-            graph.inputs.iter().filter_map(|info| info.value).filter(|value| is_input(*value));
+        let inputs = graph.inputs.iter().filter_map(|info| info.value);
+        let kept = inputs.filter(|value| matches!(values[*value].producer, Producer::Input(_)));
         let kept: HashSet<ValueId> = kept.collect();
         self.retain_inputs(id, |info| info.value.is_none_or(|value| kept.contains(&value)));
     }
 
-    /// Makes constants of the inputs of a graph from position `first` on if each of them has an
+    /// Turns the inputs of a graph from position `first` on into constants if each of them has an
     /// initializer; otherwise changes nothing.
     pub fn fix_constant_inputs(&mut self, id: GraphId, first: usize) {
         let graph = &self.graphs[id];
@@ -144,8 +144,8 @@ impl Model {
         }
     }
 
-    /// Keeps those inputs of a graph for which `keep` says so; values of the others stay, and
-    /// nothing defines them unless an initializer does.
+    /// Keeps the inputs of a graph for which `keep` returns true. The values of the others remain,
+    /// undefined unless their producer already was an initializer.
     pub fn retain_inputs(&mut self, graph: GraphId, keep: impl FnMut(&ValueInfo) -> bool) {
         let Model { graphs, values, .. } = self;
         let inputs = &mut graphs[graph].inputs;
@@ -162,7 +162,8 @@ impl Model {
         }
     }
 
-    /// Lets a graph have these of its inputs alone, in this order. Nothing defines the others then.
+    /// Keeps only the inputs in `order` and sorts them in this order. The values of the others
+    /// remain undefined.
     pub fn order_inputs(&mut self, graph: GraphId, order: &[ValueId]) {
         let place = |info: &ValueInfo| {
             let value = info.value?;
@@ -178,8 +179,8 @@ impl Model {
         }
     }
 
-    /// Keeps those initializers of a graph for which `keep` says so; values of the others stay, and
-    /// nothing defines them.
+    /// Keeps the initializers of a graph for which `keep` returns true. The values of the others
+    /// remain undefined.
     pub fn retain_initializers(
         &mut self,
         graph: GraphId,
@@ -204,8 +205,8 @@ impl Model {
         graphs[graph].initializers = kept;
     }
 
-    /// Keeps those sparse initializers of a graph for which `keep` returns true, and returns the
-    /// others; nothing defines the values of these.
+    /// Keeps the sparse initializers of a graph for which `keep` returns true, and returns the
+    /// others, whose values remain undefined.
     pub fn retain_sparse_initializers(
         &mut self,
         graph: GraphId,
@@ -232,7 +233,7 @@ impl Model {
     }
 
     /// Replaces sparse initializers of a graph, by position, by dense ones of the same names, which
-    /// follow those that the graph has.
+    /// are appended to the dense initializers.
     pub fn replace_sparse_initializers(
         &mut self,
         graph: GraphId,
@@ -260,11 +261,11 @@ impl Model {
         }
     }
 
-    /// Makes room for nodes that are to be added, as most nodes are: an output, two inputs, two
-    /// attributes and two names.
+    /// Reserves capacity for typical nodes: one output, two inputs, two attributes and two names
+    /// each.
     pub fn reserve(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
-        // As memory that nobody touches is none, a little more than usual costs nothing.
+        // Untouched memory is not committed, so a reserve of one eighth costs nothing.
         let nodes = nodes + nodes / 8;
         self.attributes.reserve(2 * nodes);
         self.attribute_lists.reserve(2 * nodes);
@@ -274,19 +275,18 @@ impl Model {
         self.names.reserve(2 * nodes + 64);
     }
 
-    /// Makes room for names that are to be made up.
+    /// Reserves capacity for new names.
     pub fn reserve_names(&mut self, names: usize) {
         self.names.reserve_own(names);
     }
 
-    /// A new value that nothing defines yet, with a name that no other value of the model has.
-    /// `hint` begins it.
+    /// Adds an undefined value with a name that begins with `hint` and is unique in the model.
     pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {
         let name = self.fresh_name(hint);
         self.new_value(graph, name)
     }
 
-    /// A new input of a graph, without a declared type. `hint` begins its name.
+    /// Adds an input without a declared type to a graph. Its name begins with `hint`.
     pub fn add_graph_input(&mut self, graph: GraphId, hint: &str) -> ValueId {
         let value = self.add_value(graph, hint);
         let inputs = &mut self.graphs[graph].inputs;
@@ -304,8 +304,8 @@ impl Model {
         self.graphs[graph].outputs.push(output);
     }
 
-    /// Gives a value another name, which no other value of its graph and the graphs around has.
-    /// What a graph declares of the value, and its initializer, follow.
+    /// Renames a value; the name must be unused in its graph and in all enclosing graphs. Renames
+    /// the value's declarations and initializer as well.
     pub fn rename_value(&mut self, value: ValueId, name: Symbol) {
         let Value { graph, .. } = &mut self.values[value];
         let graph = &mut self.graphs[*graph];
@@ -325,7 +325,7 @@ impl Model {
         self.values[value].name = name;
     }
 
-    /// A name that no value of the model has: this text, or else this text and a number.
+    /// Interns a name that no text of the model has: `text`, or `text` followed by a number.
     pub fn free_name(&mut self, text: &str) -> Symbol {
         if self.symbol(text.as_bytes()).is_none() {
             self.intern(text)
@@ -334,7 +334,7 @@ impl Model {
         }
     }
 
-    /// A new value with a name, which nothing defines yet.
+    /// Adds an undefined value with a given name.
     pub(crate) fn new_value(&mut self, graph: GraphId, name: Symbol) -> ValueId {
         self.values.push(Value {
             name,
@@ -350,7 +350,7 @@ impl Model {
         let mut text = String::with_capacity(hint.len() + 12);
         loop {
             text.clear();
-            // A string takes what is written.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{hint}__{number}");
             let before = self.names.len();
             let name = self.intern(&text);
@@ -361,8 +361,7 @@ impl Model {
         }
     }
 
-    /// A new constant of a graph. Numbers are shared with `tensor`, strings are stored as the
-    /// format demands.
+    /// Adds an initializer to a graph. Numbers are shared with `tensor`, strings are encoded.
     pub fn add_initializer(&mut self, graph: GraphId, hint: &str, tensor: &Tensor) -> ValueId {
         let value = self.add_value(graph, hint);
         let mut proto = self.tensor_proto(tensor);
@@ -373,8 +372,8 @@ impl Model {
         value
     }
 
-    /// Adds a constant of zeros to a graph, in sparse form without values: a few bytes, whatever
-    /// its size. A sparse tensor has at least one dimension, and none of size 0.
+    /// Adds a constant of zeros to a graph, as a sparse tensor without values: a few bytes for any
+    /// size. Sparse tensors cannot have zero dimensions or a dimension of size 0.
     pub fn add_sparse_zeros(
         &mut self,
         graph: GraphId,
@@ -391,7 +390,7 @@ impl Model {
         let values = TensorProto { name: Some(self.values[value].name), ..empty(elem) };
         let tensor = SparseTensorProto {
             values: Some(values),
-            // They may be absent, but some readers want to know their type.
+            // Indices may be absent, but some readers require them for their type.
             indices: Some(empty(DataType::Int64)),
             dims: dims.iter().map(|dim| *dim as i64).collect(),
             ..SparseTensorProto::default()
@@ -402,7 +401,7 @@ impl Model {
         value
     }
 
-    /// The stored form of a tensor: raw bytes, or a list of strings.
+    /// Converts a tensor to its stored form: raw bytes or a list of strings.
     pub fn tensor_proto(&mut self, tensor: &Tensor) -> TensorProto {
         let mut proto = TensorProto {
             dims: tensor.dims().iter().map(|dim| *dim as i64).collect(),
@@ -421,14 +420,14 @@ impl Model {
         proto
     }
 
-    /// A new graph without nodes inside a node, which has no attribute for it yet.
+    /// Adds a graph without nodes inside a node, which does not refer to it yet.
     pub fn add_inner_graph(&mut self, node: NodeId, name: &str) -> GraphId {
         let (owner, parent) = (Some(node), Some(self.nodes[node].graph));
         let name = Some(self.intern(name));
         self.graphs.push(Graph { owner, parent, name, ..Graph::default() })
     }
 
-    /// A new node at the end of its graph's list, with new values as outputs.
+    /// Appends a node to a graph, with new values as outputs.
     pub fn add_node(
         &mut self,
         graph: GraphId,
@@ -442,7 +441,7 @@ impl Model {
         node
     }
 
-    /// A node that is in no list yet, and its outputs.
+    /// Creates a node that no list contains yet, and its outputs.
     pub(crate) fn new_node(
         &mut self,
         graph: GraphId,
@@ -472,15 +471,15 @@ impl Model {
         (id, made)
     }
 
-    /// Takes a node out of its graph. Its outputs stay as values that nothing defines.
+    /// Removes a node from its graph. Its outputs remain as undefined values.
     pub fn remove_node(&mut self, id: NodeId) {
         self.detach_node(id);
         let graph = self.nodes[id].graph;
         self.graphs[graph].nodes.retain(|node| *node != id);
     }
 
-    /// Lets a node, and the nodes in its graphs, read nothing and make nothing, as one that is
-    /// taken out of its graph. Its outputs stay as values that nothing defines.
+    /// Removes the inputs and outputs of a node and of all nodes in its graphs. Their outputs
+    /// remain as undefined values.
     pub fn detach_node(&mut self, id: NodeId) {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -496,12 +495,12 @@ impl Model {
         }
     }
 
-    /// Replaces what a node reads.
+    /// Replaces the inputs of a node.
     pub fn set_inputs(&mut self, node: NodeId, inputs: &[Option<ValueId>]) {
         for id in self.use_ids(node) {
             self.unlink(id);
         }
-        // Input positions of a node are neighbours in the arena, so a longer list gets a new place.
+        // Input positions of a node are adjacent in the arena, so a longer list moves to the end.
         let start = if inputs.len() <= self.nodes[node].inputs.len as usize {
             self.nodes[node].inputs.start
         } else {
@@ -518,7 +517,7 @@ impl Model {
         }
     }
 
-    /// Replaces one input; the list grows as needed.
+    /// Replaces one input; extends the list if needed.
     pub fn set_input(&mut self, node: NodeId, index: usize, value: Option<ValueId>) {
         let mut inputs: SmallVec<[Option<ValueId>; 6]> = self.inputs(node).collect();
         if inputs.len() <= index {
@@ -528,7 +527,7 @@ impl Model {
         self.set_inputs(node, &inputs);
     }
 
-    /// Leaves an output out. Whoever reads it finds a value that nothing defines.
+    /// Omits an output. Its readers read an undefined value then.
     pub fn drop_output(&mut self, node: NodeId, index: usize) {
         let range = self.nodes[node].outputs;
         if index >= range.len as usize {
@@ -542,8 +541,7 @@ impl Model {
         }
     }
 
-    /// Lets a node define its first `count` outputs: new values take the places of those that are
-    /// left out.
+    /// Defines the first `count` outputs of a node: omitted ones get new values.
     pub fn fill_outputs(&mut self, node: NodeId, count: usize) {
         let Node { graph, op_type, .. } = self.nodes[node];
         let hint = self.display(op_type).into_owned();
@@ -556,14 +554,14 @@ impl Model {
                 *output = Some(value);
             }
         }
-        // As room for more is only at the end, the list gets a new place there.
+        // Only the end of the arena has room, so the list moves there.
         let start = self.output_lists.len() as u32;
         self.nodes[node].outputs = Range { start, len: outputs.len() as u32 };
         self.output_lists.extend(outputs);
     }
 
-    /// Lets a node define `value`, which nothing defines, as its output at `index`. The outputs
-    /// from there on move back by one.
+    /// Inserts `value`, which must be undefined, as the output of a node at `index`. Later outputs
+    /// move back by one position.
     pub fn insert_output(&mut self, node: NodeId, index: usize, value: ValueId) {
         let mut outputs: SmallVec<[Option<ValueId>; 6]> = self.outputs(node).into();
         outputs.resize(index.max(outputs.len()), None);
@@ -573,14 +571,14 @@ impl Model {
                 self.values[*output].producer = Producer::Node(node, index as u32);
             }
         }
-        // As room for more is only at the end, the list gets a new place there.
+        // Only the end of the arena has room, so the list moves there.
         let start = self.output_lists.len() as u32;
         self.nodes[node].outputs = Range { start, len: outputs.len() as u32 };
         self.output_lists.extend(outputs);
     }
 
-    /// Makes everybody who reads `from` read `to`, nodes and graph outputs alike; `except` keeps
-    /// reading `from`.
+    /// Redirects all uses of `from` to `to`, by nodes and graph outputs, except those of the node
+    /// `except`.
     pub fn replace_uses(&mut self, from: ValueId, to: ValueId, except: Option<NodeId>) {
         let mut next = self.values[from].first_use;
         while let Some(id) = next {
@@ -592,7 +590,8 @@ impl Model {
         }
     }
 
-    /// Lets `node`'s output at `index` define `value` instead of what it defines now.
+    /// Defines `value` by `node`'s output at `index`. The value that it defined before is undefined
+    /// then.
     pub fn redefine_output(&mut self, node: NodeId, index: usize, value: ValueId) {
         let at = self.nodes[node].outputs.start as usize + index;
         if let Some(old) = self.output_lists[at].replace(value) {
@@ -601,17 +600,17 @@ impl Model {
         self.values[value].producer = Producer::Node(node, index as u32);
     }
 
-    /// Adds an attribute to a node, or replaces the one of that name. A type, or a value that could
-    /// not be read, leaves an attribute without a value.
+    /// Adds an attribute to a node, or replaces the attribute of that name. A type, or a value that
+    /// could not be read, is stored as an attribute without a value.
     pub fn set_attribute<'v>(&mut self, node: NodeId, name: &str, value: impl Into<AttrValue<'v>>) {
         self.remove_attribute(node, name);
-        let value = self.stored_value(value.into());
+        let value = self.store_value(value.into());
         let name = Some(self.intern(name));
         let ty = value.as_ref().map(AttributeValue::ty);
         let values = value.map(AttributeValues::from).unwrap_or_default();
         let id: AttributeId =
             self.attributes.push(Attribute { name, ty, values, ..Attribute::default() });
-        // As room for another one is only at the end, the list gets a new place there.
+        // Only the end of the arena has room, so the list moves there.
         let list = self.nodes[node].attributes;
         self.attribute_lists.extend_from_within(list.indices());
         self.attribute_lists.push(id);
@@ -619,7 +618,7 @@ impl Model {
             Range { start: self.attribute_lists.len() as u32 - list.len - 1, len: list.len + 1 };
     }
 
-    /// Gives all attributes of a node to another one, which has none, and their graphs with them.
+    /// Moves all attributes of a node, including their graphs, to a node that has none.
     pub(crate) fn move_attributes(&mut self, from: NodeId, to: NodeId) {
         self.nodes[to].attributes = self.nodes[from].attributes;
         self.nodes[from].attributes = Range::default();
@@ -632,12 +631,12 @@ impl Model {
         }
     }
 
-    /// Takes all attributes of a node away.
+    /// Removes all attributes of a node.
     pub fn clear_attributes(&mut self, node: NodeId) {
         self.nodes[node].attributes.len = 0;
     }
 
-    /// Takes an attribute away, if the node has it.
+    /// Removes an attribute, if the node has it.
     pub fn remove_attribute(&mut self, node: NodeId, name: &str) {
         let Some(symbol) = self.symbol(name.as_bytes()) else {
             return;
@@ -654,7 +653,7 @@ impl Model {
         self.nodes[node].attributes.len = kept as u32 - list.start;
     }
 
-    /// Puts a use into the list of its value.
+    /// Adds a use to the list of its value.
     pub(crate) fn link(&mut self, id: UseId, value: ValueId) {
         let first = self.values[value].first_use.replace(id);
         if let Some(first) = first {

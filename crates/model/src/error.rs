@@ -1,10 +1,10 @@
-//! Why bytes could not be read as a model.
+//! Errors in bytes that are read as a model.
 
 use std::fmt;
 
 use sardonyx_proto as proto;
 
-/// A reading error: what, at which byte, in which field.
+/// Error of reading a model, with its byte offset and field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -15,25 +15,25 @@ struct Inner {
     place: String,
 }
 
-/// The ways in which reading a model fails. More may be added.
+/// Kinds of errors of reading a model. More may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes are no protobuf message.
+    /// The bytes are not a protobuf message.
     Wire(proto::ErrorKind),
-    /// A name or text of 4 GiB or more.
+    /// A name or text has 4 GiB or more.
     TextTooLong {
-        /// Its length in bytes.
+        /// Length in bytes.
         length: u64,
     },
-    /// The structure (nodes, values, attributes, lists …) would take more memory than the limit.
+    /// The structure (nodes, values, attributes, lists …) exceeds the memory limit.
     TooMuchStructure {
-        /// The limit, in bytes.
+        /// Limit, in bytes.
         limit: u64,
     },
-    /// Types within types, nested more deeply than the limit.
+    /// Types are nested deeper than the limit.
     TypeTooDeep {
-        /// The limit, in levels.
+        /// Limit, in levels.
         limit: u32,
     },
 }
@@ -43,18 +43,18 @@ impl Error {
         Error(Box::new(Inner { kind, offset, place }))
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Where, in bytes from the start of the file.
+    /// Returns the offset of the error, in bytes from the start of the file.
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// In which field, such as `graph.node[3].attribute[0].t`. Empty when the bytes are in no field
-    /// of the format.
+    /// Returns the path of the field, such as `graph.node[3].attribute[0].t`; empty if the bytes
+    /// belong to no field of the format.
     pub fn place(&self) -> &str {
         &self.0.place
     }

@@ -1,4 +1,4 @@
-//! The model and what it is made of.
+//! The model, its graphs, nodes and values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::type_proto::TypeProto;
 /// A model in memory. Cloning copies the structure and shares all payloads.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// Everything about the model that is not its graph.
+    /// Fields of the model outside its main graph.
     pub header: Header,
     /// The main graph.
     pub main: Option<GraphId>,
@@ -31,9 +31,9 @@ pub struct Model {
     pub(crate) values: Arena<ValueId, Value>,
     pub(crate) attributes: Arena<AttributeId, Attribute>,
     pub(crate) uses: Arena<UseId, Use>,
-    /// Lists of node outputs, of which each node has a range.
+    /// Lists of node outputs; each node owns a range.
     pub(crate) output_lists: Vec<Option<ValueId>>,
-    /// Lists of node attributes, of which each node has a range.
+    /// Lists of node attributes; each node owns a range.
     pub(crate) attribute_lists: Vec<AttributeId>,
     pub(crate) extras: Arena<ExtrasId, NodeExtras>,
 }
@@ -55,11 +55,11 @@ pub struct Header {
     pub model_version: Option<i64>,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
     /// Device configurations, each as the bytes of its message.
     pub configuration: Vec<Span>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
@@ -70,7 +70,7 @@ pub struct OperatorSetId {
     pub domain: Option<Symbol>,
     /// Version.
     pub version: Option<i64>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
@@ -81,7 +81,7 @@ pub struct Entry {
     pub key: Option<Symbol>,
     /// Value.
     pub value: Option<Symbol>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
@@ -98,38 +98,38 @@ pub struct Graph {
     pub inputs: Vec<ValueInfo>,
     /// Outputs.
     pub outputs: Vec<ValueInfo>,
-    /// Types of values in between.
+    /// Declared types of intermediate values.
     pub value_info: Vec<ValueInfo>,
-    /// Constants.
+    /// Constants, or defaults of inputs.
     pub initializers: Vec<Initializer>,
     /// Sparse constants.
     pub sparse_initializers: Vec<SparseInitializer>,
-    /// Which tensors scale and shift which.
+    /// Quantization parameters of values.
     pub quantization_annotation: Vec<TensorAnnotation>,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
-    /// The node whose attribute holds this graph; `None` for the main graph and bodies of
-    /// functions.
+    /// Node whose attribute holds this graph; `None` for the main graph, bodies of functions and
+    /// graphs of training steps.
     pub owner: Option<NodeId>,
-    /// The graph whose values this one sees.
+    /// Enclosing graph, whose values this graph sees.
     pub parent: Option<GraphId>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A call of an operator or function.
-// Models have many: plain data, and no more than needed.
+/// Call of an operator or function.
+// Models have many nodes, so this is small and `Copy`.
 #[derive(Debug, Clone, Copy)]
 pub struct Node {
     /// Name.
     pub name: Option<Symbol>,
     /// Operator or function.
     pub op_type: Option<Symbol>,
-    /// Its domain; absent or empty for `ai.onnx`.
+    /// Domain of the operator; absent or empty for `ai.onnx`.
     pub domain: Option<Symbol>,
-    /// Which of several functions of that name.
+    /// Overload, which selects one of several functions with the same name.
     pub overload: Option<Symbol>,
-    /// The graph it stands in.
+    /// Graph that contains the node.
     pub graph: GraphId,
     pub(crate) extras: Option<ExtrasId>,
     pub(crate) inputs: Range,
@@ -138,7 +138,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node of a graph without anything.
+    /// Creates a node without inputs, outputs and attributes.
     pub(crate) fn new(graph: GraphId) -> Node {
         Node {
             name: None,
@@ -154,20 +154,20 @@ impl Node {
     }
 }
 
-/// What few nodes have.
+/// Fields that few nodes have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeExtras {
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
     /// Device annotations, each as the bytes of its message.
     pub device_configurations: Vec<Span>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A part of one of the model's lists.
+/// Range of one of the model's lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) start: u32,
@@ -175,7 +175,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// One that begins at the end of a list and grows with it.
+    /// Creates an empty range at `start`, the end of a list, that grows with the list.
     pub(crate) fn empty(start: u32) -> Range {
         Range { start, len: 0 }
     }
@@ -185,43 +185,43 @@ impl Range {
     }
 }
 
-/// A value of a graph.
+/// Value of a graph.
 #[derive(Debug, Clone)]
 pub struct Value {
     /// Name.
     pub name: Symbol,
-    /// The graph it belongs to.
+    /// Graph that defines the value.
     pub graph: GraphId,
-    /// Where it comes from.
+    /// Definition of the value.
     pub producer: Producer,
-    /// Whether the graph gives it back.
+    /// Whether the value is an output of its graph.
     pub is_output: bool,
     pub(crate) first_use: Option<UseId>,
 }
 
-/// Where a value comes from. An initializer that is also an input counts as an input.
+/// Definition of a value. An initializer that is also an input counts as an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Producer {
-    /// Nothing defines the name.
+    /// The name is not defined.
     Nothing,
-    /// The graph's input at this position.
+    /// Input of the graph at this position.
     Input(u32),
-    /// The graph's initializer at this position.
+    /// Initializer of the graph at this position.
     Initializer(u32),
-    /// The graph's sparse initializer at this position.
+    /// Sparse initializer of the graph at this position.
     SparseInitializer(u32),
-    /// An output of a node.
+    /// Output of a node, at this position.
     Node(NodeId, u32),
 }
 
-/// An input position of a node.
+/// Input position of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Use {
-    /// What is read there; `None` for an input left out.
+    /// Value that is read; `None` for an omitted input.
     pub value: Option<ValueId>,
-    /// Who reads it.
+    /// Node that reads the value.
     pub node: NodeId,
-    /// Neighbours in the list of all uses of the value.
+    /// Next and previous use in the list of the value's uses.
     pub(crate) next: Option<UseId>,
     pub(crate) previous: Option<UseId>,
 }
@@ -231,88 +231,88 @@ pub struct Use {
 pub struct ValueInfo {
     /// Name.
     pub name: Option<Symbol>,
-    /// The value of that name.
+    /// Value of that name in the graph.
     pub value: Option<ValueId>,
     /// Declared type.
     pub ty: Option<TypeProto>,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A constant of a graph.
+/// Initializer of a graph.
 #[derive(Debug, Clone)]
 pub struct Initializer {
-    /// The value it gives.
+    /// Value that the initializer defines.
     pub value: Option<ValueId>,
-    /// Its content.
+    /// Elements of the initializer.
     pub tensor: TensorProto,
 }
 
-/// A sparse constant of a graph.
+/// Sparse initializer of a graph.
 #[derive(Debug, Clone)]
 pub struct SparseInitializer {
-    /// The value it gives; its name is that of the tensor of values.
+    /// Value that the initializer defines; its name is that of the tensor of values.
     pub value: Option<ValueId>,
-    /// Its content.
+    /// Elements of the initializer.
     pub tensor: SparseTensorProto,
 }
 
-/// Which tensors hold scale and zero point of another.
+/// Scale and zero point of a quantized tensor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TensorAnnotation {
-    /// The annotated tensor.
+    /// Name of the annotated tensor.
     pub tensor_name: Option<Symbol>,
-    /// `SCALE_TENSOR`, `ZERO_POINT_TENSOR`, each with a name.
+    /// Names of the parameters, by the keys `SCALE_TENSOR` and `ZERO_POINT_TENSOR`.
     pub quant_parameter_tensor_names: Vec<Entry>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A model-local function.
+/// Model-local function.
 #[derive(Debug, Clone)]
 pub struct Function {
     /// Name.
     pub name: Option<Symbol>,
     /// Domain.
     pub domain: Option<Symbol>,
-    /// Which of several of that name.
+    /// Overload, which selects one of several functions with the same name.
     pub overload: Option<Symbol>,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// Parameters without default.
+    /// Attribute parameters without a default.
     pub attributes: Vec<Symbol>,
-    /// Parameters with default.
+    /// Attribute parameters with a default.
     pub attribute_protos: Vec<Attribute>,
     /// Operator sets of the body.
     pub opset_import: Vec<OperatorSetId>,
-    /// Inputs, outputs, nodes and types of values.
+    /// Body: inputs, outputs, nodes and types of values.
     pub body: GraphId,
-    /// Named texts.
+    /// Metadata, as keys and values.
     pub metadata_props: Vec<Entry>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A training step.
+/// Training step.
 #[derive(Debug, Clone, Default)]
 pub struct TrainingInfo {
-    /// Gives the state its first values.
+    /// Graph that computes the initial state.
     pub initialization: Option<GraphId>,
-    /// One step.
+    /// Graph that computes one step.
     pub algorithm: Option<GraphId>,
-    /// Which output of `initialization` goes into which initializer.
+    /// Initializers that outputs of `initialization` are assigned to.
     pub initialization_binding: Vec<Entry>,
-    /// Which output of a step goes into which initializer.
+    /// Initializers that outputs of a step are assigned to.
     pub update_binding: Vec<Entry>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// Interned texts of a model.
+/// Lookup of interned texts that keeps the bytes of the main source at hand.
 #[derive(Debug, Clone, Copy)]
 pub struct Texts<'m> {
     model: &'m Model,
@@ -320,14 +320,14 @@ pub struct Texts<'m> {
 }
 
 impl<'m> Texts<'m> {
-    /// Interned text.
+    /// Returns an interned text.
     #[inline]
     pub fn text(self, symbol: Symbol) -> &'m [u8] {
         let Model { names, sources, .. } = self.model;
         names.text_near(symbol, self.near, sources)
     }
 
-    /// The attribute of a node with a name.
+    /// Returns the attribute `name` of a node.
     pub fn attribute_of(self, node: NodeId, name: &str) -> Option<&'m Attribute> {
         let attributes = self.model.attributes(node).iter();
         attributes.map(|id| self.model.attribute(*id)).find(|attribute| {
@@ -338,92 +338,91 @@ impl<'m> Texts<'m> {
 }
 
 impl Model {
-    /// The main graph, if the model has one.
+    /// Returns the main graph, if the model has one.
     pub fn main_graph(&self) -> Option<&Graph> {
         self.main.map(|graph| &self.graphs[graph])
     }
 
-    /// A graph.
+    /// Returns a graph.
     #[inline]
     pub fn graph(&self, id: GraphId) -> &Graph {
         &self.graphs[id]
     }
 
-    /// All graphs.
+    /// Iterates over all graphs.
     pub fn graphs(&self) -> impl Iterator<Item = (GraphId, &Graph)> {
         self.graphs.iter()
     }
 
-    /// A node.
+    /// Returns a node.
     #[inline]
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
-    /// A value.
+    /// Returns a value.
     #[inline]
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id]
     }
 
-    /// How many nodes the model has, in all graphs: the bound of [`NodeId`]'s index.
+    /// Returns the number of nodes in all graphs: the bound of [`NodeId`]'s index.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many nodes there are, with all that they read, make and have as attributes, and declared
-    /// values.
+    /// Returns the number of nodes, their inputs, outputs and attributes, and declared values.
     pub fn part_count(&self) -> usize {
-        let lists = |graph: &Graph| {
+        let declared = self.graphs.iter().map(|(_, graph)| {
             graph.inputs.len()
                 + graph.outputs.len()
                 + graph.value_info.len()
                 + graph.initializers.len()
-        };
-        let declared: usize = self.graphs.iter().map(|(_, graph)| lists(graph)).sum();
+        });
         let of_nodes = self.uses.len() + self.output_lists.len() + self.attribute_lists.len();
-        self.nodes.len() + of_nodes + declared
+        self.nodes.len() + of_nodes + declared.sum::<usize>()
     }
 
-    /// How many different texts the model has: the bound of [`Symbol`]'s index.
+    /// Returns the number of distinct texts: the bound of [`Symbol`]'s index.
     pub fn symbol_count(&self) -> usize {
         self.names.len()
     }
 
-    /// All texts of the model that are names, documentation, keys or values, each once.
+    /// Iterates over all distinct texts: names, documentation, keys and values.
     pub fn all_texts(&self) -> impl Iterator<Item = &[u8]> {
-        let near = self.names.near(&self.sources);
+        let near = self.names.home_source(&self.sources);
         let symbols = (0..self.names.len()).map(crate::ids::Id::new);
         symbols.map(move |symbol| self.names.text_near(symbol, near, &self.sources))
     }
 
-    /// All values with their ids, in all graphs.
+    /// Iterates over the values of all graphs.
     pub fn values(&self) -> impl Iterator<Item = (ValueId, &Value)> {
         self.values.iter()
     }
 
-    /// How many values the model has, in all graphs: the bound of [`ValueId`]'s index.
+    /// Returns the number of values in all graphs: the bound of [`ValueId`]'s index.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
 
-    /// An attribute.
+    /// Returns an attribute.
     #[inline]
     pub fn attribute(&self, id: AttributeId) -> &Attribute {
         &self.attributes[id]
     }
 
-    /// The attributes of all nodes, in no particular order, also those that edits have left over.
+    /// Iterates over the attributes of all nodes in no particular order, including those that edits
+    /// have removed from their nodes.
     pub fn all_attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.attributes.iter().map(|(_, attribute)| attribute)
     }
 
-    /// The attribute of a node with a name.
+    /// Returns the attribute `name` of a node.
     pub fn attribute_of(&self, node: NodeId, name: &str) -> Option<&Attribute> {
         self.texts().attribute_of(node, name)
     }
 
-    /// The attributes of a node, in the order of the file.
+    /// Returns the attributes of a node, in the order of the file.
     #[inline]
     pub fn attributes(&self, node: NodeId) -> &[AttributeId] {
         &self.attribute_lists[self.nodes[node].attributes.indices()]
@@ -434,13 +433,13 @@ impl Model {
         !self.extras.is_empty()
     }
 
-    /// What few nodes have.
+    /// Returns the rare fields of a node, if it has any.
     #[inline]
     pub fn extras(&self, node: NodeId) -> Option<&NodeExtras> {
         Some(&self.extras[self.nodes[node].extras?])
     }
 
-    /// What a node reads; `None` where an input is left out.
+    /// Iterates over the inputs of a node; `None` for an omitted input.
     #[inline]
     pub fn inputs(
         &self,
@@ -450,13 +449,13 @@ impl Model {
         uses.map(|id| self.uses[id].value)
     }
 
-    /// What a node produces; `None` where an output is left out.
+    /// Returns the outputs of a node; `None` for an omitted output.
     #[inline]
     pub fn outputs(&self, node: NodeId) -> &[Option<ValueId>] {
         &self.output_lists[self.nodes[node].outputs.indices()]
     }
 
-    /// Who reads a value, and at which input position.
+    /// Iterates over the nodes that read a value, each with the input position.
     #[inline]
     pub fn uses(&self, value: ValueId) -> impl Iterator<Item = (NodeId, usize)> + '_ {
         let mut next = self.values[value].first_use;
@@ -469,7 +468,7 @@ impl Model {
         })
     }
 
-    /// Whether a node reads a value or the graph gives it back.
+    /// Whether a node reads a value or the value is an output of its graph.
     #[inline]
     pub fn is_read(&self, value: ValueId) -> bool {
         let value = &self.values[value];
@@ -484,7 +483,7 @@ impl Model {
         self.nodes[node].inputs.indices().map(crate::ids::Id::new)
     }
 
-    /// The constant behind a value, if it is an initializer that no input overrides.
+    /// Returns the initializer that defines a value, unless an input can override it.
     pub fn initializer(&self, value: ValueId) -> Option<&Initializer> {
         let Value { graph, producer: Producer::Initializer(index), .. } = self.values[value] else {
             return None;
@@ -492,17 +491,17 @@ impl Model {
         self.graphs[graph].initializers.get(index as usize)
     }
 
-    /// Interned text.
+    /// Returns an interned text.
     pub fn text(&self, symbol: Symbol) -> &[u8] {
         self.names.text(symbol, &self.sources)
     }
 
-    /// A way to [`text`](Self::text) for who asks for many of them.
+    /// Returns a faster way to look up many texts.
     pub fn texts(&self) -> Texts<'_> {
-        Texts { model: self, near: self.names.near(&self.sources) }
+        Texts { model: self, near: self.names.home_source(&self.sources) }
     }
 
-    /// Interned text that may be absent.
+    /// Returns an interned text that may be absent.
     pub fn maybe_text(&self, symbol: Option<Symbol>) -> Option<&[u8]> {
         symbol.map(|symbol| self.text(symbol))
     }
@@ -512,44 +511,45 @@ impl Model {
         self.maybe_text(symbol).is_none_or(<[u8]>::is_empty)
     }
 
-    /// Interned text for people: empty if absent, replacement characters where it is not UTF-8.
+    /// Returns an interned text for display: empty if absent, with replacement characters where it
+    /// is not UTF-8.
     pub fn display(&self, symbol: Option<Symbol>) -> Cow<'_, str> {
         String::from_utf8_lossy(self.maybe_text(symbol).unwrap_or_default())
     }
 
-    /// The symbol of a text, if the model has it.
+    /// Returns the symbol of a text, if the text is interned.
     pub fn symbol(&self, text: &[u8]) -> Option<Symbol> {
         self.names.find(text, &self.sources)
     }
 
-    /// The bytes of a span.
+    /// Returns the bytes of a span.
     pub fn bytes(&self, span: Span) -> &[u8] {
         &self.sources[span.source].as_slice()[span.offset as usize..][..span.len as usize]
     }
 
-    /// All bytes of a source.
+    /// Returns all bytes of a source.
     pub fn source(&self, id: SourceId) -> &[u8] {
         self.sources[id].as_slice()
     }
 
-    /// The bytes of a span, sharing the source.
+    /// Returns the bytes of a span as a buffer that shares the source.
     pub fn buffer(&self, span: Span) -> Buffer {
         let range = span.offset as usize..(span.offset + span.len) as usize;
         self.sources[span.source].slice(range).expect("a span lies in its source")
     }
 
-    /// The domain of a node as the registry writes it: `ai.onnx` is empty.
+    /// Returns the domain of a node in the registry's form: `ai.onnx` is empty.
     pub fn domain_of(&self, node: NodeId) -> Cow<'_, str> {
         normal_domain(self.display(self.nodes[node].domain))
     }
 
-    /// The versions of all operator sets that the model imports, by domain as the registry writes
-    /// it. The same as [`opset`](Model::opset), for whoever asks more than a few times.
+    /// Returns the versions of all imported operator sets, by domain in the registry's form. Faster
+    /// than repeated calls of [`opset`](Model::opset).
     pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
         self.opsets_in(&self.header.opset_import)
     }
 
-    /// The same among the imports of a function.
+    /// Returns the versions of the operator sets in a function's imports.
     pub fn opsets_in<'m>(&'m self, imports: &'m [OperatorSetId]) -> HashMap<Cow<'m, str>, i64> {
         let effective = self.effective_imports(imports);
         let mut versions: HashMap<Cow<'_, str>, i64> = effective
@@ -562,7 +562,7 @@ impl Model {
         versions
     }
 
-    /// The import of each domain that counts: the last one.
+    /// Returns the import of each domain that takes effect: the last one.
     pub(crate) fn effective_imports<'m>(
         &'m self,
         imports: &'m [OperatorSetId],
@@ -570,7 +570,7 @@ impl Model {
         let mut effective = HashMap::new();
         let mut last = None;
         for import in imports.iter().rev() {
-            // Usually all are different; if there are many, most of them are the same.
+            // In a long list most entries repeat the previous domain, which needs no lookup.
             if last != Some(import.domain) {
                 let domain = normal_domain(self.display(import.domain));
                 effective.entry(domain).or_insert(import);
@@ -580,12 +580,12 @@ impl Model {
         effective
     }
 
-    /// The version of an operator set that the model imports. The last entry of a domain counts.
+    /// Returns the version of an imported operator set. The last entry of a domain takes effect.
     pub fn opset(&self, domain: &str) -> Option<i64> {
         self.opset_in(&self.header.opset_import, domain)
     }
 
-    /// The version of an operator set among imports.
+    /// Returns the version of an operator set in a list of imports.
     pub fn opset_in(&self, imports: &[OperatorSetId], domain: &str) -> Option<i64> {
         let domain = normal_domain(domain.into());
         let import = imports
@@ -599,14 +599,14 @@ impl Model {
         }
     }
 
-    /// Before IR version 3 a model could not say which version of `ai.onnx` it uses; version 1 is
-    /// meant.
+    /// Returns version 1 for `ai.onnx` if no import is required: before IR version 3 a model could
+    /// not import a version.
     fn implied_opset(&self, imports: &[OperatorSetId]) -> Option<i64> {
         (imports.is_empty() && self.header.ir_version.unwrap_or(0) < 3).then_some(1)
     }
 }
 
-/// Like [`normalize_domain`], but keeps a domain that is normal.
+/// Maps `ai.onnx` to the empty domain.
 fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
     if normalize_domain(&domain).is_empty() { Cow::Borrowed("") } else { domain }
 }

@@ -1,14 +1,14 @@
-//! Typed ids and the arenas they point into.
+//! Typed ids, and the arenas that they index.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// A position in an arena, with a type of its own.
+/// Position in an arena, with a type of its own for each arena.
 pub trait Id: Copy + Eq {
-    /// From a position.
+    /// Creates the id of a position.
     fn new(index: usize) -> Self;
-    /// The position.
+    /// Returns the position.
     fn index(self) -> usize;
 }
 
@@ -21,7 +21,7 @@ macro_rules! ids {
         impl Id for $name {
             #[inline]
             fn new(index: usize) -> Self {
-                // Reading stops before an arena reaches this size; see `ReadLimits`.
+                // `ReadLimits` keeps arenas below this size.
                 let number = u32::try_from(index).ok().and_then(|index| NonZeroU32::new(index.wrapping_add(1)));
                 $name(number.expect("an arena has fewer than 2^32 - 1 entries"))
             }
@@ -33,7 +33,7 @@ macro_rules! ids {
         }
 
         impl $name {
-            /// The number that stands for it: its position, plus 1.
+            /// Returns the number that represents the id: its position plus 1.
             #[allow(dead_code)]
             pub(crate) fn number(self) -> u32 {
                 self.0.get()
@@ -50,23 +50,23 @@ macro_rules! ids {
 pub(crate) use ids;
 
 ids! {
-    /// A node, of any graph or function of a model.
+    /// Node of a graph or function of a model.
     pub NodeId
-    /// A value: an input, an initializer, an output of a node, or a name that nothing defines.
+    /// Value: an input, an initializer, an output of a node, or an undefined name.
     pub ValueId
-    /// A graph: the main one, a subgraph, the body of a function, a graph of the training section.
+    /// Graph: the main one, a subgraph, the body of a function or a graph of a training step.
     pub GraphId
-    /// An attribute of a node.
+    /// Attribute of a node.
     pub AttributeId
-    /// An input position of a node.
+    /// Input position of a node.
     pub UseId
-    /// A piece of memory that a model refers to.
+    /// Buffer that a model refers to.
     pub SourceId
-    /// What few nodes have, of a node that has it.
+    /// Rare fields of a node.
     pub(crate) ExtrasId
 }
 
-/// A list whose entries are named by ids and never move.
+/// List whose entries are addressed by ids and never move.
 #[derive(Clone)]
 pub struct Arena<I, T> {
     items: Vec<T>,
@@ -80,27 +80,27 @@ impl<I: Id, T> Arena<I, T> {
         I::new(self.items.len() - 1)
     }
 
-    /// Makes room for more entries.
+    /// Reserves capacity for more entries.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.items.reserve(count);
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Whether the arena has no entries.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// All entries with their ids.
+    /// Iterates over the entries with their ids.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.items.iter().enumerate().map(|(index, item)| (I::new(index), item))
     }
 
-    /// All entries, to be changed.
+    /// Iterates over the entries, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.items.iter_mut()
     }
@@ -134,7 +134,7 @@ impl<I: Id + std::fmt::Debug, T: std::fmt::Debug> std::fmt::Debug for Arena<I, T
 }
 
 impl SourceId {
-    /// The first source: the bytes that a model was read from.
+    /// Returns the id of the first source, which holds the bytes that the model was read from.
     pub fn first() -> SourceId {
         Id::new(0)
     }

@@ -1,4 +1,4 @@
-//! Putting the body of a function into the place of a call.
+//! Replaces calls by the bodies of their functions.
 
 use std::fmt;
 
@@ -15,63 +15,64 @@ use crate::made::NodeBuilder;
 use crate::names::Symbol;
 use crate::type_proto::{DimValue, TypeProto};
 
-/// A node that was copied.
+/// Copy of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
     /// The copy.
     pub node: NodeId,
-    /// What it is a copy of.
+    /// Node that was copied.
     pub of: NodeId,
 }
 
-/// What came into the place of a call.
+/// Result of inlining a call.
 #[derive(Debug, Clone, Default)]
 pub struct Inlined {
-    /// The nodes, those in graphs of nodes too; each before those in its graphs.
+    /// Copies of the body's nodes, including those in graphs of nodes; each before those in its
+    /// graphs.
     pub copied: Vec<Copied>,
-    /// What the function declares of values in its body, for the copies of these values. As a
-    /// function may be called with different types, that need not be so in this call.
+    /// Types that the function declares for values of its body, for the copies of these values.
+    /// They may be wrong in this call, as a function may be called with different types.
     pub declared: Vec<ValueInfo>,
-    /// Outputs of the call whose readers read another value now. Nothing defines them any more.
+    /// Outputs of the call whose readers were redirected to another value. They are undefined now.
     pub redirected: Vec<ValueId>,
 }
 
-/// Why a call cannot be replaced by the body of its function.
+/// Reason why a call cannot be inlined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InlineError {
     /// The call has more inputs than the function.
     TooManyInputs {
-        /// Of the call.
+        /// Number of inputs of the call.
         given: usize,
-        /// Of the function.
+        /// Number of inputs of the function.
         formal: usize,
     },
     /// The call has more outputs than the function.
     TooManyOutputs {
-        /// Of the call.
+        /// Number of outputs of the call.
         taken: usize,
-        /// Of the function.
+        /// Number of outputs of the function.
         formal: usize,
     },
-    /// An output of the function is an input that the call leaves out, or nothing makes it.
+    /// An output of the function is undefined, or is an input that the call omits.
     NoOutput {
         /// Position of the output.
         index: usize,
     },
-    /// The call leaves out an input of the function that a node of its body needs.
+    /// The call omits an input that a node of the body requires.
     NoInput {
         /// Position of the input.
         index: usize,
-        /// Its name.
+        /// Name of the input.
         name: String,
-        /// The node, in words.
+        /// Description of the node.
         reader: String,
     },
-    /// The call stands in another function and hands on an attribute of that function which may
-    /// have no value, and the function that is called has a default for it. Without the call it
-    /// cannot be said when the default counts.
+    /// The call is in another function and passes on an attribute of that function which may have
+    /// no value, while the called function has a default for it. After inlining, the default could
+    /// not be expressed.
     DefaultOfCallee {
-        /// The attribute of the function that is called.
+        /// Attribute of the called function.
         attribute: String,
     },
 }
@@ -102,19 +103,18 @@ impl fmt::Display for InlineError {
 impl std::error::Error for InlineError {}
 
 impl NodeBuilder<'_> {
-    /// Puts a copy of the body of a function into the place of the anchor, which calls it, and
-    /// takes the anchor out. A copy in the graph of the call comes after those whose values it
-    /// reads if that is so in the function.
+    /// Replaces the anchor, a call of the function at this index, by a copy of the function's body.
+    /// Copies in the graph of the call keep the topological order of the function.
     ///
-    /// Inputs that the call leaves out are left out of the copies. Attributes that refer to
-    /// attributes of the function get the value of the call, else the default, else go. What the
-    /// call makes keeps its name; other values and nodes get the name of the call before theirs.
-    /// Dimensions that the function names are not those of the caller with the same names, so that
-    /// declared types lose these names.
+    /// Inputs that the call omits are omitted in the copies. References to attributes of the
+    /// function are replaced by the value of the call, else by the default, else removed. Outputs
+    /// of the call keep their names; names of other values and nodes are prefixed with the name of
+    /// the call. Symbolic dimensions of the function differ from the caller's ones with the same
+    /// names, so they are removed from declared types.
     ///
     /// # Errors
     ///
-    /// The call does not fit the function. Nothing is changed then.
+    /// The call does not match the function. Nothing is changed then.
     pub fn inline(&mut self, function: usize) -> Result<Inlined, InlineError> {
         let call = self.anchor();
         let model = self.model();
@@ -127,7 +127,7 @@ impl NodeBuilder<'_> {
         if taken > body.outputs.len() {
             return Err(InlineError::TooManyOutputs { taken, formal: body.outputs.len() });
         }
-        if let Some(attribute) = default_that_may_count(model, callee, call) {
+        if let Some(attribute) = find_uncertain_default(model, callee, call) {
             return Err(InlineError::DefaultOfCallee { attribute });
         }
         let mut copying = Copying::default();
@@ -138,7 +138,7 @@ impl NodeBuilder<'_> {
         for (formal, actual) in body.inputs.iter().zip(actual) {
             copying.values.extend(formal.value.map(|formal| (formal, actual)));
         }
-        // Each output with the value of the call that it is.
+        // Pairs of an output of the function and the value of the call that it defines.
         let mut outputs: Vec<(ValueId, ValueId)> = Vec::new();
         let mut made_here: HashMap<ValueId, ValueId> = HashMap::new();
         for (index, (output, wanted)) in body.outputs.iter().zip(model.outputs(call)).enumerate() {
@@ -146,7 +146,8 @@ impl NodeBuilder<'_> {
             let made = output.value.ok_or(InlineError::NoOutput { index })?;
             match (model.value(made).producer, copying.values.get(&made)) {
                 (Producer::Node(..), None) => {
-                    // If it is listed twice, a graph may give back one of the two.
+                    // A function may list a value twice. Prefer the value that is an output of the
+                    // caller's graph, as its name must stay.
                     let kept = made_here.entry(made).or_insert(wanted);
                     if model.value(wanted).is_output && !model.value(*kept).is_output {
                         *kept = wanted;
@@ -159,25 +160,25 @@ impl NodeBuilder<'_> {
         }
         copying.of_call = made_here.values().copied().collect();
         copying.values.extend(made_here.into_iter().map(|(made, wanted)| (made, Some(wanted))));
-        copying.attributes = attributes_of_call(model, callee, call);
+        copying.attributes = collect_attributes(model, callee, call);
         copying.prefix = self.prefix_of_call();
         copying.names = std::mem::take(self.inner_names());
         let (from, to) = (callee_body(self.model(), function), self.model().node(call).graph);
 
         let model = self.model_mut();
-        copying.names.look(model);
+        copying.names.collect(model);
         let output = model.outputs(call).iter().flatten().next().copied();
         let range = model.nodes[call].outputs.indices();
         model.output_lists[range].fill(None);
-        let mut nodes = copying.nodes(model, from, to);
-        let declared = copying.declared(model, from);
+        let mut nodes = copying.copy_graph_nodes(model, from, to);
+        let declared = copying.collect_declared(model, from);
         let mut redirected = Vec::new();
         for (made, wanted) in outputs {
             let source = copying.values[&made];
             let Some(value) = source.filter(|value| *value != wanted) else {
                 continue;
             };
-            // What is not made by a node of its own needs one only where its name is needed.
+            // An output without a node of its own needs an `Identity` only if its name must stay.
             if copying.is_name_needed(model, wanted, value) {
                 let (node, _) = model.new_node(to, "Identity", "", &[source], 1);
                 model.redefine_output(node, 0, wanted);
@@ -189,7 +190,7 @@ impl NodeBuilder<'_> {
                 redirected.push(wanted);
             }
         }
-        copying.devices(model, call);
+        copying.share_devices(model, call);
         model.detach_node(call);
         let Copying { names, copied, .. } = copying;
         *self.inner_names() = names;
@@ -197,10 +198,10 @@ impl NodeBuilder<'_> {
         Ok(Inlined { copied, declared, redirected })
     }
 
-    /// Copies nodes, each of which comes after those whose values it reads, to before the anchor.
-    /// The copies read the values on the right of `others` in place of those on the left, and each
-    /// other's. Gives the copies, those in graphs of nodes too, and what takes the place of each of
-    /// `values` then.
+    /// Copies nodes, which must be in topological order, to before the anchor. The copies read the
+    /// values on the right of `others` in place of those on the left, and outputs of each other.
+    /// Returns the copies, including those in graphs of nodes, and the replacement of each of
+    /// `values`.
     pub fn copy_before(
         &mut self,
         nodes: &[NodeId],
@@ -208,33 +209,33 @@ impl NodeBuilder<'_> {
         values: &[ValueId],
     ) -> (Vec<Copied>, Vec<ValueId>) {
         let others = others.iter().map(|(old, new)| (*old, Some(*new))).collect();
-        let mut copying = self.copying(others);
+        let mut copying = self.start_copying(others);
         let anchor = self.anchor();
         let model = self.model_mut();
         let to = model.node(anchor).graph;
-        let copies = copying.copies(model, nodes, to);
+        let copies = copying.copy_nodes(model, nodes, to);
         let values = values.iter().map(|value| copying.value(*value).unwrap_or(*value)).collect();
         (self.put_copies(copying, copies), values)
     }
 
-    /// Copies a graph of a node. The copy is to be the value of an attribute of `owner`; what it
-    /// reads from outside is the same as in the graph. Its nodes are made for the anchor. Gives
-    /// the copy and all nodes in it.
+    /// Copies a graph of a node, to be the value of an attribute of `owner`. The copy captures the
+    /// same outer values. Its nodes count as made for the anchor. Returns the copy and all nodes in
+    /// it.
     pub fn copy_graph(&mut self, graph: GraphId, owner: NodeId) -> (GraphId, Vec<Copied>) {
-        let mut copying = self.copying(HashMap::new());
-        let copy = copying.graph(self.model_mut(), graph, Some(owner));
+        let mut copying = self.start_copying(HashMap::new());
+        let copy = copying.copy_graph(self.model_mut(), graph, Some(owner));
         (copy, self.put_copies(copying, Vec::new()))
     }
 
-    /// Copying on behalf of the anchor, with other values in the place of some.
-    fn copying(&mut self, values: HashMap<ValueId, Option<ValueId>>) -> Copying {
+    /// Starts copying on behalf of the anchor, with replacements of values.
+    fn start_copying(&mut self, values: HashMap<ValueId, Option<ValueId>>) -> Copying {
         let prefix = self.prefix_of_call();
         let mut names = std::mem::take(self.inner_names());
-        names.look(self.model());
-        Copying { values, of: Author::Caller, prefix, names, ..Copying::default() }
+        names.collect(self.model());
+        Copying { values, author: Author::Caller, prefix, names, ..Copying::default() }
     }
 
-    /// Ends copying: some of the copies come before the anchor. Gives all of them.
+    /// Finishes copying: puts the nodes `before` before the anchor, and returns all copies.
     fn put_copies(&mut self, copying: Copying, before: Vec<NodeId>) -> Vec<Copied> {
         let Copying { names, copied, .. } = copying;
         *self.inner_names() = names;
@@ -242,8 +243,8 @@ impl NodeBuilder<'_> {
         copied
     }
 
-    /// What the names of copies begin with: the name of the call, or else that of its function
-    /// after what the names of the copies begin with that the call is one of.
+    /// Builds the prefix for names of copies: the name of the anchor. A call without a name
+    /// contributes its function's name, after the prefix of the call that it was inlined from.
     fn prefix_of_call(&self) -> String {
         const LONGEST: usize = 1024;
         let model = self.model();
@@ -259,7 +260,7 @@ impl NodeBuilder<'_> {
                 parts.truncate(1);
                 break;
             }
-            next = self.made().call_of(call).filter(|_| !has_name);
+            next = self.made_nodes().call_of(call).filter(|_| !has_name);
         }
         parts.reverse();
         let mut prefix = parts.join("/");
@@ -269,45 +270,45 @@ impl NodeBuilder<'_> {
 }
 
 impl Model {
-    /// Adds a copy of a function, with the same names, as the last function. Its own name is for
-    /// the caller to change. Gives the nodes, those in graphs of nodes too.
+    /// Appends a copy of a function, with the same names, to the functions. The caller must rename
+    /// the function itself. Returns the nodes, including those in graphs of nodes.
     pub fn copy_function(&mut self, function: usize) -> Vec<Copied> {
         let mut copy = self.functions[function].clone();
-        let mut copying = Copying::of_caller();
-        copy.body = copying.graph(self, copy.body, None);
+        let mut copying = Copying::for_caller();
+        copy.body = copying.copy_graph(self, copy.body, None);
         for default in &mut copy.attribute_protos {
-            copying.graphs(self, default, None);
+            copying.copy_graphs(self, default, None);
         }
         self.functions.push(copy);
         copying.copied
     }
 
-    /// Lets the nodes of a function that read `value`, one of its inputs, leave it out, as they do
-    /// in a call that leaves it out.
+    /// Omits `value`, one of a function's inputs, in all nodes of the function that read it, as in
+    /// a call that omits it.
     pub fn leave_out(&mut self, value: ValueId) {
         let mut readers: Vec<NodeId> = self.uses(value).map(|(reader, _)| reader).collect();
         readers.sort_unstable();
         readers.dedup();
         for reader in readers {
             let inputs: Inputs = self.inputs(reader).collect();
-            let inputs = without_absent(&inputs, |input| (input != value).then_some(input));
+            let inputs = replace_inputs(&inputs, |input| (input != value).then_some(input));
             self.set_inputs(reader, &inputs);
         }
     }
 
-    /// A copy of a graph that stands alone, with the same names. Payloads are shared.
+    /// Copies a graph to one without a parent, with the same names. Payloads are shared.
     pub fn copy_graph(&mut self, graph: GraphId) -> GraphId {
-        Copying::of_caller().graph(self, graph, None)
+        Copying::for_caller().copy_graph(self, graph, None)
     }
 
-    /// A new value with a name that other graphs may have as well. Nothing defines it yet.
+    /// Adds an undefined value with a name that other graphs may use as well.
     pub fn add_named_value(&mut self, graph: GraphId, name: &str) -> ValueId {
         let name = self.intern(name);
         self.new_value(graph, name)
     }
 
-    /// Whether an attribute of a node is one of the function around it that has no default, so that
-    /// it has a value in some calls of that function only.
+    /// Whether an attribute refers to an attribute parameter without a default of the enclosing
+    /// function, so that it has a value in some calls only.
     pub fn may_have_no_value(&self, node: NodeId, attribute: &Attribute) -> bool {
         let Some(reference) = attribute.ref_attr_name() else { return false };
         let mut root = self.node(node).graph;
@@ -323,9 +324,9 @@ impl Model {
 /// Inputs of a node.
 type Inputs = SmallVec<[Option<ValueId>; 6]>;
 
-/// Inputs of a node with what takes their places, `None` for those that are left out. The list ends
-/// before inputs that are left out at its end.
-fn without_absent(inputs: &Inputs, value: impl Fn(ValueId) -> Option<ValueId>) -> Inputs {
+/// Replaces the inputs of a node, `None` for omitted ones. Removes trailing inputs that become
+/// omitted.
+fn replace_inputs(inputs: &Inputs, value: impl Fn(ValueId) -> Option<ValueId>) -> Inputs {
     let mut left: Inputs = inputs.iter().map(|input| value((*input)?)).collect();
     while left.last() == Some(&None) && inputs[left.len() - 1].is_some() {
         left.pop();
@@ -337,9 +338,9 @@ fn callee_body(model: &Model, function: usize) -> GraphId {
     model.functions[function].body
 }
 
-/// An attribute with a default of which it is not certain in a call whether the default counts: the
-/// call gives it the value that an attribute of the function around the call has, if that has one.
-fn default_that_may_count(model: &Model, callee: &Function, call: NodeId) -> Option<String> {
+/// Finds an attribute with a default for which the call passes on an attribute that may have no
+/// value. It is not certain then whether the default applies.
+fn find_uncertain_default(model: &Model, callee: &Function, call: NodeId) -> Option<String> {
     let is_default = |name| callee.attribute_protos.iter().any(|found| found.name == Some(name));
     let mut given = model.attributes(call).iter().map(|id| model.attribute(*id));
     let open = given
@@ -347,8 +348,8 @@ fn default_that_may_count(model: &Model, callee: &Function, call: NodeId) -> Opt
     Some(model.display(open.name).into_owned())
 }
 
-/// The attributes of a function as a call has them, by name.
-fn attributes_of_call(
+/// Collects the values of a function's attributes in a call, by name.
+fn collect_attributes(
     model: &Model,
     callee: &Function,
     call: NodeId,
@@ -362,82 +363,83 @@ fn attributes_of_call(
     attributes
 }
 
-/// Who wrote what is copied, and means the names of dimensions and attributes in it.
+/// Origin of copied content, which determines the scope of dimension and attribute names in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Author {
-    /// The function, in its body.
+    /// Body of the function.
     #[default]
     Body,
-    /// The function, in the default of an attribute. Graphs that it would take from other
-    /// attributes have no end.
+    /// Default of an attribute of the function. References from it to attributes that hold graphs
+    /// are dropped, as they may be cyclic.
     Default,
-    /// Whoever calls: the names are those of the graph around the call.
+    /// Caller: names belong to the graph around the call.
     Caller,
 }
 
-/// Copying in progress.
+/// State of copying.
 #[derive(Default)]
 struct Copying {
-    /// By value that is copied: the copy; `None` for one that the call leaves out.
+    /// Copy of each copied value; `None` for an input that the call omits.
     values: HashMap<ValueId, Option<ValueId>>,
-    /// What the attributes of the function are, by name.
+    /// Values of the function's attributes, by name.
     attributes: HashMap<Symbol, (Attribute, Author)>,
-    /// Who wrote what is copied.
-    of: Author,
-    /// The values of the call that copies make.
+    /// Origin of the content that is being copied.
+    author: Author,
+    /// Outputs of the call that copies define.
     of_call: Vec<ValueId>,
-    /// What names begin with.
+    /// Prefix of names.
     prefix: String,
-    /// Whether names stay as they are.
+    /// Whether names are kept unchanged.
     keeps_names: bool,
     names: InnerNames,
     copied: Vec<Copied>,
 }
 
 impl Copying {
-    /// A copy with the same names, in which nothing stands for anything else.
-    fn of_caller() -> Copying {
-        Copying { keeps_names: true, of: Author::Caller, ..Copying::default() }
+    /// Starts a plain copy: the same names, no replacements.
+    fn for_caller() -> Copying {
+        Copying { keeps_names: true, author: Author::Caller, ..Copying::default() }
     }
 
-    /// Copies the nodes of a graph into another one; gives those of that graph.
-    fn nodes(&mut self, model: &mut Model, from: GraphId, to: GraphId) -> Vec<NodeId> {
+    /// Copies the nodes of the graph `from` into `to`, and returns the copies in `to`.
+    fn copy_graph_nodes(&mut self, model: &mut Model, from: GraphId, to: GraphId) -> Vec<NodeId> {
         let nodes = model.graphs[from].nodes.clone();
-        self.copies(model, &nodes, to)
+        self.copy_nodes(model, &nodes, to)
     }
 
     /// Copies nodes into a graph.
-    fn copies(&mut self, model: &mut Model, nodes: &[NodeId], to: GraphId) -> Vec<NodeId> {
-        // What nodes make is there before anything reads it, in whatever order they stand.
-        let copies: Vec<NodeId> = nodes.iter().map(|node| self.node(model, *node, to)).collect();
+    fn copy_nodes(&mut self, model: &mut Model, nodes: &[NodeId], to: GraphId) -> Vec<NodeId> {
+        // All outputs exist before any inputs are set, so the nodes may be in any order.
+        let copies: Vec<NodeId> =
+            nodes.iter().map(|node| self.copy_node(model, *node, to)).collect();
         for (old, new) in nodes.iter().zip(&copies) {
             self.copied.push(Copied { node: *new, of: *old });
             let inputs: Inputs = model.inputs(*old).collect();
             inputs.iter().flatten().for_each(|value| self.keep_undefined(model, *value, to));
-            let copies = without_absent(&inputs, |value| self.value(value));
+            let copies = replace_inputs(&inputs, |value| self.value(value));
             model.set_inputs(*new, &copies);
-            self.tensors_of_devices(model, *old, *new);
-            self.attributes(model, *old, *new);
+            self.update_devices(model, *old, *new);
+            self.copy_attributes(model, *old, *new);
         }
         copies
     }
 
-    /// Lets a value that nothing in the function defines stay undefined: the graph around the call
-    /// may have one of its name.
+    /// Gives a value that the function does not define an undefined copy of its own: the graph
+    /// around the call may define its name.
     fn keep_undefined(&mut self, model: &mut Model, value: ValueId, graph: GraphId) {
         let is_undefined = model.values[value].producer == Producer::Nothing;
-        if is_undefined && self.of == Author::Body && !self.values.contains_key(&value) {
+        if is_undefined && self.author == Author::Body && !self.values.contains_key(&value) {
             self.define(model, value, graph, Producer::Nothing);
         }
     }
 
-    /// A value that a copy reads: those that are not copied are the same for all.
+    /// Returns the value that a copy reads in place of `value`: itself if it is not copied.
     fn value(&self, value: ValueId) -> Option<ValueId> {
         self.values.get(&value).copied().unwrap_or(Some(value))
     }
 
-    /// Copies a node with its outputs.
-    fn node(&mut self, model: &mut Model, old: NodeId, graph: GraphId) -> NodeId {
+    /// Copies a node with its outputs, but not its inputs.
+    fn copy_node(&mut self, model: &mut Model, old: NodeId, graph: GraphId) -> NodeId {
         let id: NodeId = Id::new(model.nodes.len());
         let node = model.nodes[old];
         let start = model.output_lists.len() as u32;
@@ -453,14 +455,18 @@ impl Copying {
         });
         let name = node.name.filter(|name| !model.text(*name).is_empty());
         let name = name.map(|name| {
-            if self.keeps_names { name } else { self.names.node(model, &self.prefix, name) }
+            if self.keeps_names {
+                name
+            } else {
+                self.names.new_node_name(model, &self.prefix, name)
+            }
         });
         let outputs = Range { start, len: node.outputs.len };
         let (inputs, attributes) = (Range::default(), Range::default());
         model.nodes.push(Node { name, graph, extras, inputs, outputs, attributes, ..node })
     }
 
-    /// The copy of a value that a graph defines.
+    /// Defines the copy of a value.
     fn define(
         &mut self,
         model: &mut Model,
@@ -469,12 +475,15 @@ impl Copying {
         producer: Producer,
     ) -> ValueId {
         let (name, is_output) = (model.values[old].name, model.values[old].is_output);
-        // An output of the function is the value of the call.
+        // An output of the function is an output of the call.
         let of_call = self.values.get(&old).copied().flatten().filter(|_| is_output);
         let of_call = of_call.filter(|of_call| model.values[*of_call].graph == graph);
         let new = of_call.unwrap_or_else(|| {
-            let name =
-                if self.keeps_names { name } else { self.names.value(model, &self.prefix, name) };
+            let name = if self.keeps_names {
+                name
+            } else {
+                self.names.new_value_name(model, &self.prefix, name)
+            };
             model.new_value(graph, name)
         });
         model.values[new].producer = producer;
@@ -482,12 +491,12 @@ impl Copying {
         new
     }
 
-    fn attributes(&mut self, model: &mut Model, old: NodeId, new: NodeId) {
+    fn copy_attributes(&mut self, model: &mut Model, old: NodeId, new: NodeId) {
         let ids = model.attributes(old).to_vec();
         let mut list = Vec::with_capacity(ids.len());
         for id in ids {
             let attribute = model.attributes[id].clone();
-            let author = self.of;
+            let author = self.author;
             let reference = attribute.ref_attr_name().filter(|_| author != Author::Caller);
             let mut attribute = match reference {
                 Some(name) => match self.attributes.get(&name) {
@@ -497,15 +506,15 @@ impl Copying {
                         continue;
                     }
                     Some((given, of)) => {
-                        self.of = *of;
+                        self.author = *of;
                         Attribute { name: attribute.name, ..given.clone() }
                     }
                     None => continue,
                 },
                 None => attribute,
             };
-            self.graphs(model, &mut attribute, Some(new));
-            self.of = author;
+            self.copy_graphs(model, &mut attribute, Some(new));
+            self.author = author;
             list.push(model.attributes.push(attribute));
         }
         let start = model.attribute_lists.len() as u32;
@@ -514,14 +523,14 @@ impl Copying {
         model.nodes[new].attributes = Range { start, len };
     }
 
-    /// Puts copies into the place of the graphs of an attribute.
-    fn graphs(&mut self, model: &mut Model, attribute: &mut Attribute, owner: Option<NodeId>) {
+    /// Replaces the graphs of an attribute by copies.
+    fn copy_graphs(&mut self, model: &mut Model, attribute: &mut Attribute, owner: Option<NodeId>) {
         for value in attribute.values.iter_mut() {
             match value {
-                AttributeValue::Graph(graph) => *graph = self.graph(model, *graph, owner),
+                AttributeValue::Graph(graph) => *graph = self.copy_graph(model, *graph, owner),
                 AttributeValue::Graphs(graphs) => {
                     for graph in graphs {
-                        *graph = self.graph(model, *graph, owner);
+                        *graph = self.copy_graph(model, *graph, owner);
                     }
                 }
                 _ => {}
@@ -529,16 +538,16 @@ impl Copying {
         }
     }
 
-    /// Copies a graph of a node, or of a function.
-    fn graph(&mut self, model: &mut Model, old: GraphId, owner: Option<NodeId>) -> GraphId {
+    /// Copies a graph of a node or function.
+    fn copy_graph(&mut self, model: &mut Model, old: GraphId, owner: Option<NodeId>) -> GraphId {
         let parent = owner.map(|owner| model.nodes[owner].graph);
         let id = model.graphs.push(Graph { owner, parent, ..Graph::default() });
         let mut graph = model.graphs[old].clone();
         (graph.owner, graph.parent) = (owner, parent);
         for (index, info) in graph.inputs.iter_mut().enumerate() {
-            self.info(model, info, id, Some(Producer::Input(index as u32)));
+            self.update_info(model, info, id, Some(Producer::Input(index as u32)));
         }
-        // A constant that is an input as well has its value.
+        // A constant that is an input as well shares the input's value.
         let own =
             |copying: &mut Self, model: &mut Model, value: ValueId, producer: Producer| match model
                 .values[value]
@@ -559,12 +568,12 @@ impl Copying {
                 values.name = found.value.map(|value| model.values[value].name);
             }
         }
-        graph.nodes = self.nodes(model, old, id);
+        graph.nodes = self.copy_graph_nodes(model, old, id);
         for info in graph.outputs.iter_mut().chain(&mut graph.value_info) {
-            self.info(model, info, id, None);
+            self.update_info(model, info, id, None);
         }
         graph.value_info.retain(|info| info.value.is_some());
-        self.annotations(model, &mut graph);
+        self.update_annotations(model, &mut graph);
         for value in graph.outputs.iter().filter_map(|info| info.value) {
             model.values[value].is_output = true;
         }
@@ -572,15 +581,15 @@ impl Copying {
         id
     }
 
-    /// Lets an info speak of the copy of its value, which it defines if it is an input.
-    fn info(
+    /// Updates a value info to the copy of its value, which is defined here if it is an input.
+    fn update_info(
         &mut self,
         model: &mut Model,
         info: &mut ValueInfo,
         graph: GraphId,
         defines: Option<Producer>,
     ) {
-        // A name that nothing of the graph has stays.
+        // A name without a value in the graph stays.
         if let Some(value) = info.value {
             info.value = match defines {
                 Some(producer) => Some(self.define(model, value, graph, producer)),
@@ -588,15 +597,15 @@ impl Copying {
             };
             info.name = info.value.map(|value| model.values[value].name);
         }
-        if let Some(ty) = info.ty.as_mut().filter(|_| self.of != Author::Caller) {
+        if let Some(ty) = info.ty.as_mut().filter(|_| self.author != Author::Caller) {
             forget_names(model, ty);
         }
     }
 }
 
 impl Copying {
-    /// What the function declares of values in its body, for the copies.
-    fn declared(&self, model: &Model, from: GraphId) -> Vec<ValueInfo> {
+    /// Collects the function's declared types for the copies of values.
+    fn collect_declared(&self, model: &Model, from: GraphId) -> Vec<ValueInfo> {
         let infos = model.graphs[from].value_info.clone();
         let is_made = |value| matches!(model.values[value].producer, Producer::Node(..));
         let mut infos: Vec<ValueInfo> =
@@ -612,7 +621,7 @@ impl Copying {
         infos
     }
 
-    /// Whether a value of the call must be there under its name, though it is the same as another.
+    /// Whether the output `wanted` of the call must keep its name, although it equals `other`.
     fn is_name_needed(&self, model: &Model, wanted: ValueId, other: ValueId) -> bool {
         let found = &model.values[wanted];
         if found.is_output {
@@ -624,7 +633,7 @@ impl Copying {
             annotation.tensor_name == Some(found.name)
                 || parameters.iter().any(|entry| entry.value == Some(found.name))
         });
-        // In a graph inside of this one the other name may mean something else.
+        // An inner graph may use `other`'s name for a value of its own.
         let is_shared = self.names.is_shared(model.values[other].name);
         is_annotated
             || model.uses(wanted).any(|(reader, _)| {
@@ -635,8 +644,8 @@ impl Copying {
             })
     }
 
-    /// Lets the annotations of a copied graph speak of the copies.
-    fn annotations(&self, model: &Model, graph: &mut Graph) {
+    /// Updates the quantization annotations of a copied graph to the copies.
+    fn update_annotations(&self, model: &Model, graph: &mut Graph) {
         if graph.quantization_annotation.is_empty() {
             return;
         }
@@ -656,8 +665,8 @@ impl Copying {
         });
     }
 
-    /// Lets what a copied node says of devices speak of the copies of its operands.
-    fn tensors_of_devices(&self, model: &mut Model, old: NodeId, new: NodeId) {
+    /// Updates the device configurations of a copied node to the copies of its operands.
+    fn update_devices(&self, model: &mut Model, old: NodeId, new: NodeId) {
         let spans = model.extras(new).map(|extras| extras.device_configurations.clone());
         let Some(spans) = spans.filter(|spans| !spans.is_empty()) else {
             return;
@@ -679,8 +688,8 @@ impl Copying {
         set_messages(model, new, messages);
     }
 
-    /// Gives the copies what the call says of devices.
-    fn devices(&self, model: &mut Model, call: NodeId) {
+    /// Adds the device configurations of the call to the copies.
+    fn share_devices(&self, model: &mut Model, call: NodeId) {
         let spans = model.extras(call).map(|extras| extras.device_configurations.clone());
         let Some(spans) = spans.filter(|spans| !spans.is_empty()) else {
             return;
@@ -691,7 +700,7 @@ impl Copying {
     }
 }
 
-/// Takes the names of dimensions away. Texts that name no size stay.
+/// Removes the names of dimensions. Texts that name no size stay.
 fn forget_names(model: &Model, ty: &mut TypeProto) {
     let dims = ty.innermost_shape_mut().into_iter().flat_map(|shape| &mut shape.dims);
     for dim in dims {
@@ -709,8 +718,8 @@ mod tests {
     use crate::attribute_values::{AttrValue, Attributes, NodeAttributes};
     use crate::made::MadeNodes;
 
-    /// A model with a main graph and a function `F <k> (a, b) => (s, t, a)`, where `s = Add (a, b)`
-    /// with the attribute `k = @k`, and `t` is an `If` with the branch `u = Mul (b, s)`.
+    /// Builds a model with a main graph and a function `F <k> (a, b) => (s, t, a)`, where `s = Add
+    /// (a, b)` with the attribute `k = @k`, and `t` is an `If` with the branch `u = Mul (b, s)`.
     fn model() -> Model {
         let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0])).expect("an empty graph");
         let graph = |model: &mut Model| model.graphs.push(Graph::default());
@@ -772,7 +781,7 @@ mod tests {
         model
     }
 
-    /// Calls the function in the main graph and puts its body there.
+    /// Calls the function in the main graph and inlines the call.
     fn inline(
         model: &mut Model,
         inputs: usize,
@@ -823,7 +832,7 @@ mod tests {
         let nodes = inline(&mut model, 2, 3, Some(7)).expect("it fits");
         assert_eq!(text(&model, &nodes), "F = Add(x, x); F = If(F)");
         assert_eq!(NodeAttributes::new(&model, nodes[0]).int("k"), Some(7));
-        // The graph of the copy reads what the copy reads.
+        // The graph of the copied node reads the copies.
         let Some(AttrValue::Graph(inner)) =
             NodeAttributes::new(&model, nodes[1]).attribute("then_branch")
         else {
@@ -839,7 +848,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_leaves_out_is_left_out() {
+    fn omitted_inputs_stay_omitted() {
         let mut model = model();
         let nodes = inline(&mut model, 1, 1, None).expect("it fits");
         assert_eq!(text(&model, &nodes), "F = Add(x); F/If = If(F)");
@@ -861,9 +870,10 @@ mod tests {
         assert_eq!(model.node_count(), before + 3, "the calls alone");
     }
 
-    /// Nodes of graphs that a call hands over are copied; the ones that it had read nothing more.
+    /// Checks that nodes in graphs that a call passes on are copied and that the originals lose
+    /// their inputs.
     #[test]
-    fn what_is_taken_out_reads_nothing() {
+    fn an_inlined_node_reads_nothing() {
         let mut model = model();
         let main = model.main.expect("the main graph");
         let x = model.add_value(main, "x");

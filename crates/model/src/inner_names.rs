@@ -1,4 +1,4 @@
-//! Names for what comes out of the bodies of functions.
+//! Unique names for values and nodes of inlined function bodies.
 
 use std::fmt::Write;
 
@@ -8,37 +8,38 @@ use crate::graph::Model;
 use crate::ids::{GraphId, Id};
 use crate::names::Symbol;
 
-/// A value has the name.
+/// Bit of names that a value has.
 const VALUE: u8 = 1;
-/// A node has the name.
+/// Bit of names that a node has.
 const NODE: u8 = 2;
-/// Two values of one tree of graphs have the name.
+/// Bit of names that two values of one tree of graphs have.
 const TWICE: u8 = 4;
 
-/// Bytes of a name that are kept: copies of long names would take more memory than all nodes.
+/// Maximum length of the part that a new name takes from an old one, in bytes: copies of long names
+/// could take more memory than all nodes.
 const LONGEST: usize = 512;
 
-/// Which names are taken, of values and of nodes, and new ones.
+/// Set of names in use, which creates new ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InnerNames {
-    /// By symbol. Texts that came later without this table count as taken.
+    /// Uses of each name, by symbol. Texts that were interned by other code later count as in use.
     taken: Vec<u8>,
-    /// By symbol: the number that the last name had which begins with that text.
+    /// Last number that was appended to each base of a new name.
     numbers: HashMap<Symbol, u32>,
-    /// The name that is being made.
+    /// Buffer for the name that is being created.
     text: String,
 }
 
 impl InnerNames {
-    /// Looks at all names of a model, the first time.
-    pub(crate) fn look(&mut self, model: &Model) {
+    /// Collects the names of a model, in the first call.
+    pub(crate) fn collect(&mut self, model: &Model) {
         if !self.taken.is_empty() {
             return;
         }
         let mut roots: Vec<GraphId> = Vec::with_capacity(model.graphs.len());
         for (id, graph) in model.graphs.iter() {
             let root = match graph.parent {
-                // A graph comes after the one around it.
+                // A graph has a higher id than its parent.
                 Some(parent) if parent.index() < roots.len() => roots[parent.index()],
                 Some(parent) => parent,
                 None => id,
@@ -46,7 +47,7 @@ impl InnerNames {
             roots.push(root);
         }
         self.taken = vec![0; model.symbol_count()];
-        // Values of one tree are neighbours.
+        // Values of one tree of graphs are adjacent.
         let mut last: Vec<Option<GraphId>> = vec![None; model.symbol_count()];
         for (_, value) in model.values.iter() {
             let name = value.name.index();
@@ -63,18 +64,28 @@ impl InnerNames {
         }
     }
 
-    /// Whether a graph inside of another may use the name for a value of its own.
+    /// Whether a graph inside another may use the name for a value of its own.
     pub(crate) fn is_shared(&self, name: Symbol) -> bool {
         self.taken.get(name.index()).is_some_and(|taken| taken & TWICE != 0)
     }
 
-    /// A name that no value has.
-    pub(crate) fn value(&mut self, model: &mut Model, prefix: &str, inner: Symbol) -> Symbol {
+    /// Creates a name that no value has.
+    pub(crate) fn new_value_name(
+        &mut self,
+        model: &mut Model,
+        prefix: &str,
+        inner: Symbol,
+    ) -> Symbol {
         self.new_name(model, prefix, inner, VALUE)
     }
 
-    /// A name that no node has.
-    pub(crate) fn node(&mut self, model: &mut Model, prefix: &str, inner: Symbol) -> Symbol {
+    /// Creates a name that no node has.
+    pub(crate) fn new_node_name(
+        &mut self,
+        model: &mut Model,
+        prefix: &str,
+        inner: Symbol,
+    ) -> Symbol {
         self.new_name(model, prefix, inner, NODE)
     }
 
@@ -85,16 +96,16 @@ impl InnerNames {
         text.push('/');
         text.push_str(beginning(&String::from_utf8_lossy(model.text(inner))));
         let len = text.len();
-        let base = self.symbol(model, &text);
+        let base = self.intern(model, &text);
         let mut name = base;
         if !self.take(base, what) {
             let mut number = self.numbers.get(&base).copied().unwrap_or(1);
             loop {
                 number += 1;
                 text.truncate(len);
-                // A string takes what is written.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "__{number}");
-                name = self.symbol(model, &text);
+                name = self.intern(model, &text);
                 if self.take(name, what) {
                     break;
                 }
@@ -105,8 +116,8 @@ impl InnerNames {
         name
     }
 
-    /// The symbol of a text. One that is new is not taken.
-    fn symbol(&mut self, model: &mut Model, text: &str) -> Symbol {
+    /// Interns a text. A new text counts as unused.
+    fn intern(&mut self, model: &mut Model, text: &str) -> Symbol {
         let before = model.symbol_count();
         let symbol = model.intern(text);
         self.taken.resize(before.max(self.taken.len()), VALUE | NODE);
@@ -122,7 +133,7 @@ impl InnerNames {
     }
 }
 
-/// A name, or its beginning if it is long.
+/// Returns a name, or its beginning if it is long.
 pub(crate) fn beginning(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST)]
 }

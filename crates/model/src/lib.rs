@@ -1,11 +1,11 @@
-//! The graph: one in-memory form of a model for every job.
+//! The graph: the in-memory form of a model that all other crates use.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! Nodes, values, attributes and graphs live in arenas and are named by typed ids ([`NodeId`],
-//! [`ValueId`], …). Names are interned; payloads and long texts stay where they are, as [`Span`]s
-//! of reference-counted sources. A value knows what produces it and who uses it; subgraphs see the
-//! values around them.
+//! Nodes, values, attributes and graphs live in arenas and are addressed by typed ids ([`NodeId`],
+//! [`ValueId`], …). Names are interned; payloads and long texts are [`Span`]s of reference-counted
+//! sources. Each value links to its producer and its uses; subgraphs see the values of enclosing
+//! graphs.
 //!
 //! ```
 //! use sardonyx_model::Model;
@@ -18,9 +18,9 @@
 //! # Ok::<(), sardonyx_model::Error>(())
 //! ```
 //!
-//! A model can hold whatever a file can hold, valid or not: duplicate names, cycles, missing
-//! inputs, unknown fields. Nothing here judges. Reading and writing loses nothing, presence and
-//! unknown fields included.
+//! A model can hold the content of any file, valid or not: duplicate names, cycles, missing inputs,
+//! unknown fields. This crate does not validate. Reading and writing preserve everything, including
+//! presence and unknown fields.
 
 mod append;
 mod attribute;
@@ -73,4 +73,4 @@ pub use tensors::{InAttribute, SparsePart, TensorId, path_of_initializer};
 pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub use types::{Shape, TensorType, Type};
 pub use value_files::{read_value, tensor_to_bytes, write_value};
-pub use write::Part;
+pub use write::ModelPart;

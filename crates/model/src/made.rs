@@ -1,4 +1,4 @@
-//! Making nodes next to nodes that are there.
+//! Creates nodes next to existing nodes.
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
@@ -11,46 +11,46 @@ use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inline::Copied;
 use crate::inner_names::InnerNames;
 
-/// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node
-/// into the middle of a list takes as long as the list, so this is done for all of them together.
+/// Nodes that a pass has created but not yet inserted into the lists of their graphs. Inserting one
+/// node takes time linear in the list, so all are inserted together.
 #[derive(Debug, Clone, Default)]
 pub struct MadeNodes {
-    /// In the order in which they were made.
+    /// Nodes to be inserted, in the order of their creation.
     beside: Vec<Beside>,
-    /// By node: what it was made for.
+    /// Reason for each node, by node.
     made_for: Vec<Option<MadeFor>>,
-    /// The first outputs that calls had whose places the nodes of a body have taken.
+    /// First output that each inlined call had.
     outputs_of_calls: HashMap<NodeId, ValueId>,
-    /// Nodes whose place others have taken.
+    /// Nodes that others have replaced.
     gone: HashSet<NodeId>,
-    /// Small constants that were made, by what they hold: most nodes want the same few.
+    /// Small constants by content: most nodes need the same few.
     constants: HashMap<SmallConstant, ValueId>,
-    /// The names that nodes of bodies get.
+    /// Names for nodes of function bodies.
     names: InnerNames,
 }
 
-/// What a node was made for that the file does not have.
+/// Reason for a node that is not in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MadeFor {
-    /// A node that needs others beside it or in its place.
+    /// Node that needs others beside it or in its place.
     Node(NodeId),
-    /// A call of a function: the node is of its body.
+    /// Call of a function: the node belongs to the copy of its body.
     Call {
         /// The call.
         call: NodeId,
-        /// The node of the function that this one is a copy of; the call itself for one that
-        /// hands on what the function only passes through.
+        /// Node of the function that this one is a copy of; the call itself for an `Identity` that
+        /// passes an input of the function through.
         of: NodeId,
     },
 }
 
-/// Bytes up to which a constant is small.
+/// Maximum size of a small constant, in bytes.
 const SMALL: usize = 64;
 
-/// A small constant of a graph: type, dimensions and elements.
+/// Small constant of a graph: graph, type, dimensions and elements.
 type SmallConstant = (GraphId, DataType, Dims, SmallVec<[u8; 16]>);
 
-/// A new node next to a node.
+/// New node next to an existing one.
 #[derive(Debug, Clone, Copy)]
 struct Beside {
     anchor: NodeId,
@@ -60,22 +60,22 @@ struct Beside {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Before the anchor, and after those that were made before it earlier.
+    /// Before the anchor, and after the nodes inserted before it earlier.
     Before,
-    /// After the anchor, and before those that were made after it earlier: the one made last reads
-    /// what the anchor writes.
+    /// After the anchor, and before the nodes inserted after it earlier, as the last one reads the
+    /// anchor's output.
     After,
 }
 
 impl MadeNodes {
-    /// Makes room for nodes that are to be made.
+    /// Reserves capacity for new nodes.
     pub fn reserve(&mut self, nodes: usize) {
         self.beside.reserve(nodes);
         self.made_for.reserve(nodes);
     }
 
-    /// The node of the file that a node was made for, through all calls; the node itself if it was
-    /// not made.
+    /// Returns the node of the file that a node was made for, through all calls; the node itself if
+    /// it is in the file.
     pub fn origin(&self, node: NodeId) -> NodeId {
         let mut origin = node;
         while let Some(MadeFor::Node(of) | MadeFor::Call { call: of, .. }) = self.made_for(origin) {
@@ -84,12 +84,12 @@ impl MadeNodes {
         origin
     }
 
-    /// What a node was made for; `None` for a node of the file.
+    /// Returns the reason for a node; `None` for a node of the file.
     pub fn made_for(&self, node: NodeId) -> Option<MadeFor> {
         self.made_for.get(node.index()).copied().flatten()
     }
 
-    /// The call in whose place a node is, as a part of the body of a function.
+    /// Returns the call that was replaced by the function body with this node.
     pub fn call_of(&self, node: NodeId) -> Option<NodeId> {
         match self.made_for(node) {
             Some(MadeFor::Call { call, .. }) => Some(call),
@@ -97,8 +97,7 @@ impl MadeNodes {
         }
     }
 
-    /// The first output of a node, or the one that it had before the nodes of a body took its
-    /// place.
+    /// Returns the first output of a node, or the one that it had before it was inlined.
     pub fn output_of(&self, model: &Model, node: NodeId) -> Option<ValueId> {
         let output = model.outputs(node).iter().flatten().next();
         output.or_else(|| self.outputs_of_calls.get(&node)).copied()
@@ -111,8 +110,8 @@ impl MadeNodes {
         self.made_for[node.index()] = Some(made_for);
     }
 
-    /// Whether others have taken the place of a node, or of one that it is inside of, since the
-    /// last call of [`place`](Self::place).
+    /// Whether a node, or a node that it is inside of, was replaced since the last call of
+    /// [`place`](Self::place).
     pub fn is_gone(&self, model: &Model, node: NodeId) -> bool {
         let mut next = Some(node);
         while let Some(node) = next {
@@ -124,23 +123,23 @@ impl MadeNodes {
         false
     }
 
-    /// Takes a node out of its graph, which loses it when the others are placed.
+    /// Removes the inputs and outputs of a node; [`place`](Self::place) removes it from its graph.
     pub fn remove(&mut self, model: &mut Model, node: NodeId) {
         model.detach_node(node);
         self.gone.insert(node);
     }
 
-    /// Whether nodes wait for a place, or to go.
+    /// Whether nodes are yet to be inserted or removed.
     pub fn is_waiting(&self) -> bool {
         !self.beside.is_empty() || !self.gone.is_empty()
     }
 
-    /// Puts nodes into the lists of their graphs beside those for which they were made since the
-    /// last call, and takes those out whose place others have taken.
+    /// Inserts the new nodes into the lists of their graphs, beside their anchors, and removes the
+    /// replaced ones.
     pub fn place(&mut self, model: &mut Model) {
         let (mut beside, gone) = (std::mem::take(&mut self.beside), std::mem::take(&mut self.gone));
         beside.sort_by_key(|beside| beside.anchor);
-        // By graph that changes: how many nodes come into it.
+        // Number of new nodes by graph, for all graphs that change.
         let mut graphs: HashMap<GraphId, usize> = HashMap::new();
         for node in beside.iter().map(|beside| beside.anchor) {
             *graphs.entry(model.node(node).graph).or_default() += 1;
@@ -148,7 +147,7 @@ impl MadeNodes {
         for node in &gone {
             graphs.entry(model.node(*node).graph).or_default();
         }
-        // By anchor: where its neighbours begin.
+        // Index of the first new node by anchor.
         let mut first: Vec<u32> = vec![u32::MAX; model.node_count()];
         for (index, beside) in beside.iter().enumerate().rev() {
             first[beside.anchor.index()] = index as u32;
@@ -162,13 +161,15 @@ impl MadeNodes {
         for (graph, made) in graphs {
             let nodes = std::mem::take(&mut model.graph_mut(graph).nodes);
             let mut all = Vec::with_capacity(nodes.len() + made);
-            // Nodes can be made beside nodes that were made. `true`: what is beside it is open.
+            // New nodes can themselves be anchors. The flag is true once the neighbours of a node
+            // are on the stack.
             let mut open: SmallVec<[(NodeId, bool); 8]> = SmallVec::new();
             for node in nodes {
                 open.push((node, false));
                 while let Some((node, is_opened)) = open.pop() {
                     if !is_opened && first[node.index()] != u32::MAX {
-                        // What is put down last comes first.
+                        // The stack is popped from its end, so the list that is pushed last comes
+                        // first.
                         open.extend(of(node, Side::After).map(|node| (node, false)));
                         open.push((node, true));
                         let start = open.len();
@@ -184,7 +185,7 @@ impl MadeNodes {
     }
 }
 
-/// Makes nodes beside one node, in its graph, in constant time each.
+/// Creates nodes beside one node, its anchor, in constant time each.
 #[derive(Debug)]
 pub struct NodeBuilder<'m> {
     model: &'m mut Model,
@@ -193,27 +194,27 @@ pub struct NodeBuilder<'m> {
 }
 
 impl<'m> NodeBuilder<'m> {
-    /// For nodes beside `anchor`.
+    /// Creates a builder for nodes beside `anchor`.
     pub fn new(model: &'m mut Model, made: &'m mut MadeNodes, anchor: NodeId) -> Self {
         NodeBuilder { model, made, anchor }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         self.model
     }
 
-    /// Changes the model.
+    /// Returns the model, to be changed.
     pub fn model_mut(&mut self) -> &mut Model {
         self.model
     }
 
-    /// The node beside which others are made.
+    /// Returns the node beside which nodes are created.
     pub fn anchor(&self) -> NodeId {
         self.anchor
     }
 
-    pub(crate) fn made(&self) -> &MadeNodes {
+    pub(crate) fn made_nodes(&self) -> &MadeNodes {
         self.made
     }
 
@@ -221,8 +222,8 @@ impl<'m> NodeBuilder<'m> {
         &mut self.made.names
     }
 
-    /// A constant of the graph: the one that was made before if that is equal and small. The name
-    /// of a new one begins with `hint`.
+    /// Returns a constant of the graph: an equal one if it exists and is small, otherwise a new one
+    /// whose name begins with `hint`.
     pub fn constant(&mut self, hint: &str, tensor: &Tensor) -> ValueId {
         let graph = self.model.node(self.anchor).graph;
         if tensor.strings().is_some() || tensor.bytes().len() > SMALL {
@@ -237,7 +238,8 @@ impl<'m> NodeBuilder<'m> {
         }
     }
 
-    /// A node of one output before the anchor, after all that were made before it so far.
+    /// Adds a node with one output before the anchor, after all nodes that were added before it so
+    /// far.
     pub fn before(
         &mut self,
         op_type: &str,
@@ -250,9 +252,9 @@ impl<'m> NodeBuilder<'m> {
         made
     }
 
-    /// A node of one output after the anchor. It reads the anchor's output at `output` and
-    /// `more_inputs`; whatever read that output reads the new node's instead, under the name that
-    /// it had. `None` if the anchor does not have that output.
+    /// Adds a node with one output after the anchor. It reads the anchor's output at `output` and
+    /// `more_inputs`. Readers of that output read the new node's output, which takes over its name.
+    /// Returns `None` if the anchor does not have the output.
     pub fn after(
         &mut self,
         output: usize,
@@ -263,8 +265,8 @@ impl<'m> NodeBuilder<'m> {
     ) -> Option<NodeId> {
         let value = *self.model.outputs(self.anchor).get(output)?;
         let value = value?;
-        // The value keeps its name and its readers and gets a new producer; the anchor gets a fresh
-        // value to write to.
+        // The value keeps its name and readers and gets a new producer; the anchor gets a new
+        // output.
         let graph = self.model.node(self.anchor).graph;
         let between = self.model.add_value(graph, op_type);
         self.model.redefine_output(self.anchor, output, between);
@@ -276,8 +278,8 @@ impl<'m> NodeBuilder<'m> {
         Some(node)
     }
 
-    /// Lets the nodes of a body take the place of the anchor, which calls its function and made
-    /// `output`, after what was made before it. `all` are those in graphs of nodes, too.
+    /// Replaces the anchor, a call with the first output `output`, by the nodes of its function's
+    /// body, after the nodes added before it. `copied` includes nodes in graphs of nodes.
     pub(crate) fn put_in_place(
         &mut self,
         output: Option<ValueId>,
@@ -289,8 +291,8 @@ impl<'m> NodeBuilder<'m> {
         self.made.gone.insert(self.anchor);
     }
 
-    /// Lets copies of nodes come before the anchor, which they are made for, after what was made
-    /// before it so far. `copied` are those in graphs of nodes, too.
+    /// Inserts copies of nodes before the anchor, after the nodes added before it so far. `copied`
+    /// includes nodes in graphs of nodes.
     pub(crate) fn put_before(&mut self, nodes: Vec<NodeId>, copied: &[Copied]) {
         for Copied { node, of } in copied {
             self.made.set_made_for(*node, MadeFor::Call { call: self.anchor, of: *of });
@@ -298,9 +300,9 @@ impl<'m> NodeBuilder<'m> {
         nodes.into_iter().for_each(|node| self.put(Side::Before, node));
     }
 
-    /// Moves what the anchor does into a node of the same operator in a new graph, the attribute
-    /// `name` of the anchor. The graph has an input for each input of the anchor, and the outputs
-    /// of that node; the anchor keeps its place and its outputs, and no other attribute.
+    /// Moves the operator of the anchor into a node in a new graph, the attribute `name` of the
+    /// anchor. The graph has an input for each input of the anchor, and the outputs of that node.
+    /// The anchor keeps its position and outputs, and loses all other attributes.
     pub fn wrap(&mut self, name: &str) -> NodeId {
         let anchor = self.model.nodes[self.anchor];
         let body = self.model.add_inner_graph(self.anchor, name);
@@ -322,7 +324,7 @@ impl<'m> NodeBuilder<'m> {
         inner
     }
 
-    /// A node at the end of any graph, made for the anchor.
+    /// Adds a node at the end of any graph, made for the anchor.
     pub fn inside(
         &mut self,
         graph: GraphId,
@@ -332,12 +334,12 @@ impl<'m> NodeBuilder<'m> {
         outputs: usize,
     ) -> NodeId {
         let node = self.model.add_node(graph, op_type, domain, inputs, outputs);
-        self.is_made_for_anchor(node);
+        self.mark_made_for_anchor(node);
         node
     }
 
-    /// Says that a node is made for what the anchor is made for, or else for the anchor.
-    fn is_made_for_anchor(&mut self, node: NodeId) {
+    /// Records that a node is made for the anchor, or for the node that the anchor was made for.
+    fn mark_made_for_anchor(&mut self, node: NodeId) {
         let made_for = match self.made.made_for(self.anchor) {
             Some(MadeFor::Node(of)) => of,
             Some(MadeFor::Call { .. }) | None => self.anchor,
@@ -361,7 +363,7 @@ impl<'m> NodeBuilder<'m> {
         for (name, value) in attributes {
             self.model.set_attribute(node, name, value.clone());
         }
-        self.is_made_for_anchor(node);
+        self.mark_made_for_anchor(node);
         (node, outputs[0])
     }
 }
@@ -372,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    /// A model whose main graph has these nodes, each reading the one before.
+    /// Builds a model with a chain of nodes in its main graph.
     fn chain(ops: &[&str]) -> (Model, Vec<NodeId>) {
         let bytes = Buffer::from_vec(vec![0x3a, 0]);
         let mut model = Model::read(bytes).expect("a model with a graph of no fields");
@@ -400,11 +402,11 @@ mod tests {
         let mut build = NodeBuilder::new(&mut model, &mut made, nodes[1]);
         let (first, _) = build.before("first", "", &[], &[]);
         build.before("second", "", &[], &[("axis", AttrValue::Int(1))]);
-        // What is made last reads what the node writes.
+        // The node added last reads the anchor's output.
         build.after(0, "outer", "", &[], &[]).expect("an output");
         build.after(0, "inner", "", &[], &[]).expect("an output");
         assert_eq!(build.after(1, "none", "", &[], &[]), None);
-        // Nodes that were made can need others.
+        // New nodes can be anchors.
         let mut build = NodeBuilder::new(&mut model, &mut made, first);
         let (nested, _) = build.before("nested", "", &[], &[]);
         assert!(made.is_waiting());

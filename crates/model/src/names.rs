@@ -1,8 +1,8 @@
-//! Interned text: every name of a model once, as a number.
+//! Interned texts: each name of a model is stored once and represented by a number.
 //!
-//! A name from the file is not copied: its entry says where it lies. Names come from files that
-//! anybody may have made, so the table hashes with a random seed. What takes time in a large model
-//! is not hashing but waiting for memory; the table is made for one access per name.
+//! The entry of a name from the file is a span, not a copy. Names come from untrusted files, so the
+//! hash has a random seed. Large models spend their time on cache misses rather than hashing, so
+//! the table needs one memory access per lookup.
 
 use std::hash::BuildHasher;
 
@@ -15,44 +15,44 @@ use crate::source::Span;
 use std::num::NonZeroU32;
 
 ids! {
-    /// An interned text. Resolved by [`Model::text`](crate::Model::text).
+    /// Interned text, resolved by [`Model::text`](crate::Model::text).
     pub Symbol
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Names {
-    /// Open addressing, linear probing, at most seven eighths full, a power of two long: a small
-    /// table stays near the processor, and that is worth more than short probes, which are over
-    /// neighbours anyway. A slot is 0 or the number of a symbol in as many low bits as the length
-    /// has; the bits above are those of the hash.
+    /// Hash table with open addressing and linear probing, at most seven eighths full. Its length
+    /// is a power of two. Dense is better than short probes: a small table stays in the cache, and
+    /// probes read adjacent slots. A slot is 0 or the number of a symbol in the low bits that index
+    /// the table; the upper bits are those of the hash.
     slots: Vec<u32>,
     hasher: DefaultHashBuilder,
     entries: Vec<Entry>,
-    /// The source in which most texts lie: that of the first one.
+    /// Source that holds most texts: the one of the first text.
     home: Option<SourceId>,
-    /// Where the texts lie that are not at home, or are too long or too far behind.
+    /// Positions of texts that are in other sources, too long, or at a too large offset.
     elsewhere: Vec<Elsewhere>,
-    /// Text that is in no source.
+    /// Texts that are in no source.
     own: Vec<u8>,
 }
 
-/// Where a text lies: a word for nearly all.
+/// Position of a text: one word for nearly all.
 #[derive(Clone, Copy)]
 enum Place {
-    /// This many bytes of the home source.
+    /// Range of the home source.
     Home { offset: usize, len: usize },
-    /// At this position of the list of those that lie elsewhere.
+    /// Index in the list of other positions.
     Elsewhere(usize),
 }
 
-/// A place in 64 bits: the length, or all ones for a text that lies elsewhere, and above it the
-/// offset or position.
+/// Position in 64 bits: the length, or all ones for a text at another position, and above it the
+/// offset or index.
 #[derive(Clone, Copy)]
 struct Entry(u64);
 
 #[derive(Clone, Copy)]
 struct Elsewhere {
-    /// `None`: in `own`.
+    /// Source; `None` for `own`.
     source: Option<SourceId>,
     len: u32,
     offset: u64,
@@ -62,14 +62,14 @@ impl Entry {
     const LEN_BITS: u32 = 24;
     const ELSEWHERE: u64 = (1 << Entry::LEN_BITS) - 1;
 
-    /// The entry of a text of the home source, if there is room for its place.
+    /// Creates the entry of a text of the home source, if its position fits.
     #[inline]
     fn home(offset: u64, len: u64) -> Option<Entry> {
         let fits = len < Entry::ELSEWHERE && offset >> (64 - Entry::LEN_BITS) == 0;
         fits.then_some(Entry(offset << Entry::LEN_BITS | len))
     }
 
-    fn elsewhere(position: usize) -> Entry {
+    fn from_elsewhere(position: usize) -> Entry {
         Entry((position as u64) << Entry::LEN_BITS | Entry::ELSEWHERE)
     }
 
@@ -84,17 +84,17 @@ impl Entry {
 }
 
 impl Names {
-    /// How many names there are.
+    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Makes room for more names.
+    /// Reserves capacity for more names.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.entries.reserve(count);
     }
 
-    /// Makes room for more names that lie in no source, of a usual length.
+    /// Reserves capacity for more names that are in no source, of a usual length.
     pub(crate) fn reserve_own(&mut self, count: usize) {
         const USUAL: usize = 16;
         self.reserve(count);
@@ -102,8 +102,8 @@ impl Names {
         self.own.reserve(count.saturating_mul(USUAL));
     }
 
-    /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty,
-    /// which is only slower).
+    /// Interns a text of a source, given its hash. `near` has the bytes of the source, or is empty,
+    /// which is slower.
     #[inline(always)]
     pub(crate) fn intern(
         &mut self,
@@ -118,27 +118,27 @@ impl Names {
             let is_home = *names.home.get_or_insert(span.source) == span.source;
             match Entry::home(span.offset, span.len).filter(|_| is_home) {
                 Some(entry) => entry,
-                None => names.elsewhere(Some(span.source), span.len, span.offset),
+                None => names.push_elsewhere(Some(span.source), span.len, span.offset),
             }
         })
     }
 
-    /// The symbol of a text that may lie anywhere.
+    /// Interns a text that is not in a source.
     pub(crate) fn intern_own(&mut self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Symbol {
         self.find_or_add(text, self.hash(text), NOTHING_NEAR, sources, |names| {
             let offset = names.own.len();
             names.own.extend_from_slice(text);
-            names.elsewhere(None, text.len() as u64, offset as u64)
+            names.push_elsewhere(None, text.len() as u64, offset as u64)
         })
     }
 
     #[cold]
-    fn elsewhere(&mut self, source: Option<SourceId>, len: u64, offset: u64) -> Entry {
+    fn push_elsewhere(&mut self, source: Option<SourceId>, len: u64, offset: u64) -> Entry {
         self.elsewhere.push(Elsewhere { source, len: len as u32, offset });
-        Entry::elsewhere(self.elsewhere.len() - 1)
+        Entry::from_elsewhere(self.elsewhere.len() - 1)
     }
 
-    /// The symbol of a text, if there is one.
+    /// Returns the symbol of a text, if the text is interned.
     pub(crate) fn find(&self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Option<Symbol> {
         self.probe(self.hash(text), text, NOTHING_NEAR, sources).ok()
     }
@@ -151,13 +151,13 @@ impl Names {
         self.resolve(self.entries[symbol.index()], NOTHING_NEAR, sources)
     }
 
-    /// Whether texts lie in a source for which `is_left` says so.
+    /// Whether a text is in a source for which `is_left` returns true.
     pub(crate) fn lie_in(&self, is_left: impl Fn(SourceId) -> bool) -> bool {
         let elsewhere = self.elsewhere.iter().filter_map(|place| place.source);
         self.home.into_iter().chain(elsewhere).any(is_left)
     }
 
-    /// Copies all texts to the end of `bytes`, which are going to be those of the source `home`.
+    /// Appends all texts to `bytes`, which will become the source `home`.
     pub(crate) fn copy_to(
         &mut self,
         home: SourceId,
@@ -167,11 +167,11 @@ impl Names {
         let mut copied = Names { home: Some(home), ..Names::default() };
         copied.entries.reserve(self.entries.len());
         for entry in &self.entries {
-            let text = self.resolve(*entry, self.near(sources), sources);
+            let text = self.resolve(*entry, self.home_source(sources), sources);
             let (offset, len) = (bytes.len() as u64, text.len() as u64);
             bytes.extend_from_slice(text);
             let entry = Entry::home(offset, len);
-            let entry = entry.unwrap_or_else(|| copied.elsewhere(Some(home), len, offset));
+            let entry = entry.unwrap_or_else(|| copied.push_elsewhere(Some(home), len, offset));
             copied.entries.push(entry);
         }
         let Names { entries, elsewhere, .. } = copied;
@@ -179,13 +179,13 @@ impl Names {
         self.home = Some(home);
     }
 
-    /// The source in which most texts lie.
-    pub(crate) fn near<'a>(&self, sources: &'a Arena<SourceId, Buffer>) -> Near<'a> {
+    /// Returns the source that holds most texts, with its bytes.
+    pub(crate) fn home_source<'a>(&self, sources: &'a Arena<SourceId, Buffer>) -> Near<'a> {
         let home = self.home.map(|home| sources[home].as_slice());
         (self.home, home.unwrap_or_default())
     }
 
-    /// The text of a symbol, which probably lies in `near`.
+    /// Returns the text of a symbol, which is probably in `near`.
     #[inline]
     pub(crate) fn text_near<'a>(
         &'a self,
@@ -196,17 +196,17 @@ impl Names {
         self.resolve(self.entries[symbol.index()], near, sources)
     }
 
-    /// The hash of a text.
+    /// Hashes a text.
     #[inline]
     pub(crate) fn hash(&self, text: &[u8]) -> u32 {
         self.hasher.hash_one(text) as u32
     }
 
-    /// Brings what is needed to look up at most `N` hashes near the processor: slots, entries, and
-    /// texts that lie in `near`.
+    /// Prefetches the memory that lookups of up to `N` hashes need: slots, entries, and texts in
+    /// `near`.
     pub(crate) fn fetch<const N: usize>(&self, hashes: impl Iterator<Item = u32>, near: &[u8]) {
         let mask = self.mask();
-        // Loads that nothing waits for overlap, as long as none of them depends on another.
+        // Independent loads overlap, so each loop only depends on the results of the one before.
         let mut entries = [0u32; N];
         let mut count = 0;
         for (hash, index) in hashes.zip(&mut entries) {
@@ -215,7 +215,7 @@ impl Names {
             *index = if (slot ^ hash) & !mask == 0 { slot & mask } else { 0 };
             count += 1;
         }
-        // A text may lie in two lines of memory.
+        // A text may span two cache lines.
         let mut texts = [(0, 0); N];
         for (index, text) in entries[..count].iter().zip(&mut texts) {
             let entry = self.entries.get((*index as usize).wrapping_sub(1));
@@ -255,8 +255,8 @@ impl Names {
         }
     }
 
-    /// The symbol of a text, or the slot where it belongs. The table is not empty.
-    // A call with that many arguments costs as much as what it does.
+    /// Returns the symbol of a text, or the slot where it belongs. The table is not empty.
+    // Inlined: a call with that many arguments costs as much as the body.
     #[inline(always)]
     fn probe(
         &self,
@@ -282,7 +282,7 @@ impl Names {
         }
     }
 
-    /// The text of an entry.
+    /// Returns the text of an entry.
     #[inline]
     fn resolve<'a>(
         &'a self,
@@ -301,7 +301,7 @@ impl Names {
         }
     }
 
-    /// The same for a text that is not near.
+    /// Returns the text of an entry that is not near.
     #[cold]
     fn resolve_slowly<'a>(
         &'a self,
@@ -322,14 +322,13 @@ impl Names {
         &bytes[offset..offset + len]
     }
 
-    /// The low bits of a slot, and of a hash those that say where in the table.
+    /// Returns the mask of the bits that hold a symbol in a slot, and a position in a hash.
     #[inline]
     fn mask(&self) -> u32 {
         (self.slots.len() as u32).wrapping_sub(1)
     }
 
-    /// Makes the table large enough for as many names as there is room for, and more than there
-    /// are.
+    /// Resizes the table for the capacity of `entries`, and at least for more names than there are.
     #[cold]
     fn grow(&mut self, near: Near<'_>, sources: &Arena<SourceId, Buffer>) {
         let names = self.entries.capacity().max(self.entries.len() + 8);
@@ -347,13 +346,13 @@ impl Names {
     }
 }
 
-/// Whether two texts are the same. Names are short, and a call costs more than comparing them does.
+/// Compares two texts. Names are short, so a call of `memcmp` would cost more than the comparison.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    // Two words that overlap if the text is shorter than both.
+    // Compares two words that overlap if the text is shorter than both.
     if let (Some(a0), Some(a1), Some(b0), Some(b1)) =
         (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk::<8>(), b.last_chunk::<8>())
     {
@@ -367,8 +366,8 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.iter().eq(b)
 }
 
-/// A source and its bytes: most comparisons are with text of the file that is being read, and
-/// asking an arena for a buffer and the buffer for its bytes takes longer than comparing.
+/// Source with its bytes. Most comparisons are with texts of the file that is being read, and
+/// fetching its bytes through the arena takes longer than the comparison.
 pub(crate) type Near<'a> = (Option<SourceId>, &'a [u8]);
 
 const NOTHING_NEAR: Near<'static> = (None, &[]);

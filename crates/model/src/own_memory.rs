@@ -1,8 +1,8 @@
-//! Taking what a model needs of mapped files into memory of its own.
+//! Copies parts of mapped files into memory that the model owns.
 //!
-//! Another program may change or shorten a file while it is mapped. A model that outlives its
-//! reading, as that of a session does, copies names, texts and small tensors, and gives up large
-//! payloads once they have been used.
+//! Another program may change or truncate a file while it is mapped. A model that outlives its
+//! reading, like that of a session, copies names, texts and small tensors, and drops large payloads
+//! once they have been used.
 
 use sardonyx_tensor::{Buffer, TensorError};
 
@@ -12,18 +12,18 @@ use crate::graph::{Function, Graph, Model};
 use crate::ids::{Arena, AttributeId, GraphId, Id, SourceId};
 use crate::source::Span;
 
-/// Payloads of so many bytes share a piece of memory: most are a scale or a few sizes, and an
-/// allocation for each would take longer than copying it.
+/// Maximum size in bytes of payloads that share a buffer: most are a scale or a few sizes, for
+/// which an allocation takes longer than the copy.
 const POOLED: u64 = 256;
 
-/// Bytes of the largest element.
+/// Size of the largest element, in bytes.
 const ELEMENT: usize = 16;
 
 impl Model {
-    /// Copies names, texts, device configurations and tensors of at most `elements` elements out of
-    /// mapped sources. Larger tensors stay there. `copy` makes the copies of payloads.
+    /// Copies names, texts, device configurations and tensors of up to `elements` elements out of
+    /// mapped sources. Larger tensors stay there. `copy` copies one payload.
     ///
-    /// Fields of the future stay as well: only writing the model reads them.
+    /// Fields of newer format versions stay as well, as only writing the model reads them.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Model {
             }
         }
         let mut failed = Ok(());
-        each_tensor(graphs, attributes, functions, &mut |tensor| {
+        for_each_tensor(graphs, attributes, functions, &mut |tensor| {
             if failed.is_err() || !has_at_most(tensor, elements) {
                 return;
             }
@@ -95,8 +95,8 @@ impl Model {
         Ok(())
     }
 
-    /// Gives up mapped sources, after [`copy_small`](Model::copy_small): tensors whose values are
-    /// still there become such that were left out when the model was read.
+    /// Drops mapped sources, after [`copy_small`](Model::copy_small): tensors whose values are
+    /// still there are marked as skipped, as if the model had been read without them.
     pub fn drop_mapped(&mut self) {
         let mapped = self.mapped_sources();
         if !mapped.contains(&true) {
@@ -104,7 +104,7 @@ impl Model {
         }
         let is_mapped = |span: Span| mapped.get(span.source.index()).copied().unwrap_or(false);
         let Model { sources, attributes, functions, graphs, .. } = self;
-        each_tensor(graphs, attributes, functions, &mut |tensor| {
+        for_each_tensor(graphs, attributes, functions, &mut |tensor| {
             let typed = tensor.typed.iter().map(|run| run.records);
             let spans = tensor.raw_data.into_iter().chain(typed);
             if spans.clone().any(is_mapped) {
@@ -120,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Copies all of the mapped sources. `copy` makes the copies.
+    /// Copies the mapped sources as a whole. `copy` copies one source.
     ///
     /// # Errors
     ///
@@ -141,20 +141,20 @@ impl Model {
     }
 }
 
-/// The bytes of a span.
+/// Returns the bytes of a span.
 fn bytes_of(sources: &Arena<SourceId, Buffer>, span: Span) -> &[u8] {
     &sources[span.source].as_slice()[span.offset as usize..][..span.len as usize]
 }
 
-/// Whether the dimensions of a stored tensor say that it has at most `most` elements.
+/// Whether the dimensions of a stored tensor give at most `most` elements.
 fn has_at_most(tensor: &TensorProto, most: usize) -> bool {
     let mut dims = tensor.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
     let elements = dims.try_fold(1usize, |count, dim| count.checked_mul(dim));
     elements.is_some_and(|elements| elements <= most)
 }
 
-/// Calls `change` for all stored tensors, those that edits have left over included.
-fn each_tensor(
+/// Calls `change` for all stored tensors, including those that edits have removed.
+fn for_each_tensor(
     graphs: &mut Arena<GraphId, Graph>,
     attributes: &mut Arena<AttributeId, Attribute>,
     functions: &mut [Function],

@@ -1,9 +1,10 @@
-//! From bytes to the graph, straight from the pull reader.
+//! Reads bytes into the graph, directly from the pull reader.
 //!
-//! Two steps per graph: first everything is read, every definition gets its value and every input
-//! of a node that the graph has defined before is bound; then the inputs that are left are bound by
-//! name, in the graph itself and then in the ones around it. Subgraphs wait in a queue until the
-//! graph around them is complete, so that nothing depends on the order of nodes, and depth costs no
+//! Each graph takes two steps. First all fields are read: every definition gets its value, and
+//! inputs of nodes that the graph has already defined are bound. Then the remaining inputs are
+//! bound by name, in the graph itself and then in the enclosing ones. Subgraphs wait in a queue
+//! until the enclosing graph is complete, so that the order of nodes does not matter and depth
+//! takes no stack.
 //! stack.
 
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use sardonyx_proto::{
     MapTypeField, ModelField, NodeField, OpaqueTypeField, OperatorSetIdField, OptionalTypeField,
     Reader, SequenceTypeField, SparseTensorField, SparseTensorTypeField, StringStringEntryField,
     TensorAnnotationField, TensorField, TensorSegmentField, TensorShapeField, TensorTypeField,
-    TrainingInfoField, TypeField, ValueInfoField, place_of,
+    TrainingInfoField, TypeField, ValueInfoField, find_place,
 };
 use sardonyx_tensor::Buffer;
 use smallvec::SmallVec;
@@ -46,8 +47,8 @@ pub struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// Bytes of structure that a file may have; so few that no arena can have more entries than an
-    /// id can tell apart.
+    /// Returns the maximum number of bytes of structure for a file of `file` bytes. The cap of 16
+    /// GiB keeps the entries of each arena below the range of an id.
     pub(crate) fn memory(self, file: usize) -> u64 {
         let memory = (file as u64).saturating_mul(self.expansion.into());
         memory.saturating_add(self.memory).min(16 << 30)
@@ -60,7 +61,7 @@ impl Default for ReadLimits {
     }
 }
 
-/// Levels of types within types. Unlike graphs they are read, compared and printed by recursion.
+/// Maximum depth of nested types. Unlike graphs they are read, compared and printed recursively.
 pub const TYPE_LEVELS: u32 = 64;
 
 impl Model {
@@ -68,12 +69,12 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Bytes that are no protobuf message, or more than the limits allow.
+    /// The bytes are not a protobuf message, or exceed the limits.
     pub fn read(source: Buffer) -> Result<Model, Error> {
         Model::read_with(source, ReadLimits::default())
     }
 
-    /// Reads a model under limits.
+    /// Reads a model with explicit limits.
     ///
     /// # Errors
     ///
@@ -89,7 +90,7 @@ impl Model {
             .model(Reader::with_limits(bytes, limits))
             .and_then(|()| reading.bind_everything());
         result.map_err(|failure| {
-            let place = place_of::<proto::ModelProto>(bytes, failure.offset, limits);
+            let place = find_place::<proto::ModelProto>(bytes, failure.offset, limits);
             Error::new(failure.kind, failure.offset, place)
         })?;
         Ok(model)
@@ -100,7 +101,7 @@ type Waiting<'a> = (GraphId, Reader<'a, proto::GraphProto>);
 
 pub(crate) struct Reading<'m, 'a> {
     build: Builder<'m, 'a>,
-    /// Graphs that wait for the graph around them.
+    /// Graphs whose enclosing graph is not complete yet.
     waiting: VecDeque<Waiting<'a>>,
 }
 
@@ -168,10 +169,10 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(())
     }
 
-    /// Makes room for what a graph brings. Its fields are counted first, which costs little: they
-    /// are not looked into.
+    /// Reserves capacity for a graph. Counts its fields first, which is cheap as nested messages
+    /// are skipped.
     fn reserve(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) {
-        /// Below this size, growing step by step costs less than counting.
+        /// Size in bytes below which growing step by step costs less than counting.
         const SMALL: usize = 4 << 10;
         if reader.slice().bytes.len() < SMALL {
             return;
@@ -185,16 +186,16 @@ impl<'m, 'a> Reading<'m, 'a> {
                 _ => {}
             }
         }
-        // A file of empty messages may have more of them than may be read.
+        // A malicious file of empty messages may have more of them than may be read.
         let most = self.build.memory_left as usize / size_of::<Node>();
         let graph = &mut self.build.model.graphs[id];
         graph.nodes.reserve(nodes.min(most));
         graph.initializers.reserve(initializers.min(most));
         graph.value_info.reserve(infos.min(most));
         self.build.model.nodes.reserve(nodes.min(most));
-        // What is in them nobody knows yet. So much is usual, but not in messages without room for
-        // it. A little more than usual costs nothing, as memory that nobody touches is none; a
-        // little less means moving everything.
+        // The numbers of attributes, inputs and outputs are unknown, so usual ones are assumed,
+        // limited by the size of the message. Reserving an eighth more is free, as untouched memory
+        // is not committed; reserving too little means moving everything.
         let most = most.min(reader.slice().bytes.len() / 32);
         let nodes = (nodes + nodes / 8).min(most);
         let initializers = initializers.min(most);
@@ -258,7 +259,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
             }
         }
-        self.build.settle();
+        self.build.intern_pending();
         Ok(())
     }
 
@@ -324,7 +325,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(())
     }
 
-    /// What few nodes have, of a node that turns out to be one of them.
+    /// Returns the rare fields of a node, which are added if it has none.
     #[cold]
     fn extras(&mut self, node: &mut Node, offset: u64) -> Built<&mut NodeExtras> {
         let id = match node.extras {
@@ -338,8 +339,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(&mut self.build.model.extras[id])
     }
 
-    /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs
-    /// see.
+    /// Reads an attribute; `place` is the node that it belongs to and the graph of that node, which
+    /// its own graphs see.
     fn attribute(
         &mut self,
         reader: Reader<'a, proto::AttributeProto>,
@@ -347,8 +348,8 @@ impl<'m, 'a> Reading<'m, 'a> {
     ) -> Built<Attribute> {
         let offset = reader.offset();
         let mut attribute = Attribute::default();
-        /// The value field of a kind, made if it is not there yet, so that a field that occurs
-        /// twice is merged.
+        /// Returns the value field of a type, which is added if absent, so that repeated fields are
+        /// merged.
         macro_rules! value {
             ($variant:ident, $default:expr) => {{
                 let found = attribute
@@ -385,7 +386,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                     let id = *value!(Graph, self.nested_graph(place));
                     self.waiting.push_back((id, graph));
                 }
-                // A block without numbers is no value.
+                // A block without numbers adds no value field.
                 AttributeField::Floats(chunk) if chunk.is_empty() => {}
                 AttributeField::Ints(chunk) if chunk.is_empty() => {}
                 AttributeField::Floats(chunk) => {
@@ -443,14 +444,14 @@ impl<'m, 'a> Reading<'m, 'a> {
             }
         }
         if attribute.values.len() > 1 {
-            // The list grows by doubling.
+            // Counts twice the length, as the list grows by doubling.
             let most = 2 * attribute.values.len();
             self.build.count_list::<AttributeValue>(most, offset)?;
         }
         Ok(attribute)
     }
 
-    /// What few attributes have, of one that turns out to be one of them.
+    /// Returns the rare parts of an attribute, which are added if it has none.
     #[cold]
     fn attribute_extras<'n>(
         &mut self,
@@ -534,7 +535,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                     continue;
                 }
             };
-            // Records of one typed list that touch each other become one run.
+            // Adjacent records of one typed list become one run.
             match proto.typed.last_mut() {
                 Some(run)
                     if run.number == number && run.records.offset + run.records.len == start =>
@@ -552,7 +553,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
             }
         }
-        // As they are written.
+        // Sorted by field number, like in a written file.
         if !proto.typed.is_sorted_by_key(|run| run.number) {
             proto.typed.sort_by_key(|run| run.number);
         }
@@ -617,7 +618,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(info)
     }
 
-    /// A type, in at most this many levels.
+    /// Reads a type with at most `levels` nested levels.
     fn type_proto(
         &mut self,
         proto: &mut TypeProto,
@@ -630,7 +631,8 @@ impl<'m, 'a> Reading<'m, 'a> {
             let kind = ErrorKind::TypeTooDeep { limit: TYPE_LEVELS };
             return Err(Failure::new(kind, offset));
         };
-        /// The parts of a kind. Of several kinds the last one stays; the same kind twice is merged.
+        /// Returns the fields of a type variant. The last variant wins; a repeated variant is
+        /// merged.
         macro_rules! parts {
             ($kind:ident $($part:ident)*) => {
                 if !matches!(proto.kind, Some(TypeKind::$kind { .. })) {
@@ -728,7 +730,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         for field in reader {
             match field? {
                 TensorShapeField::Dim(reader) => {
-                    // Whoever reasons about the type makes a dimension of it.
+                    // Also counts the `Dim` that type inference makes of it.
                     self.build.count::<(DimProto, crate::Dim)>(reader.offset())?;
                     let mut dim = DimProto::default();
                     for field in reader {
@@ -813,7 +815,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 FunctionField::Unknown(unknown) => function.unknown.push(self.unknown(unknown)?),
             }
         }
-        self.build.settle();
+        self.build.intern_pending();
         Ok(function)
     }
 
@@ -834,7 +836,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
                 TrainingInfoField::Algorithm(graph) => {
                     self.build.count::<(Graph, Waiting<'_>)>(graph.offset())?;
-                    // A step sees what the main graph defines.
+                    // A training step sees the values of the main graph.
                     let parent = self.build.model.main;
                     let id = *info.algorithm.get_or_insert_with(|| {
                         self.build.model.graphs.push(Graph { parent, ..Graph::default() })
@@ -903,7 +905,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(entry)
     }
 
-    /// A field that the table does not know, to be kept.
+    /// Converts a field outside the table, to be preserved.
     fn unknown(&mut self, field: proto::Unknown<'_>) -> Built<UnknownField> {
         self.build.count::<UnknownField>(field.record.offset)?;
         Ok(UnknownField { after: field.after, record: self.build.span(field.record) })
@@ -937,9 +939,9 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(())
     }
 
-    /// Reads the waiting graphs and binds the inputs of all nodes.
+    /// Reads the queued graphs and binds the inputs of all nodes.
     fn bind_everything(&mut self) -> Built {
-        // Everything so far belongs to graphs that are complete.
+        // All graphs read so far are complete.
         self.build.bind();
         while let Some((id, graph)) = self.waiting.pop_front() {
             self.graph(id, graph)?;

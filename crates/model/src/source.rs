@@ -1,28 +1,28 @@
-//! Where bytes lie: sources, spans of them, and the fields that the table did not know.
+//! Byte ranges of sources, and fields outside the table.
 
 use sardonyx_proto::Slice;
 
 use crate::ids::SourceId;
 
-/// Bytes of a source. Resolved by [`Model::bytes`](crate::Model::bytes).
+/// Range of bytes of a source, resolved by [`Model::bytes`](crate::Model::bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Which source.
+    /// Source of the bytes.
     pub source: SourceId,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
 }
 
 impl Span {
-    pub(crate) fn of(source: SourceId, slice: Slice<'_>) -> Span {
+    pub(crate) fn new(source: SourceId, slice: Slice<'_>) -> Span {
         Span { source, offset: slice.offset, len: slice.bytes.len() as u64 }
     }
 }
 
-/// Fields of a message that this release does not know, each with the place where it stood.
-// Nearly no message has any, and every message has this: one pointer is what it may cost.
+/// Fields of a message that this release does not know, each with its position.
+// Nearly every message has none, so this takes a single pointer.
 #[allow(clippy::box_collection)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unknowns(Option<Box<Vec<UnknownField>>>);
@@ -39,32 +39,32 @@ impl Unknowns {
         self.0.get_or_insert_default().push(field);
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Adds a record, tag included, that stands after the known field with a number, or first if
+    /// Adds a record, including its tag, after the known field with the number `after`, or first if
     /// that is 0.
     pub fn add(&mut self, after: u32, record: Span) {
         self.push(UnknownField { after, record });
     }
 
-    /// The records with the numbers of the known fields that they stand after, in the order of the
-    /// file.
+    /// Iterates over the records, each with the number of the preceding known field, in the order
+    /// of the file.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Span)> {
         let fields = self.0.iter().flat_map(|fields| fields.iter());
         fields.map(|field| (field.after, field.record))
     }
 
-    /// The records, tag included, in the order of the file.
+    /// Iterates over the records, including tags, in the order of the file.
     pub fn records(&self) -> impl Iterator<Item = Span> {
         self.iter().map(|(_, record)| record)
     }
 
-    /// The records from position `*next` on that stood before any field with a number of `limit` or
-    /// more.
-    pub(crate) fn before(
+    /// Returns the records from position `*next` on that preceded all fields with numbers of
+    /// `limit` or more, and advances `next`.
+    pub(crate) fn take_before(
         &self,
         limit: u32,
         next: &mut usize,

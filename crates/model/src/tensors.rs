@@ -1,9 +1,9 @@
-//! Every stored tensor of a model, wherever it stands: in graphs, subgraphs, attributes, functions
-//! and training steps.
+//! Enumerates the stored tensors of a model: in graphs, subgraphs, attributes, functions and
+//! training steps.
 
 use std::collections::HashMap;
 
-use sardonyx_proto::{Skimmed, shown, without_middle};
+use sardonyx_proto::{Skimmed, elide_middle, shown};
 use sardonyx_tensor::Buffer;
 
 use crate::attribute::{Attribute, AttributeValue};
@@ -14,47 +14,46 @@ use crate::ids::{AttributeId, GraphId, NodeId};
 use crate::names::Symbol;
 use crate::read::ReadLimits;
 
-/// Where a stored tensor stands. Valid as long as the lists that it leads through are not changed.
+/// Position of a stored tensor. Valid until one of the lists that it indexes changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TensorId {
-    /// An initializer of a graph, by position.
+    /// Initializer of a graph, by position.
     Initializer(GraphId, u32),
-    /// A part of a sparse initializer of a graph, by position.
+    /// Part of a sparse initializer of a graph, by position.
     Sparse(GraphId, u32, SparsePart),
-    /// A tensor in an attribute of a node.
+    /// Tensor in an attribute of a node.
     Attribute(AttributeId, InAttribute),
-    /// A tensor in a default value of a function, by positions of the function and of its
-    /// attribute.
+    /// Tensor in a default value of a function, by positions of the function and of its attribute.
     Default(u32, u32, InAttribute),
 }
 
-/// A tensor among the value fields of an attribute.
+/// Position of a tensor in the value fields of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InAttribute {
-    /// Which value field.
+    /// Index of the value field.
     field: u32,
-    /// Which element of a list; 0 for a single value.
+    /// Index in a list; 0 for a single value.
     element: u32,
-    /// Which part of a sparse tensor; `None` for a dense one.
+    /// Part of a sparse tensor; `None` for a dense one.
     part: Option<SparsePart>,
 }
 
-/// The two tensors that make a sparse one.
+/// Tensors that a sparse tensor consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SparsePart {
     /// The values that are not zero.
     Values,
-    /// Where they stand.
+    /// Positions of these values.
     Indices,
 }
 
 const PARTS: [SparsePart; 2] = [SparsePart::Values, SparsePart::Indices];
 
-/// Tensors to which a longer path leads have none.
+/// Maximum length of a path, in bytes. Tensors at a longer path have none.
 const LONGEST_PATH: usize = 4096;
 
 impl SparsePart {
-    /// How the part is called at the end of a path.
+    /// Returns the part's suffix in a path.
     fn suffix(self) -> &'static [u8] {
         match self {
             SparsePart::Values => b"[values]",
@@ -63,19 +62,19 @@ impl SparsePart {
     }
 }
 
-/// The path of an initializer of the main graph; see [`Model::tensor_paths`].
+/// Returns the path of an initializer of the main graph; see [`Model::tensor_paths`].
 pub fn path_of_initializer(name: &[u8]) -> Vec<u8> {
-    joined(b"", name)
+    join_path(b"", name)
 }
 
-/// A path with a name after it.
-fn joined(place: &[u8], name: &[u8]) -> Vec<u8> {
+/// Appends a name to a path.
+fn join_path(place: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = place.to_vec();
     push_escaped(&mut path, name);
     path
 }
 
-/// A name in a path, where some signs mean something.
+/// Appends a name to a path and escapes the characters that have a meaning in paths.
 fn push_escaped(path: &mut Vec<u8>, name: &[u8]) {
     for byte in name {
         match byte {
@@ -102,7 +101,7 @@ impl SparseTensorProto {
 }
 
 impl TensorId {
-    /// Which part of a sparse tensor it is; `None` for a dense one.
+    /// Returns the part of a sparse tensor; `None` for a dense one.
     pub fn sparse_part(self) -> Option<SparsePart> {
         match self {
             TensorId::Sparse(_, _, part) => Some(part),
@@ -111,15 +110,15 @@ impl TensorId {
         }
     }
 
-    /// Whether the tensor is a constant of a graph, not part of a node.
+    /// Whether the tensor is an initializer of a graph rather than part of a node.
     pub fn is_initializer(self) -> bool {
         matches!(self, TensorId::Initializer(..) | TensorId::Sparse(..))
     }
 }
 
 impl Model {
-    /// Reads a model from which large payloads were left out. Each tensor that lost some knows how
-    /// many bytes.
+    /// Reads a model from which large payloads were skipped. Each tensor that lost some records the
+    /// number of bytes.
     ///
     /// # Errors
     ///
@@ -131,10 +130,10 @@ impl Model {
             found.ok().map(|index| skimmed.skipped[index].1)
         };
         for id in model.tensors() {
-            let tensor = model.stored_mut(id);
+            let tensor = model.stored_tensor_mut(id);
             let raw = tensor.raw_data.filter(|raw| raw.len == 0);
             let ends = raw.iter().map(|raw| raw.offset);
-            // Runs of empty lists may have become one.
+            // Several runs of empty lists may have been joined.
             let runs = tensor.typed.iter().flat_map(|run| {
                 let records = run.records;
                 (records.offset + 1..=records.offset + records.len).rev()
@@ -145,21 +144,20 @@ impl Model {
         Ok(model)
     }
 
-    /// Whether values were left out when the model was read.
+    /// Whether values were skipped when the model was read.
     pub fn is_skimmed(&self) -> bool {
         let mut tensors = self.tensors().into_iter();
-        tensors.any(|id| self.stored(id).skipped.is_some())
+        tensors.any(|id| self.stored_tensor(id).skipped.is_some())
     }
 
-    /// All stored tensors, in the order of the file: the main graph with what its nodes hold,
-    /// training steps, functions. Only what can be reached from there; graphs of removed nodes do
-    /// not count.
+    /// Returns all stored tensors in the order of the file: main graph with the tensors of its
+    /// nodes, training steps, functions. Tensors in removed nodes are not included.
     pub fn tensors(&self) -> Vec<TensorId> {
         let mut found = Vec::new();
-        // A look at all attributes one after the other costs little, a walk over the nodes much.
+        // Scanning all attributes is much cheaper than walking over the nodes.
         let in_nodes = self.all_attributes().any(|attribute| {
             let mut holds_tensors = false;
-            in_attribute(attribute, |_| holds_tensors = true);
+            for_each_in_attribute(attribute, |_| holds_tensors = true);
             holds_tensors || attribute.graphs().next().is_some()
         });
         self.tensors_of_graphs(self.main, in_nodes, &mut found);
@@ -169,7 +167,7 @@ impl Model {
         }
         for (index, function) in self.functions.iter().enumerate() {
             for (position, attribute) in function.attribute_protos.iter().enumerate() {
-                in_attribute(attribute, |place| {
+                for_each_in_attribute(attribute, |place| {
                     found.push(TensorId::Default(index as u32, position as u32, place));
                 });
                 for graph in attribute.graphs() {
@@ -181,9 +179,9 @@ impl Model {
         found
     }
 
-    /// The tensors of a graph and of all graphs in it; `in_nodes` says whether attributes of nodes
-    /// can hold any. A list of what is left to do instead of recursion: depth is whatever a file
-    /// says.
+    /// Collects the tensors of a graph and of all graphs in it; `in_nodes` is whether attributes of
+    /// nodes can hold any. Uses a list of pending graphs instead of recursion, as the nesting depth
+    /// of a file is not bounded.
     fn tensors_of_graphs(&self, root: Option<GraphId>, in_nodes: bool, found: &mut Vec<TensorId>) {
         let mut left: Vec<GraphId> = root.into_iter().collect();
         while let Some(id) = left.pop() {
@@ -201,37 +199,37 @@ impl Model {
             for node in &graph.nodes {
                 for attribute in self.attributes(*node) {
                     let content = self.attribute(*attribute);
-                    in_attribute(content, |place| {
+                    for_each_in_attribute(content, |place| {
                         found.push(TensorId::Attribute(*attribute, place));
                     });
                     left.extend(content.graphs());
                 }
             }
-            // The first subgraph is taken next.
+            // The first subgraph is popped next.
             left[first_new..].reverse();
         }
     }
 
-    /// Whether values of a tensor in an attribute, of a node or by default of a function, lie
-    /// outside the message.
+    /// Whether a tensor in an attribute, or in a default value of a function, has values outside
+    /// the message.
     pub fn has_external_attributes(&self) -> bool {
         let defaults = self.functions.iter().flat_map(|function| &function.attribute_protos);
         self.all_attributes().chain(defaults).any(|attribute| {
             let mut is_external = false;
-            in_attribute(attribute, |place| {
+            for_each_in_attribute(attribute, |place| {
                 is_external |= place.find(attribute).is_some_and(TensorProto::is_external);
             });
             is_external
         })
     }
 
-    /// The tensors in attributes of a node whose values lie outside the message, each with the
-    /// name of its attribute.
+    /// Returns the tensors in a node's attributes whose values are outside the message, each with
+    /// the name of its attribute.
     pub fn external_tensors_of(&self, node: NodeId) -> Vec<(TensorId, Option<Symbol>)> {
         let mut found = Vec::new();
         for id in self.attributes(node) {
             let attribute = self.attribute(*id);
-            in_attribute(attribute, |place| {
+            for_each_in_attribute(attribute, |place| {
                 if place.find(attribute).is_some_and(TensorProto::is_external) {
                     found.push((TensorId::Attribute(*id, place), attribute.name));
                 }
@@ -240,12 +238,12 @@ impl Model {
         found
     }
 
-    /// The tensors in default values of a function whose values lie outside the message, each
-    /// with the name of its attribute.
+    /// Returns the tensors in a function's default values whose values are outside the message,
+    /// each with the name of its attribute.
     pub fn external_defaults_of(&self, function: usize) -> Vec<(TensorId, Option<Symbol>)> {
         let mut found = Vec::new();
         for (index, default) in self.functions[function].attribute_protos.iter().enumerate() {
-            in_attribute(default, |place| {
+            for_each_in_attribute(default, |place| {
                 if place.find(default).is_some_and(TensorProto::is_external) {
                     let id = TensorId::Default(function as u32, index as u32, place);
                     found.push((id, default.name));
@@ -255,8 +253,8 @@ impl Model {
         found
     }
 
-    /// Puts the values of a tensor that lie outside the message into the model. They are shared
-    /// with `external`, not copied.
+    /// Moves the values of a tensor from outside the message into the model. They are shared with
+    /// `external`, not copied.
     ///
     /// # Errors
     ///
@@ -266,18 +264,18 @@ impl Model {
         id: TensorId,
         external: &dyn ExternalData,
     ) -> Result<(), ConstantError> {
-        let stored = self.stored(id);
+        let stored = self.stored_tensor(id);
         let name = stored.name;
         let tensor = self.tensor(stored, external)?;
         let loaded = self.tensor_proto(&tensor);
-        *self.stored_mut(id) = TensorProto { name, ..loaded };
+        *self.stored_tensor_mut(id) = TensorProto { name, ..loaded };
         Ok(())
     }
 
-    /// For each stored tensor that is `wanted`, which one it is, in a form that holds while nodes
-    /// and tensors come and go: the name of an initializer of the main graph, for others the way
-    /// there through outputs of nodes and attributes, `y>body>z>value`. Tensors that have no such
-    /// way are left out; two may have the same.
+    /// Returns the path of each stored tensor for which `wanted` returns true. Paths stay valid
+    /// when other nodes and tensors are added or removed: the name of an initializer of the main
+    /// graph, for other tensors the outputs of nodes and the attributes that lead there, such as
+    /// `y>body>z>value`. Tensors without a path are left out; two tensors may have the same path.
     pub fn tensor_paths(&self, wanted: impl Fn(&TensorProto) -> bool) -> Vec<(TensorId, Vec<u8>)> {
         let mut found = Vec::new();
         let mut left: Vec<(GraphId, Vec<u8>)> = Vec::new();
@@ -300,19 +298,20 @@ impl Model {
             place.extend(b")>");
             for (position, attribute) in function.attribute_protos.iter().enumerate() {
                 let id = |inside| TensorId::Default(index as u32, position as u32, inside);
-                self.paths_inside(attribute, &place, id, &wanted, &mut found, &mut left);
+                self.add_paths(attribute, &place, id, &wanted, &mut found, &mut left);
             }
             left.push((function.body, place));
         }
         let in_nodes = self.all_attributes().any(|attribute| {
             let mut holds_wanted = false;
-            in_attribute(attribute, |place| {
+            for_each_in_attribute(attribute, |place| {
                 holds_wanted |= place.find(attribute).is_some_and(&wanted);
             });
             holds_wanted || attribute.graphs().next().is_some()
         });
         while let Some((id, place)) = left.pop() {
-            // Names nest as deeply as a file likes, and each level would copy those around it.
+            // Files may nest to any depth, and each level would copy the names of the enclosing
+            // ones.
             if place.len() > LONGEST_PATH {
                 continue;
             }
@@ -321,7 +320,7 @@ impl Model {
                 if let Some(name) = initializer.tensor.name
                     && wanted(&initializer.tensor)
                 {
-                    let path = joined(&place, self.text(name));
+                    let path = join_path(&place, self.text(name));
                     found.push((TensorId::Initializer(id, index as u32), path));
                 }
             }
@@ -330,7 +329,7 @@ impl Model {
                 let Some(name) = name else { continue };
                 for part in PARTS {
                     if sparse.tensor.part(part).is_some_and(&wanted) {
-                        let mut path = joined(&place, self.text(name));
+                        let mut path = join_path(&place, self.text(name));
                         path.extend(part.suffix());
                         found.push((TensorId::Sparse(id, index as u32, part), path));
                     }
@@ -348,26 +347,26 @@ impl Model {
                     let content = self.attribute(*attribute);
                     if content.graphs().next().is_none() {
                         let mut holds_wanted = false;
-                        in_attribute(content, |place| {
+                        for_each_in_attribute(content, |place| {
                             holds_wanted |= place.find(content).is_some_and(&wanted);
                         });
                         if !holds_wanted {
                             continue;
                         }
                     }
-                    let mut place = joined(&place, name);
+                    let mut place = join_path(&place, name);
                     place.push(b'>');
                     let id = |inside| TensorId::Attribute(*attribute, inside);
-                    self.paths_inside(content, &place, id, &wanted, &mut found, &mut left);
+                    self.add_paths(content, &place, id, &wanted, &mut found, &mut left);
                 }
             }
         }
         found
     }
 
-    /// The paths of the tensors in an attribute, and of the graphs in it, if its node is at
+    /// Adds the paths of the tensors in an attribute, and of the graphs in it, for a node at
     /// `place`.
-    fn paths_inside(
+    fn add_paths(
         &self,
         attribute: &Attribute,
         place: &[u8],
@@ -376,13 +375,13 @@ impl Model {
         found: &mut Vec<(TensorId, Vec<u8>)>,
         graphs: &mut Vec<(GraphId, Vec<u8>)>,
     ) {
-        let place = joined(place, self.maybe_text(attribute.name).unwrap_or_default());
-        in_attribute(attribute, |inside| {
+        let place = join_path(place, self.maybe_text(attribute.name).unwrap_or_default());
+        for_each_in_attribute(attribute, |inside| {
             if !inside.find(attribute).is_some_and(wanted) {
                 return;
             }
             let mut path = place.clone();
-            // A second value field is not what the attribute means.
+            // The second and later value fields have no effect, so their paths are marked.
             path.extend(vec![b'+'; inside.field as usize]);
             let is_list = matches!(
                 attribute.values.get(inside.field as usize),
@@ -404,8 +403,7 @@ impl Model {
         }
     }
 
-    /// For each of [`tensors`](Model::tensors) in turn, where it stands in the file, in words for
-    /// people.
+    /// Describes the position in the file of each of [`tensors`](Model::tensors), for messages.
     pub fn tensor_places(&self) -> Vec<String> {
         let graphs = self.graph_places();
         let attributes = self.attribute_places(&graphs);
@@ -445,7 +443,7 @@ impl Model {
         self.tensors().into_iter().map(place).collect()
     }
 
-    /// Where each graph stands in the file, as a path through its messages.
+    /// Returns the path of each graph through the messages of the file.
     pub fn graph_places(&self) -> HashMap<GraphId, String> {
         let mut places = HashMap::new();
         let mut left: Vec<(GraphId, String)> = Vec::new();
@@ -459,7 +457,7 @@ impl Model {
             left.push((function.body, format!("functions[{index}]")));
             for (position, attribute) in function.attribute_protos.iter().enumerate() {
                 let place = format!("functions[{index}].attribute_proto[{position}]");
-                left.extend(self.places_inside(attribute, &place));
+                left.extend(self.list_graph_places(attribute, &place));
             }
         }
         while let Some((id, place)) = left.pop() {
@@ -467,10 +465,10 @@ impl Model {
                 for attribute in self.attributes(*node) {
                     let attribute = self.attribute(*attribute);
                     if attribute.graphs().next().is_some() {
-                        // Graphs nest as deeply as a file likes.
+                        // Graphs may be nested to any depth.
                         let place = format!("{place}.node[{index}]");
-                        let place = without_middle(&place, 200, 400);
-                        left.extend(self.places_inside(attribute, &place));
+                        let place = elide_middle(&place, 200, 400);
+                        left.extend(self.list_graph_places(attribute, &place));
                     }
                 }
             }
@@ -479,8 +477,8 @@ impl Model {
         places
     }
 
-    /// Where the graphs of an attribute stand, if its node stands at `place`.
-    fn places_inside(&self, attribute: &Attribute, place: &str) -> Vec<(GraphId, String)> {
+    /// Returns the paths of an attribute's graphs, for a node at `place`.
+    fn list_graph_places(&self, attribute: &Attribute, place: &str) -> Vec<(GraphId, String)> {
         let name = shown(self.maybe_text(attribute.name).unwrap_or_default());
         let graphs = attribute.graphs().enumerate();
         graphs
@@ -491,14 +489,14 @@ impl Model {
             .collect()
     }
 
-    /// Where each attribute that holds tensors stands in the file.
+    /// Returns the path of each attribute that holds tensors.
     fn attribute_places(&self, graphs: &HashMap<GraphId, String>) -> HashMap<AttributeId, String> {
         let mut places = HashMap::new();
         for (graph, place) in graphs {
             for (index, node) in self.graph(*graph).nodes.iter().enumerate() {
                 for id in self.attributes(*node) {
                     let mut holds_tensors = false;
-                    in_attribute(self.attribute(*id), |_| holds_tensors = true);
+                    for_each_in_attribute(self.attribute(*id), |_| holds_tensors = true);
                     if holds_tensors {
                         places.insert(*id, format!("{place}.node[{index}]"));
                     }
@@ -508,12 +506,12 @@ impl Model {
         places
     }
 
-    /// A stored tensor.
+    /// Returns a stored tensor.
     ///
     /// # Panics
     ///
-    /// If the lists that lead there have been changed since the id was given out.
-    pub fn stored(&self, id: TensorId) -> &TensorProto {
+    /// Panics if the lists that lead there have changed since the id was created.
+    pub fn stored_tensor(&self, id: TensorId) -> &TensorProto {
         let found = match id {
             TensorId::Initializer(graph, index) => {
                 let initializers = &self.graphs[graph].initializers;
@@ -533,12 +531,12 @@ impl Model {
         found.expect("the tensor is where it was")
     }
 
-    /// A stored tensor, to be changed.
+    /// Returns a stored tensor, to be changed.
     ///
     /// # Panics
     ///
-    /// See [`stored`](Model::stored).
-    pub fn stored_mut(&mut self, id: TensorId) -> &mut TensorProto {
+    /// See [`stored_tensor`](Model::stored_tensor).
+    pub fn stored_tensor_mut(&mut self, id: TensorId) -> &mut TensorProto {
         let found = match id {
             TensorId::Initializer(graph, index) => {
                 let initializers = &mut self.graphs[graph].initializers;
@@ -563,8 +561,8 @@ impl Model {
     }
 }
 
-/// Gives `found` every tensor of an attribute.
-fn in_attribute(attribute: &Attribute, mut found: impl FnMut(InAttribute)) {
+/// Calls `found` for every tensor of an attribute.
+fn for_each_in_attribute(attribute: &Attribute, mut found: impl FnMut(InAttribute)) {
     for (field, value) in attribute.values.iter().enumerate() {
         let mut push = |element: usize, part| {
             found(InAttribute { field: field as u32, element: element as u32, part });

@@ -1,4 +1,4 @@
-//! Types as a file declares them, whatever it declares.
+//! Types as declared in a file, valid or not.
 
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
@@ -10,27 +10,27 @@ use crate::names::Symbol;
 use crate::source::Unknowns;
 use crate::types::{Shape, TensorType, Type};
 
-/// A declared type.
+/// Declared type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TypeProto {
-    /// Which kind, if any is given.
+    /// Type variant, if one is set.
     pub kind: Option<TypeKind>,
-    /// What the value means, such as `IMAGE`.
+    /// Meaning of the value, such as `IMAGE`.
     pub denotation: Option<Symbol>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// The kinds of types, each with the unknown fields of its own message.
+/// Type variants, each with the unknown fields of its own message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TypeKind {
-    /// A dense tensor; `elem_type` is a number because the future may have more types.
+    /// A dense tensor. `elem_type` is a number, as newer versions may have more types.
     Tensor {
         /// Element type.
         elem_type: Option<i32>,
-        /// Shape; `None` means any rank, an empty one means a scalar.
+        /// Shape; `None` for any rank, empty for a scalar.
         shape: Option<ShapeProto>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
     /// A sparse tensor.
@@ -39,14 +39,14 @@ pub enum TypeKind {
         elem_type: Option<i32>,
         /// Shape of the dense form.
         shape: Option<ShapeProto>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
     /// A sequence.
     Sequence {
-        /// Type of its elements.
+        /// Type of the elements.
         elem_type: Option<Box<TypeProto>>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
     /// A map.
@@ -55,48 +55,48 @@ pub enum TypeKind {
         key_type: Option<i32>,
         /// Type of the values.
         value_type: Option<Box<TypeProto>>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
     /// An optional.
     Optional {
-        /// Type of its element.
+        /// Type of the element.
         elem_type: Option<Box<TypeProto>>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
     /// An opaque type.
     Opaque {
-        /// Its domain.
+        /// Domain.
         domain: Option<Symbol>,
-        /// Its name.
+        /// Name.
         name: Option<Symbol>,
-        /// Fields of the future.
+        /// Fields of newer format versions.
         unknown: Unknowns,
     },
 }
 
-/// A declared shape.
+/// Declared shape.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShapeProto {
-    /// Its dimensions.
+    /// Dimensions.
     pub dims: SmallVec<[DimProto; 4]>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// A declared dimension.
+/// Declared dimension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DimProto {
-    /// Number, name or nothing.
+    /// Number or name, if any.
     pub value: Option<DimValue>,
-    /// What the axis means, such as `DATA_BATCH`.
+    /// Meaning of the axis, such as `DATA_BATCH`.
     pub denotation: Option<Symbol>,
-    /// Fields of the future.
+    /// Fields of newer format versions.
     pub unknown: Unknowns,
 }
 
-/// What a declared dimension says.
+/// Number or name of a declared dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DimValue {
     /// A number.
@@ -106,8 +106,8 @@ pub enum DimValue {
 }
 
 impl TypeProto {
-    /// The shape of its tensors: those of a sequence, a map or an optional are what it holds,
-    /// however deep.
+    /// Returns the shape of the tensor type. For a sequence, map or optional, this is the type of
+    /// its elements at any depth.
     pub fn innermost_shape(&self) -> Option<&ShapeProto> {
         match self.kind.as_ref()? {
             TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref(),
@@ -119,7 +119,8 @@ impl TypeProto {
         }
     }
 
-    /// See [`innermost_shape`](Self::innermost_shape).
+    /// Returns the shape of the tensor type, to be changed, like
+    /// [`innermost_shape`](Self::innermost_shape).
     pub fn innermost_shape_mut(&mut self) -> Option<&mut ShapeProto> {
         match self.kind.as_mut()? {
             TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_mut(),
@@ -133,12 +134,12 @@ impl TypeProto {
 }
 
 impl Model {
-    /// What can be reasoned about in a declared type; `None` if it names no kind, or an element
+    /// Converts a declared type for analysis. Returns `None` if it has no variant, or an element
     /// type that does not exist.
     pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {
         self.type_with(proto, &mut |value| match value {
             DimValue::Value(size @ 0..) => Dim::Known(size),
-            // Old exporters write -1 where they mean "any".
+            // Old exporters write -1 for "any".
             DimValue::Value(_) => Dim::Unknown,
             DimValue::Param(name) => match std::str::from_utf8(self.text(name)) {
                 Ok(name) if Dim::is_name(name.as_bytes()) => Dim::symbol(name),
@@ -147,7 +148,8 @@ impl Model {
         })
     }
 
-    /// The same, with the caller to say what the dimensions are that have a number or a name.
+    /// Converts a declared type like [`type_of`](Self::type_of), but `read` converts the dimensions
+    /// that have a number or a name.
     pub fn type_with(
         &self,
         proto: &TypeProto,

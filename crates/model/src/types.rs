@@ -113,8 +113,8 @@ impl Type {
         match self {
             Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
                 let shape = tensor.shape.as_ref();
-                let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
-                tensor.elem.is_some() && shape.is_some_and(|shape| !is_open(shape))
+                tensor.elem.is_some()
+                    && shape.is_some_and(|shape| !shape.iter().any(Dim::is_unknown))
             }
             Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => inner.is_whole(),
             Type::Opaque { .. } => true,

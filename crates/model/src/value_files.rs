@@ -1,8 +1,8 @@
-//! Files that hold one value: `TensorProto`, `SequenceProto`, `MapProto`, `OptionalProto`, as test
-//! data is stored.
+//! Files that hold one value, as `TensorProto`, `SequenceProto`, `MapProto` or `OptionalProto`,
+//! like stored test data.
 //!
-//! Such a file does not say which of the messages it is; the type of the model's input or output
-//! does.
+//! The message type is not part of such a file; it follows from the type of the model's input or
+//! output.
 
 use sardonyx_proto::{
     self as proto, Encode, Encoder, MapField, OptionalElemType, OptionalField, Reader,
@@ -22,7 +22,7 @@ use crate::types::Type;
 ///
 /// # Errors
 ///
-/// In words for people: bytes that are no such message, or a message that contradicts itself.
+/// A message: the bytes are not such a message, or it contradicts itself.
 pub fn read_value(bytes: Buffer, ty: &Type) -> Result<Value, String> {
     let source = bytes.clone();
     let slice = source.as_slice();
@@ -44,7 +44,7 @@ pub fn read_value(bytes: Buffer, ty: &Type) -> Result<Value, String> {
 }
 
 struct FileReader {
-    /// Holds names and the source, nothing else.
+    /// Model that holds the names and the source of the file, nothing else.
     model: Model,
     source: crate::ids::SourceId,
 }
@@ -117,7 +117,7 @@ impl FileReader {
         }
         match sequence {
             Some(sequence) => Ok(sequence),
-            None => Ok(Sequence::new(nothing_of(inner)?)),
+            None => Ok(Sequence::new(empty_value_type(inner)?)),
         }
     }
 
@@ -134,7 +134,7 @@ impl FileReader {
                 MapField::Keys(chunk) => {
                     for number in chunk.iter() {
                         let number = number.map_err(|error| error.to_string())?;
-                        // Unsigned keys are stored with the bits of a signed number.
+                        // Unsigned keys are stored as signed numbers with the same bits.
                         keys.push(if key.is_signed() {
                             MapKey::Signed(number)
                         } else {
@@ -152,7 +152,7 @@ impl FileReader {
         }
         let element = match values.first() {
             Some(value) => value.value_type(),
-            None => nothing_of(inner)?,
+            None => empty_value_type(inner)?,
         };
         let mut map = Map::new(key, element).map_err(|error| error.to_string())?;
         for (key, value) in keys.into_iter().zip(values) {
@@ -189,27 +189,27 @@ impl FileReader {
                 }
             }));
         }
-        Ok(Value::none(nothing_of(inner)?))
+        Ok(Value::none(empty_value_type(inner)?))
     }
 }
 
-/// The type of what a sequence, map or optional does not hold. Elements that nobody knows are
-/// floats, as those of `SequenceEmpty` are.
-fn nothing_of(ty: &Type) -> Result<ValueType, String> {
+/// Returns the element type of an empty sequence, map or optional. Unknown elements are floats, as
+/// in `SequenceEmpty`.
+fn empty_value_type(ty: &Type) -> Result<ValueType, String> {
     let known = ty.value_type_or(Some(DataType::Float)).filter(|known| !known.is_opaque());
     known.ok_or_else(|| not_stored(ty))
 }
 
-/// What is said of values that have no form in a file.
+/// Formats the error about values that have no stored form.
 fn not_stored(ty: impl std::fmt::Display) -> String {
     format!("values of type {ty} cannot be stored")
 }
 
-/// The bytes of a file that holds a value, with a name in it if one is given.
+/// Encodes a value as a file, with its name unless `name` is empty.
 ///
 /// # Errors
 ///
-/// An opaque value, or one that holds such, in words.
+/// A message: the value is or contains an opaque value.
 pub fn write_value(value: &Value, name: &str) -> Result<Vec<u8>, String> {
     let ty = value.value_type();
     if ty.is_opaque() {
@@ -218,7 +218,7 @@ pub fn write_value(value: &Value, name: &str) -> Result<Vec<u8>, String> {
     Ok(encode_to_vec(&Named { value, name: name.as_bytes() }))
 }
 
-/// A tensor as a `TensorProto`, with a name in it if one is given.
+/// Encodes a tensor as a `TensorProto`, with its name unless `name` is empty.
 pub fn tensor_to_bytes(tensor: Tensor, name: &str) -> Vec<u8> {
     encode_to_vec(&Named { value: &Value::Tensor(tensor), name: name.as_bytes() })
 }
@@ -242,7 +242,7 @@ impl Encode for Named<'_> {
 }
 
 impl<'v> Named<'v> {
-    fn unnamed(value: &'v Value) -> Self {
+    fn without_name(value: &'v Value) -> Self {
         Named { value, name: b"" }
     }
 
@@ -250,10 +250,10 @@ impl<'v> Named<'v> {
         match self.value {
             Value::Tensor(tensor) => write_tensor(out, tensor, self.name()),
             Value::Sparse(sparse) => {
-                out.message(sparse_tensor::Values, |out| {
+                out.put_message(sparse_tensor::Values, |out| {
                     write_tensor(out, sparse.values(), self.name())
                 });
-                out.message(sparse_tensor::Indices, |out| {
+                out.put_message(sparse_tensor::Indices, |out| {
                     write_tensor(out, sparse.indices(), None)
                 });
                 let dims: Vec<i64> = sparse.dims().iter().map(|dim| *dim as i64).collect();
@@ -278,7 +278,7 @@ impl<'v> Named<'v> {
                         out.put(map::StringKeys, key);
                     }
                 }
-                out.message(map::Values, |out| {
+                out.put_message(map::Values, |out| {
                     let values = entries.entries().iter().map(|(_, value)| value);
                     write_sequence(out, values, entries.element());
                 });
@@ -295,27 +295,27 @@ impl<'v> Named<'v> {
             out.put(optional::ElemType, OptionalElemType::UNDEFINED.0);
             return;
         };
-        let inner = Named::unnamed(inner);
+        let inner = Named::without_name(inner);
         match inner.value {
             Value::Tensor(_) => {
                 out.put(optional::ElemType, OptionalElemType::TENSOR.0);
-                out.message(optional::TensorValue, |out| inner.write(out));
+                out.put_message(optional::TensorValue, |out| inner.write(out));
             }
             Value::Sparse(_) => {
                 out.put(optional::ElemType, OptionalElemType::SPARSE_TENSOR.0);
-                out.message(optional::SparseTensorValue, |out| inner.write(out));
+                out.put_message(optional::SparseTensorValue, |out| inner.write(out));
             }
             Value::Sequence(_) => {
                 out.put(optional::ElemType, OptionalElemType::SEQUENCE.0);
-                out.message(optional::SequenceValue, |out| inner.write(out));
+                out.put_message(optional::SequenceValue, |out| inner.write(out));
             }
             Value::Map(_) => {
                 out.put(optional::ElemType, OptionalElemType::MAP.0);
-                out.message(optional::MapValue, |out| inner.write(out));
+                out.put_message(optional::MapValue, |out| inner.write(out));
             }
             Value::Optional(..) => {
                 out.put(optional::ElemType, OptionalElemType::OPTIONAL.0);
-                out.message(optional::OptionalValue, |out| inner.write(out));
+                out.put_message(optional::OptionalValue, |out| inner.write(out));
             }
             Value::Opaque(_) => {}
         }
@@ -329,13 +329,13 @@ fn write_tensor<'v>(out: &mut Encoder<'v>, value: &'v Tensor, name: Option<&[u8]
     match value.strings() {
         Some(strings) => {
             for text in strings.iter() {
-                out.payload(tensor::StringData, text);
+                out.put_payload(tensor::StringData, text);
             }
             out.put_some(tensor::Name, name);
         }
         None => {
             out.put_some(tensor::Name, name);
-            out.payload(tensor::RawData, value.bytes());
+            out.put_payload(tensor::RawData, value.bytes());
         }
     }
 }
@@ -355,25 +355,27 @@ fn write_sequence<'v>(
     };
     out.put(sequence::ElemType, kind.0);
     for item in items {
-        let item = Named::unnamed(item);
+        let item = Named::without_name(item);
         match item.value {
-            Value::Tensor(_) => out.message(sequence::TensorValues, |out| item.write(out)),
-            Value::Sparse(_) => out.message(sequence::SparseTensorValues, |out| item.write(out)),
-            Value::Sequence(_) => out.message(sequence::SequenceValues, |out| item.write(out)),
-            Value::Map(_) => out.message(sequence::MapValues, |out| item.write(out)),
-            Value::Optional(..) => out.message(sequence::OptionalValues, |out| item.write(out)),
+            Value::Tensor(_) => out.put_message(sequence::TensorValues, |out| item.write(out)),
+            Value::Sparse(_) => {
+                out.put_message(sequence::SparseTensorValues, |out| item.write(out))
+            }
+            Value::Sequence(_) => out.put_message(sequence::SequenceValues, |out| item.write(out)),
+            Value::Map(_) => out.put_message(sequence::MapValues, |out| item.write(out)),
+            Value::Optional(..) => out.put_message(sequence::OptionalValues, |out| item.write(out)),
             Value::Opaque(_) => {}
         }
     }
 }
 
-/// Strings as records of `string_data`.
+/// Encodes strings as records of `string_data`.
 pub(crate) fn string_records(strings: &StringArray) -> Vec<u8> {
     struct Records<'a>(&'a StringArray);
     impl Encode for Records<'_> {
         fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
             for text in self.0.iter() {
-                out.payload(tensor::StringData, text);
+                out.put_payload(tensor::StringData, text);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! From the graph to bytes: every field in ascending order, unknown ones where they stood.
+//! Writes the graph to bytes: known fields in ascending order, unknown ones at their old positions.
 
 use std::io;
 
@@ -20,29 +20,30 @@ use crate::source::{Span, Unknowns};
 use crate::type_proto::{DimValue, ShapeProto, TypeKind, TypeProto};
 
 impl Model {
-    /// The model as a file holds it, in pieces: payloads stay where they lie.
-    pub fn encoded(&self) -> Encoded<'_> {
-        Encoded::of(self)
+    /// Encodes the model as a file, in pieces: payloads are not copied.
+    pub fn to_encoded(&self) -> Encoded<'_> {
+        Encoded::new(self)
     }
 
-    /// The model as a file holds it.
+    /// Encodes the model as a file, in one vector.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encoded().into_vec()
+        self.to_encoded().into_vec()
     }
 
-    /// Writes the model, payloads straight from where they lie. Returns the number of bytes.
+    /// Writes the model to `sink`, payloads directly from their sources. Returns the number of
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// Those of `sink`.
+    /// An error of `sink`.
     pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
-        self.encoded().write_to(sink)
+        self.to_encoded().write_to(sink)
     }
 }
 
-/// A part of a model that is a message of its own.
+/// ModelPart of a model that is a message of its own.
 #[derive(Debug, Clone, Copy)]
-pub enum Part<'m> {
+pub enum ModelPart<'m> {
     /// A graph, as a `GraphProto`.
     Graph(GraphId),
     /// A function, as a `FunctionProto`.
@@ -60,33 +61,33 @@ pub enum Part<'m> {
 }
 
 impl Model {
-    /// A part of the model as the message that it is in a file.
-    pub fn part_to_bytes(&self, part: Part<'_>) -> Vec<u8> {
+    /// Encodes a part of the model as its message.
+    pub fn part_to_bytes(&self, part: ModelPart<'_>) -> Vec<u8> {
         encode_to_vec(&PartOf { model: self, part })
     }
 }
 
 struct PartOf<'m> {
     model: &'m Model,
-    part: Part<'m>,
+    part: ModelPart<'m>,
 }
 
 impl Encode for PartOf<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         let writer = Writer::new(self.model);
         match self.part {
-            Part::Graph(graph) => writer.write_graph(out, graph),
-            Part::Function(function) => writer.write_function(out, function),
-            Part::Node(node) => writer.write_node(out, node),
-            Part::Attribute(attribute) => writer.write_attribute(out, attribute),
-            Part::Tensor(tensor) => writer.write_tensor(out, tensor),
-            Part::SparseTensor(tensor) => writer.write_sparse(out, tensor),
-            Part::Type(ty) => writer.write_type(out, ty),
+            ModelPart::Graph(graph) => writer.write_graph(out, graph),
+            ModelPart::Function(function) => writer.write_function(out, function),
+            ModelPart::Node(node) => writer.write_node(out, node),
+            ModelPart::Attribute(attribute) => writer.write_attribute(out, attribute),
+            ModelPart::Tensor(tensor) => writer.write_tensor(out, tensor),
+            ModelPart::SparseTensor(tensor) => writer.write_sparse(out, tensor),
+            ModelPart::Type(ty) => writer.write_type(out, ty),
         }
     }
 }
 
-/// What a part of a model, small as nearly all are, takes in a file, or a little more.
+/// Upper estimate of the size in bytes of a typical part in a file.
 const BYTES_PER_PART: usize = 32;
 
 /// Writes the parts of a model.
@@ -102,12 +103,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes the fields of one message and puts the unknown ones between them.
+/// Writes the fields of one message and inserts the unknown ones between them.
 struct Fields<'f, 'a> {
     writer: Writer<'a>,
     out: &'f mut Encoder<'a>,
     unknown: &'f Unknowns,
-    /// How many unknown ones are written.
+    /// Number of unknown fields that are written.
     next: usize,
 }
 
@@ -116,92 +117,96 @@ impl<'f, 'a> Fields<'f, 'a> {
         Fields { writer, out, unknown, next: 0 }
     }
 
-    fn before(&mut self, number: u32) {
+    fn put_unknowns(&mut self, number: u32) {
         if !self.unknown.is_empty() {
-            for record in self.unknown.before(number, &mut self.next) {
-                self.out.records(self.writer.model.bytes(record));
+            for record in self.unknown.take_before(number, &mut self.next) {
+                self.out.put_records(self.writer.model.bytes(record));
             }
         }
     }
 
-    fn put<F: Field<Kind: proto::Put>>(
+    fn put<F: Field<Codec: proto::Put>>(
         &mut self,
         field: F,
-        value: <F::Kind as proto::Put>::Input<'_>,
+        value: <F::Codec as proto::Put>::Input<'_>,
     ) {
-        self.before(F::NUMBER);
+        self.put_unknowns(F::NUMBER);
         self.out.put(field, value);
     }
 
-    fn put_some<F: Field<Kind: proto::Put>>(
+    fn put_some<F: Field<Codec: proto::Put>>(
         &mut self,
         field: F,
-        value: Option<<F::Kind as proto::Put>::Input<'_>>,
+        value: Option<<F::Codec as proto::Put>::Input<'_>>,
     ) {
         if let Some(value) = value {
             self.put(field, value);
         }
     }
 
-    fn text<F>(&mut self, field: F, text: Option<Symbol>)
+    fn put_text<F>(&mut self, field: F, text: Option<Symbol>)
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
             self.put(field, self.writer.texts.text(symbol));
         }
     }
 
-    /// Bytes that may be long.
-    fn payload<F>(&mut self, field: F, bytes: &'a [u8])
+    /// Writes bytes that may be long.
+    fn put_payload<F>(&mut self, field: F, bytes: &'a [u8])
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
-        self.before(F::NUMBER);
-        self.out.payload(field, bytes);
+        self.put_unknowns(F::NUMBER);
+        self.out.put_payload(field, bytes);
     }
 
-    /// Text that may be long, such as documentation.
-    fn long_text<F>(&mut self, field: F, text: Option<Symbol>)
+    /// Writes a text that may be long, such as documentation.
+    fn put_long_text<F>(&mut self, field: F, text: Option<Symbol>)
     where
-        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
-            self.payload(field, self.writer.texts.text(symbol));
+            self.put_payload(field, self.writer.texts.text(symbol));
         }
     }
 
-    fn message<F: Field<Kind: proto::MessageKind>>(
+    fn put_message<F: Field<Codec: proto::MessageCodec>>(
         &mut self,
         field: F,
         body: impl FnOnce(&mut Encoder<'a>),
     ) {
-        self.before(F::NUMBER);
-        self.out.message(field, |out| body(out));
+        self.put_unknowns(F::NUMBER);
+        self.out.put_message(field, |out| body(out));
     }
 
-    fn entries<F: Field<Kind: proto::MessageKind> + Copy>(
+    fn put_entries<F: Field<Codec: proto::MessageCodec> + Copy>(
         &mut self,
         field: F,
         entries: &'a [Entry],
     ) {
         for entry in entries {
             let writer = self.writer;
-            self.message(field, |out| writer.write_entry(out, entry));
+            self.put_message(field, |out| writer.write_entry(out, entry));
         }
     }
 
-    /// Messages that are kept as bytes.
-    fn kept<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, messages: &[Span]) {
+    /// Writes messages that are stored as bytes.
+    fn put_raw_messages<F: Field<Codec: proto::MessageCodec> + Copy>(
+        &mut self,
+        field: F,
+        messages: &[Span],
+    ) {
         for message in messages {
             let bytes = self.writer.model.bytes(*message);
-            // The content of a message is written as a record would be: as it is.
-            self.message(field, |out| out.records(bytes));
+            // The bytes are the content of the message: written unchanged, like a record.
+            self.put_message(field, |out| out.put_records(bytes));
         }
     }
 
     fn finish(mut self) {
-        self.before(u32::MAX);
+        self.put_unknowns(u32::MAX);
     }
 }
 
@@ -212,25 +217,25 @@ impl Encode for Model {
         let writer = Writer::new(self);
         let mut fields = Fields::new(writer, out, &header.unknown);
         fields.put_some(model::IrVersion, header.ir_version);
-        fields.text(model::ProducerName, header.producer_name);
-        fields.text(model::ProducerVersion, header.producer_version);
-        fields.text(model::Domain, header.domain);
+        fields.put_text(model::ProducerName, header.producer_name);
+        fields.put_text(model::ProducerVersion, header.producer_version);
+        fields.put_text(model::Domain, header.domain);
         fields.put_some(model::ModelVersion, header.model_version);
-        fields.long_text(model::DocString, header.doc_string);
+        fields.put_long_text(model::DocString, header.doc_string);
         if let Some(main) = self.main {
-            fields.message(model::Graph, |out| writer.write_graph(out, main));
+            fields.put_message(model::Graph, |out| writer.write_graph(out, main));
         }
         for import in &header.opset_import {
-            fields.message(model::OpsetImport, |out| writer.write_opset(out, import));
+            fields.put_message(model::OpsetImport, |out| writer.write_opset(out, import));
         }
-        fields.entries(model::MetadataProps, &header.metadata_props);
+        fields.put_entries(model::MetadataProps, &header.metadata_props);
         for info in &self.training_info {
-            fields.message(model::TrainingInfo, |out| writer.write_training_info(out, info));
+            fields.put_message(model::TrainingInfo, |out| writer.write_training_info(out, info));
         }
         for function in &self.functions {
-            fields.message(model::Functions, |out| writer.write_function(out, function));
+            fields.put_message(model::Functions, |out| writer.write_function(out, function));
         }
-        fields.kept(model::Configuration, &header.configuration);
+        fields.put_raw_messages(model::Configuration, &header.configuration);
         fields.finish();
     }
 }
@@ -240,31 +245,34 @@ impl<'a> Writer<'a> {
         let graph = self.model.graph(id);
         let mut fields = Fields::new(self, out, &graph.unknown);
         for node in &graph.nodes {
-            fields.message(graph::Node, |out| self.write_node(out, *node));
+            fields.put_message(graph::Node, |out| self.write_node(out, *node));
         }
-        fields.text(graph::Name, graph.name);
+        fields.put_text(graph::Name, graph.name);
         for initializer in &graph.initializers {
-            fields.message(graph::Initializer, |out| self.write_tensor(out, &initializer.tensor));
+            fields
+                .put_message(graph::Initializer, |out| self.write_tensor(out, &initializer.tensor));
         }
-        fields.long_text(graph::DocString, graph.doc_string);
+        fields.put_long_text(graph::DocString, graph.doc_string);
         for info in &graph.inputs {
-            fields.message(graph::Input, |out| self.write_value_info(out, info));
+            fields.put_message(graph::Input, |out| self.write_value_info(out, info));
         }
         for info in &graph.outputs {
-            fields.message(graph::Output, |out| self.write_value_info(out, info));
+            fields.put_message(graph::Output, |out| self.write_value_info(out, info));
         }
         for info in &graph.value_info {
-            fields.message(graph::ValueInfo, |out| self.write_value_info(out, info));
+            fields.put_message(graph::ValueInfo, |out| self.write_value_info(out, info));
         }
         for annotation in &graph.quantization_annotation {
-            fields.message(graph::QuantizationAnnotation, |out| {
+            fields.put_message(graph::QuantizationAnnotation, |out| {
                 self.write_annotation(out, annotation)
             });
         }
         for sparse in &graph.sparse_initializers {
-            fields.message(graph::SparseInitializer, |out| self.write_sparse(out, &sparse.tensor));
+            fields.put_message(graph::SparseInitializer, |out| {
+                self.write_sparse(out, &sparse.tensor)
+            });
         }
-        fields.entries(graph::MetadataProps, &graph.metadata_props);
+        fields.put_entries(graph::MetadataProps, &graph.metadata_props);
         fields.finish();
     }
 
@@ -283,19 +291,19 @@ impl<'a> Writer<'a> {
         for output in self.model.outputs(id) {
             fields.put(node::Output, name(*output));
         }
-        fields.text(node::Name, node.name);
-        fields.text(node::OpType, node.op_type);
+        fields.put_text(node::Name, node.name);
+        fields.put_text(node::OpType, node.op_type);
         for attribute in self.model.attributes(id) {
-            fields.message(node::Attribute, |out| {
+            fields.put_message(node::Attribute, |out| {
                 self.write_attribute(out, self.model.attribute(*attribute))
             });
         }
-        fields.long_text(node::DocString, extras.and_then(|extras| extras.doc_string));
-        fields.text(node::Domain, node.domain);
-        fields.text(node::Overload, node.overload);
+        fields.put_long_text(node::DocString, extras.and_then(|extras| extras.doc_string));
+        fields.put_text(node::Domain, node.domain);
+        fields.put_text(node::Overload, node.overload);
         if let Some(extras) = extras {
-            fields.entries(node::MetadataProps, &extras.metadata_props);
-            fields.kept(node::DeviceConfigurations, &extras.device_configurations);
+            fields.put_entries(node::MetadataProps, &extras.metadata_props);
+            fields.put_raw_messages(node::DeviceConfigurations, &extras.device_configurations);
         }
         fields.finish();
     }
@@ -304,51 +312,52 @@ impl<'a> Writer<'a> {
         let none = Default::default();
         let extras = attribute.extras.as_deref().unwrap_or(&none);
         let mut fields = Fields::new(self, out, &extras.unknown);
-        fields.text(attribute::Name, attribute.name);
-        // Field numbers and value fields interleave: 13 lies between `graphs` and `tp`, 20 and 21
-        // before the sparse ones.
+        fields.put_text(attribute::Name, attribute.name);
+        // Field numbers of values and other fields interleave: 13 lies between `graphs` and `tp`,
+        // 20 and 21 before the sparse ones.
         for value in &attribute.values {
             match value {
                 AttributeValue::Float(value) => fields.put(attribute::F, *value),
                 AttributeValue::Int(value) => fields.put(attribute::I, *value),
                 AttributeValue::String(text) => {
-                    fields.payload(attribute::S, self.model.bytes(*text))
+                    fields.put_payload(attribute::S, self.model.bytes(*text))
                 }
                 AttributeValue::Tensor(tensor) => {
-                    fields.message(attribute::T, |out| self.write_tensor(out, tensor))
+                    fields.put_message(attribute::T, |out| self.write_tensor(out, tensor))
                 }
                 AttributeValue::Graph(graph) => {
-                    fields.message(attribute::G, |out| self.write_graph(out, *graph))
+                    fields.put_message(attribute::G, |out| self.write_graph(out, *graph))
                 }
                 AttributeValue::Floats(values) => fields.put(attribute::Floats, values),
                 AttributeValue::Ints(values) => fields.put(attribute::Ints, values),
                 AttributeValue::Strings(texts) => {
                     for text in texts {
-                        fields.payload(attribute::Strings, self.model.bytes(*text));
+                        fields.put_payload(attribute::Strings, self.model.bytes(*text));
                     }
                 }
                 AttributeValue::Tensors(tensors) => {
                     for tensor in tensors {
-                        fields.message(attribute::Tensors, |out| self.write_tensor(out, tensor));
+                        fields
+                            .put_message(attribute::Tensors, |out| self.write_tensor(out, tensor));
                     }
                 }
                 AttributeValue::Graphs(graphs) => {
                     for graph in graphs {
-                        fields.message(attribute::Graphs, |out| self.write_graph(out, *graph));
+                        fields.put_message(attribute::Graphs, |out| self.write_graph(out, *graph));
                     }
                 }
                 _ => {}
             }
         }
-        fields.long_text(attribute::DocString, extras.doc_string);
+        fields.put_long_text(attribute::DocString, extras.doc_string);
         for value in &attribute.values {
             match value {
                 AttributeValue::Type(ty) => {
-                    fields.message(attribute::Tp, |out| self.write_type(out, ty))
+                    fields.put_message(attribute::Tp, |out| self.write_type(out, ty))
                 }
                 AttributeValue::Types(types) => {
                     for ty in types {
-                        fields.message(attribute::TypeProtos, |out| self.write_type(out, ty));
+                        fields.put_message(attribute::TypeProtos, |out| self.write_type(out, ty));
                     }
                 }
                 _ => {}
@@ -358,15 +367,16 @@ impl<'a> Writer<'a> {
         if attribute.has_empty_ref_attr_name() {
             fields.put(attribute::RefAttrName, &b""[..]);
         }
-        fields.text(attribute::RefAttrName, attribute.ref_attr_name());
+        fields.put_text(attribute::RefAttrName, attribute.ref_attr_name());
         for value in &attribute.values {
             match value {
                 AttributeValue::SparseTensor(tensor) => {
-                    fields.message(attribute::SparseTensor, |out| self.write_sparse(out, tensor));
+                    fields
+                        .put_message(attribute::SparseTensor, |out| self.write_sparse(out, tensor));
                 }
                 AttributeValue::SparseTensors(tensors) => {
                     for tensor in tensors {
-                        fields.message(attribute::SparseTensors, |out| {
+                        fields.put_message(attribute::SparseTensors, |out| {
                             self.write_sparse(out, tensor)
                         });
                     }
@@ -382,7 +392,7 @@ impl<'a> Writer<'a> {
         fields.put(tensor::Dims, &tensor.dims);
         fields.put_some(tensor::DataType, tensor.data_type);
         if let Some(segment) = &tensor.segment {
-            fields.message(tensor::Segment, |out| {
+            fields.put_message(tensor::Segment, |out| {
                 let mut fields = Fields::new(self, out, &segment.unknown);
                 fields.put_some(tensor_segment::Begin, segment.begin);
                 fields.put_some(tensor_segment::End, segment.end);
@@ -391,30 +401,30 @@ impl<'a> Writer<'a> {
         }
         let runs = |fields: &mut Fields<'_, 'a>, numbers: std::ops::RangeInclusive<u32>| {
             for run in tensor.typed.iter().filter(|run| numbers.contains(&run.number)) {
-                fields.before(run.number);
-                fields.out.records(self.model.bytes(run.records));
+                fields.put_unknowns(run.number);
+                fields.out.put_records(self.model.bytes(run.records));
             }
         };
         runs(&mut fields, 4..=7);
-        fields.text(tensor::Name, tensor.name);
+        fields.put_text(tensor::Name, tensor.name);
         if let Some(raw) = tensor.raw_data {
-            fields.payload(tensor::RawData, self.model.bytes(raw));
+            fields.put_payload(tensor::RawData, self.model.bytes(raw));
         }
         runs(&mut fields, 10..=11);
-        fields.long_text(tensor::DocString, tensor.doc_string);
-        fields.entries(tensor::ExternalData, &tensor.external_data);
+        fields.put_long_text(tensor::DocString, tensor.doc_string);
+        fields.put_entries(tensor::ExternalData, &tensor.external_data);
         fields.put_some(tensor::DataLocation, tensor.data_location);
-        fields.entries(tensor::MetadataProps, &tensor.metadata_props);
+        fields.put_entries(tensor::MetadataProps, &tensor.metadata_props);
         fields.finish();
     }
 
     fn write_sparse(self, out: &mut Encoder<'a>, sparse: &'a SparseTensorProto) {
         let mut fields = Fields::new(self, out, &sparse.unknown);
         if let Some(values) = &sparse.values {
-            fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
+            fields.put_message(sparse_tensor::Values, |out| self.write_tensor(out, values));
         }
         if let Some(indices) = &sparse.indices {
-            fields.message(sparse_tensor::Indices, |out| self.write_tensor(out, indices));
+            fields.put_message(sparse_tensor::Indices, |out| self.write_tensor(out, indices));
         }
         fields.put(sparse_tensor::Dims, &sparse.dims);
         fields.finish();
@@ -422,76 +432,77 @@ impl<'a> Writer<'a> {
 
     fn write_value_info(self, out: &mut Encoder<'a>, info: &'a ValueInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
-        fields.text(value_info::Name, info.name);
+        fields.put_text(value_info::Name, info.name);
         if let Some(ty) = &info.ty {
-            fields.message(value_info::Type, |out| self.write_type(out, ty));
+            fields.put_message(value_info::Type, |out| self.write_type(out, ty));
         }
-        fields.long_text(value_info::DocString, info.doc_string);
-        fields.entries(value_info::MetadataProps, &info.metadata_props);
+        fields.put_long_text(value_info::DocString, info.doc_string);
+        fields.put_entries(value_info::MetadataProps, &info.metadata_props);
         fields.finish();
     }
 
     fn write_type(self, out: &mut Encoder<'a>, ty: &'a TypeProto) {
         let mut fields = Fields::new(self, out, &ty.unknown);
-        // The kinds with numbers below and above `denotation`, which is 6.
+        // Variants with numbers below `denotation`, which is 6; those above follow it.
         match &ty.kind {
             Some(TypeKind::Tensor { elem_type, shape, unknown }) => {
-                fields.message(type_::TensorType, |out| {
+                fields.put_message(type_::TensorType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(tensor_type::ElemType, *elem_type);
                     if let Some(shape) = shape {
-                        fields.message(tensor_type::Shape, |out| self.write_shape(out, shape));
+                        fields.put_message(tensor_type::Shape, |out| self.write_shape(out, shape));
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Sequence { elem_type, unknown }) => {
-                fields.message(type_::SequenceType, |out| {
+                fields.put_message(type_::SequenceType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     if let Some(ty) = elem_type {
-                        fields.message(sequence_type::ElemType, |out| self.write_type(out, ty));
+                        fields.put_message(sequence_type::ElemType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Map { key_type, value_type, unknown }) => {
-                fields.message(type_::MapType, |out| {
+                fields.put_message(type_::MapType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(map_type::KeyType, *key_type);
                     if let Some(ty) = value_type {
-                        fields.message(map_type::ValueType, |out| self.write_type(out, ty));
+                        fields.put_message(map_type::ValueType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
             }
             _ => {}
         }
-        fields.text(type_::Denotation, ty.denotation);
+        fields.put_text(type_::Denotation, ty.denotation);
         match &ty.kind {
             Some(TypeKind::Opaque { domain, name, unknown }) => {
-                fields.message(type_::OpaqueType, |out| {
+                fields.put_message(type_::OpaqueType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
-                    fields.text(opaque_type::Domain, *domain);
-                    fields.text(opaque_type::Name, *name);
+                    fields.put_text(opaque_type::Domain, *domain);
+                    fields.put_text(opaque_type::Name, *name);
                     fields.finish();
                 })
             }
             Some(TypeKind::SparseTensor { elem_type, shape, unknown }) => {
-                fields.message(type_::SparseTensorType, |out| {
+                fields.put_message(type_::SparseTensorType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     fields.put_some(sparse_tensor_type::ElemType, *elem_type);
                     if let Some(shape) = shape {
-                        fields
-                            .message(sparse_tensor_type::Shape, |out| self.write_shape(out, shape));
+                        fields.put_message(sparse_tensor_type::Shape, |out| {
+                            self.write_shape(out, shape)
+                        });
                     }
                     fields.finish();
                 })
             }
             Some(TypeKind::Optional { elem_type, unknown }) => {
-                fields.message(type_::OptionalType, |out| {
+                fields.put_message(type_::OptionalType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
                     if let Some(ty) = elem_type {
-                        fields.message(optional_type::ElemType, |out| self.write_type(out, ty));
+                        fields.put_message(optional_type::ElemType, |out| self.write_type(out, ty));
                     }
                     fields.finish();
                 })
@@ -504,7 +515,7 @@ impl<'a> Writer<'a> {
     fn write_shape(self, out: &mut Encoder<'a>, shape: &'a ShapeProto) {
         let mut fields = Fields::new(self, out, &shape.unknown);
         for dim in &shape.dims {
-            fields.message(tensor_shape::Dim, |out| {
+            fields.put_message(tensor_shape::Dim, |out| {
                 let mut fields = Fields::new(self, out, &dim.unknown);
                 match dim.value {
                     Some(DimValue::Value(value)) => fields.put(dimension::DimValue, value),
@@ -513,7 +524,7 @@ impl<'a> Writer<'a> {
                     }
                     None => {}
                 }
-                fields.text(dimension::Denotation, dim.denotation);
+                fields.put_text(dimension::Denotation, dim.denotation);
                 fields.finish();
             });
         }
@@ -523,59 +534,60 @@ impl<'a> Writer<'a> {
     fn write_function(self, out: &mut Encoder<'a>, function: &'a Function) {
         let body = self.model.graph(function.body);
         let mut fields = Fields::new(self, out, &function.unknown);
-        fields.text(function::Name, function.name);
+        fields.put_text(function::Name, function.name);
         for info in &body.inputs {
-            fields.text(function::Input, info.name);
+            fields.put_text(function::Input, info.name);
         }
         for info in &body.outputs {
-            fields.text(function::Output, info.name);
+            fields.put_text(function::Output, info.name);
         }
         for name in &function.attributes {
-            fields.text(function::Attribute, Some(*name));
+            fields.put_text(function::Attribute, Some(*name));
         }
         for node in &body.nodes {
-            fields.message(function::Node, |out| self.write_node(out, *node));
+            fields.put_message(function::Node, |out| self.write_node(out, *node));
         }
-        fields.long_text(function::DocString, function.doc_string);
+        fields.put_long_text(function::DocString, function.doc_string);
         for import in &function.opset_import {
-            fields.message(function::OpsetImport, |out| self.write_opset(out, import));
+            fields.put_message(function::OpsetImport, |out| self.write_opset(out, import));
         }
-        fields.text(function::Domain, function.domain);
+        fields.put_text(function::Domain, function.domain);
         for attribute in &function.attribute_protos {
-            fields.message(function::AttributeProto, |out| self.write_attribute(out, attribute));
+            fields
+                .put_message(function::AttributeProto, |out| self.write_attribute(out, attribute));
         }
         for info in &body.value_info {
-            fields.message(function::ValueInfo, |out| self.write_value_info(out, info));
+            fields.put_message(function::ValueInfo, |out| self.write_value_info(out, info));
         }
-        fields.text(function::Overload, function.overload);
-        fields.entries(function::MetadataProps, &function.metadata_props);
+        fields.put_text(function::Overload, function.overload);
+        fields.put_entries(function::MetadataProps, &function.metadata_props);
         fields.finish();
     }
 
     fn write_training_info(self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         if let Some(graph) = info.initialization {
-            fields.message(training_info::Initialization, |out| self.write_graph(out, graph));
+            fields.put_message(training_info::Initialization, |out| self.write_graph(out, graph));
         }
         if let Some(graph) = info.algorithm {
-            fields.message(training_info::Algorithm, |out| self.write_graph(out, graph));
+            fields.put_message(training_info::Algorithm, |out| self.write_graph(out, graph));
         }
-        fields.entries(training_info::InitializationBinding, &info.initialization_binding);
-        fields.entries(training_info::UpdateBinding, &info.update_binding);
+        fields.put_entries(training_info::InitializationBinding, &info.initialization_binding);
+        fields.put_entries(training_info::UpdateBinding, &info.update_binding);
         fields.finish();
     }
 
     fn write_opset(self, out: &mut Encoder<'a>, import: &'a OperatorSetId) {
         let mut fields = Fields::new(self, out, &import.unknown);
-        fields.text(operator_set_id::Domain, import.domain);
+        fields.put_text(operator_set_id::Domain, import.domain);
         fields.put_some(operator_set_id::Version, import.version);
         fields.finish();
     }
 
     fn write_annotation(self, out: &mut Encoder<'a>, annotation: &'a TensorAnnotation) {
         let mut fields = Fields::new(self, out, &annotation.unknown);
-        fields.text(tensor_annotation::TensorName, annotation.tensor_name);
-        fields.entries(
+        fields.put_text(tensor_annotation::TensorName, annotation.tensor_name);
+        fields.put_entries(
             tensor_annotation::QuantParameterTensorNames,
             &annotation.quant_parameter_tensor_names,
         );
@@ -584,8 +596,8 @@ impl<'a> Writer<'a> {
 
     fn write_entry(self, out: &mut Encoder<'a>, entry: &'a Entry) {
         let mut fields = Fields::new(self, out, &entry.unknown);
-        fields.text(string_string_entry::Key, entry.key);
-        fields.long_text(string_string_entry::Value, entry.value);
+        fields.put_text(string_string_entry::Key, entry.key);
+        fields.put_long_text(string_string_entry::Value, entry.value);
         fields.finish();
     }
 }
@@ -596,8 +608,8 @@ mod tests {
 
     use super::*;
 
-    /// Every field of every message that a model can hold, filled from the table, unknown fields
-    /// after each known one.
+    /// Builds a message with every field that a model can hold, along the table, with unknown
+    /// fields after each known one.
     fn full(def: &proto::MessageDef, depth: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         fn varint(bytes: &mut Vec<u8>, mut value: u64) {
@@ -634,7 +646,7 @@ mod tests {
                 }
                 bytes.extend(content);
             }
-            // Field 999, which no message has.
+            // Field 999; no message has this field.
             bytes.extend(b"\xb8\x3e\x05");
         }
         bytes
@@ -648,8 +660,9 @@ mod tests {
         let model = Model::read(Buffer::from_vec(bytes.clone())).expect("well-formed");
         let written = model.to_bytes();
         let at = bytes.iter().zip(&written).position(|(a, b)| a != b);
-        let place = at
-            .map(|at| proto::place_of::<proto::ModelProto>(&bytes, at as u64, Default::default()));
+        let place = at.map(|at| {
+            proto::find_place::<proto::ModelProto>(&bytes, at as u64, Default::default())
+        });
         assert!(bytes == written, "first difference at {at:?} of {}: {place:?}", bytes.len());
         let mut streamed = Vec::new();
         model.write_to(&mut streamed).expect("a vector takes every byte");

@@ -1,4 +1,4 @@
-//! Models in which everything occurs that a file can hold come back byte for byte.
+//! Checks that models with every field of the format are written back byte for byte.
 
 // In a test, a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -25,13 +25,14 @@ fn field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     out.extend(content);
 }
 
-/// Makes messages with every field of the table, in the order and form of the reference's writer.
+/// Builds messages with every field of the table, in the order and encoding of the reference's
+/// writer.
 struct Maker {
-    /// Makes texts differ.
+    /// Counter that makes texts distinct.
     texts: u32,
-    /// Which member of each `oneof` occurs: the one at this position, if there are that many.
+    /// Position of the member that is set in each `oneof`, modulo the number of members.
     member: usize,
-    /// Whether fields outside the table stand after each field.
+    /// Whether fields outside the table follow each field.
     unknown: bool,
     /// Whether fields are present but hold their defaults.
     defaults: bool,
@@ -47,15 +48,16 @@ impl Maker {
             if known.label == Label::OneOf && chosen != Some(known.number) {
                 continue;
             }
-            self.known(&mut out, known.number, known.kind, known.label, depth);
+            self.push_known(&mut out, known.number, known.kind, known.label, depth);
             if self.unknown {
-                // A number between this field's and the next one's, or one that no message has.
+                // A number between this field's and the next one's, or else one that no message
+                // uses.
                 let free = (known.number + 1..).find(|number| def.field(*number).is_none());
                 field(&mut out, free.unwrap_or(999), b"\x00later");
             }
         }
         if self.unknown {
-            // The other wire types, a group among them.
+            // The other wire types, including a group.
             out.extend(
                 b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xbd\x3e\x01\x02\x03\x04",
             );
@@ -64,7 +66,7 @@ impl Maker {
         out
     }
 
-    fn known(
+    fn push_known(
         &mut self,
         out: &mut Vec<u8>,
         number: u32,
@@ -136,11 +138,11 @@ fn every_field_comes_back() {
         let differs = bytes.iter().zip(&again).position(|(a, b)| a != b);
         assert_eq!(differs, None, "of {} and {} bytes", bytes.len(), again.len());
         assert_eq!(bytes.len(), again.len());
-        assert_eq!(model.encoded().bytes(), bytes.len() as u64);
+        assert_eq!(model.to_encoded().bytes(), bytes.len() as u64);
         assert!(!model.tensors().is_empty());
         let places = model.tensor_places();
         assert_eq!(model.tensors().len(), places.len());
-        // EXT-21: those of graphs among the defaults of functions included.
+        // EXT-21: including those of graphs in the defaults of functions.
         let in_default =
             |place: &String| place.contains(".attribute_proto[") && place.contains(".initializer[");
         assert!(places.iter().any(in_default), "{places:#?}");
@@ -169,7 +171,7 @@ fn an_empty_name_of_a_node_stays_empty() {
 
 #[test]
 fn the_last_of_two_alternatives_stays() {
-    fn nested(numbers: &[u32], content: &[u8]) -> Vec<u8> {
+    fn nest(numbers: &[u32], content: &[u8]) -> Vec<u8> {
         let mut content = content.to_vec();
         for number in numbers.iter().rev() {
             let mut outer = Vec::new();
@@ -178,23 +180,23 @@ fn the_last_of_two_alternatives_stays() {
         }
         content
     }
-    // Where the alternatives stand in a model, both of them, and the last one.
+    // Position of the alternatives in a model, both of them, and the last one.
     let dimension = [7, 11, 2, 1, 2, 1];
     let rows: [(&[u32], &[u8], &[u8]); 4] = [
-        // TYPE-21-: a tensor, then a sequence; and the other way round
+        // TYPE-21-: a tensor, then a sequence; and in reverse order
         (&[7, 11, 2], b"\x0a\x02\x08\x01\x22\x00", b"\x22\x00"),
         (&[7, 11, 2], b"\x22\x00\x0a\x02\x08\x01", b"\x0a\x02\x08\x01"),
-        // SHAPE-01-: a number, then a name; and the other way round
+        // SHAPE-01-: a number, then a name; and in reverse order
         (&dimension, b"\x08\x03\x12\x01N", b"\x12\x01N"),
         (&dimension, b"\x12\x01N\x08\x03", b"\x08\x03"),
     ];
     for (place, both, last) in rows {
-        let model = Model::read(Buffer::from_vec(nested(place, both))).unwrap();
-        assert_eq!(model.to_bytes(), nested(place, last), "{place:?} {both:x?}");
+        let model = Model::read(Buffer::from_vec(nest(place, both))).unwrap();
+        assert_eq!(model.to_bytes(), nest(place, last), "{place:?} {both:x?}");
     }
 }
 
-/// A model with one tensor, written from its fields.
+/// Builds a model with one tensor from its encoded fields.
 fn with_tensor(fields: &[u8]) -> Model {
     let mut graph = Vec::new();
     field(&mut graph, 5, fields);
@@ -214,7 +216,7 @@ fn every_element_type_in_every_form_of_storage() {
         if data_type == DataType::String {
             continue;
         }
-        // Eight elements, whose bits fill whole bytes for every type; booleans are 0 or 1.
+        // Eight elements fill whole bytes for every type; booleans are 0 or 1.
         let len = data_type.storage_bytes(8).unwrap();
         let raw: Vec<u8> =
             (0..len as u8)
@@ -235,7 +237,7 @@ fn every_element_type_in_every_form_of_storage() {
         let value = |fields: &[u8]| {
             let model = with_tensor(fields);
             let id = model.tensors()[0];
-            let tensor = model.tensor(model.stored(id), &NoExternalData).unwrap();
+            let tensor = model.tensor(model.stored_tensor(id), &NoExternalData).unwrap();
             tensor.buffer().unwrap().as_slice().to_vec()
         };
         let mut in_raw = Vec::new();

@@ -152,7 +152,7 @@ pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
         needs.graph(graph);
     }
     for id in model.tensors() {
-        let tensor = model.stored(id);
+        let tensor = model.stored_tensor(id);
         let name = || format!("tensor '{}'", text(model, tensor.name));
         needs.elements(tensor.data_type, name);
         needs.add(4, "external data", tensor.is_external(), name);

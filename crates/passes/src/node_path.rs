@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sardonyx_model::{MadeFor, MadeNodes, Model, NodeId, ValueId};
-use sardonyx_proto::{shown, without_middle};
+use sardonyx_proto::{elide_middle, shown};
 
 /// A node and the nodes around it, the innermost first: those whose graphs it stands in, calls of
 /// functions whose bodies it comes from, and the node that a pass made it for. Never empty.
@@ -165,6 +165,6 @@ impl fmt::Display for NodePath {
                 None => node.to_string(),
             };
         }
-        f.write_str(&without_middle(&text, 800, 200))
+        f.write_str(&elide_middle(&text, 800, 200))
     }
 }

@@ -1,14 +1,14 @@
-//! Messages by description: for tools that treat all messages alike, such as the forms JSON and
-//! text format.
+//! Reads messages by their descriptions, for tools that treat all message types alike, such as the
+//! JSON and text format converters.
 //!
-//! The typed [`Reader`] yields fields as they come. Who prints a message wants them in the order of
-//! the table, lists in one piece, and what occurs more than once already settled by protobuf's
-//! rules: of a number, a text or bytes the last one counts, of a message all count as if they were
-//! one, and of the members of a `oneof` the last one counts.
+//! The typed [`Reader`] yields fields in the order of the bytes. A printer needs them in the order
+//! of the table, lists in one piece, and repeated occurrences resolved by protobuf's rules: the
+//! last number, text or byte string wins, messages are merged, and the last member of a `oneof`
+//! wins.
 //!
-//! Nothing is decoded or copied in advance. One pass over a message remembers where runs of the
-//! same field lie (in files from ordinary writers: one run per field that occurs); reading goes to
-//! these places again.
+//! Nothing is decoded or copied in advance. One pass over a message records the runs of adjacent
+//! records of each field (ordinary writers produce one run per field); values are read from these
+//! runs later.
 
 use std::ops::Range;
 
@@ -17,16 +17,17 @@ use crate::kinds::{Chunk, Double, FieldKind, Float, Int32, Int64, Label, Scalar,
 use crate::messages::ModelProto;
 use crate::read::{Limits, RawField, Reader, Slice};
 use crate::table::{FieldDef, MessageDef, MessageType};
-use crate::wire::{WireType, write_varint};
+use crate::wire::{Varint, WireType};
 
-/// No message has so many fields, so as an index it means: outside the table.
+/// Index in place of a field's own for fields outside the table. No message has so many fields.
 const UNKNOWN: u16 = u16::MAX;
 
-/// Names of enumeration numbers are looked for below this number. The largest of the table is 14.
+/// Exclusive upper bound of the numbers that are tried for an enumeration name. The largest number
+/// in the table is 14.
 const ENUM_NUMBERS: i32 = 64;
 
 impl FieldKind {
-    /// How a value is delimited when it is not in a packed block.
+    /// Returns the wire type of a value outside a packed block.
     pub fn wire_type(self) -> WireType {
         match self {
             FieldKind::Int64 | FieldKind::Int32 | FieldKind::Uint64 | FieldKind::Enum(_) => {
@@ -38,7 +39,7 @@ impl FieldKind {
         }
     }
 
-    /// The number with that name, if this is an enumeration that has one.
+    /// Returns the number called `name`, if this is an enumeration that has one.
     pub fn enum_number(self, name: &str) -> Option<i32> {
         let FieldKind::Enum(name_of) = self else {
             return None;
@@ -53,12 +54,12 @@ impl FieldDef {
         matches!(self.label, Label::Repeated | Label::Packed)
     }
 
-    fn fits(&self, wire_type: WireType) -> bool {
+    fn accepts(&self, wire_type: WireType) -> bool {
         wire_type == self.kind.wire_type() || (wire_type == WireType::Len && self.is_list())
     }
 }
 
-/// Appends the tag of a field, for tools that put messages together from descriptions.
+/// Appends the tag of a field, for tools that build messages from descriptions.
 pub fn push_tag(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
     push_varint(out, u64::from(number << 3 | wire_type.number()));
 }
@@ -66,30 +67,28 @@ pub fn push_tag(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
 /// Appends the minimal varint of `value`.
 #[inline]
 pub fn push_varint(out: &mut Vec<u8>, value: u64) {
-    let mut bytes = [0; 10];
-    let len = write_varint(&mut bytes, value);
-    out.extend_from_slice(&bytes[..len]);
+    out.extend_from_slice(Varint::new(value).as_bytes());
 }
 
-/// Appends a field that is bytes.
+/// Appends a length-prefixed field with the content `bytes`.
 pub fn push_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     push_tag(out, number, WireType::Len);
     push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads one message along its description: [`next_field`](Self::next_field), and for each field
-/// [`next_value`](Self::next_value) until there is none.
+/// Reads one message along its description: call [`next_field`](Self::next_field), and for each
+/// field [`next_value`](Self::next_value), until they return `None`.
 #[derive(Debug, Clone)]
 pub struct DynamicMessage<'a> {
     def: &'static MessageDef,
     source: &'a [u8],
     limits: Limits,
     depth_left: u32,
-    /// Sorted by field. The runs of a field are in the order of the bytes.
+    /// Runs sorted by field; the runs of one field are in the order of the bytes.
     runs: Vec<Run>,
     field: Option<&'static FieldDef>,
-    /// The runs of the current field that have not been begun.
+    /// Indices of the current field's runs that are still to be read.
     current: Range<usize>,
     records: Records<'a>,
 }
@@ -103,7 +102,7 @@ struct Run {
     end: usize,
 }
 
-/// What one tag of a field brings.
+/// Value or chunk of values that follows one tag of a field.
 #[derive(Debug, Clone)]
 pub enum DynamicValue<'a> {
     /// `int64`
@@ -116,37 +115,41 @@ pub enum DynamicValue<'a> {
     Float(Chunk<'a, Float>),
     /// `double`
     Double(Chunk<'a, Double>),
-    /// Numbers of an enumeration, with or without a name.
+    /// Numbers of an enumeration, with or without names.
     Enum(Chunk<'a, Int32>),
-    /// `string`. Whether it is UTF-8 has not been looked at.
+    /// `string`, not checked to be UTF-8.
     Text(Slice<'a>),
     /// `bytes`
     Blob(Slice<'a>),
-    /// A message; where a field that may occur once occurs several times, all of them as one.
+    /// A message; all occurrences of a singular field are merged into one.
     Message(DynamicMessage<'a>),
 }
 
 impl<'a> DynamicMessage<'a> {
-    /// Takes `bytes` as one message of type `M`.
+    /// Reads `bytes` as one message of type `M`.
     ///
     /// # Errors
     ///
-    /// What [`ErrorKind`] lists, about the fields of this message. Nested ones are looked at when
-    /// they are reached.
+    /// Any [`ErrorKind`], about the fields of this message. Nested messages are read when they are
+    /// reached.
     pub fn new<M: MessageType>(bytes: &'a [u8], limits: Limits) -> Result<Self, Error> {
-        Self::of(M::DEF, bytes, limits)
+        Self::from_def(M::DEF, bytes, limits)
     }
 
-    /// Takes `bytes` as one message of a description.
+    /// Reads `bytes` as one message of the type described by `def`.
     ///
     /// # Errors
     ///
     /// See [`new`](Self::new).
-    pub fn of(def: &'static MessageDef, bytes: &'a [u8], limits: Limits) -> Result<Self, Error> {
+    pub fn from_def(
+        def: &'static MessageDef,
+        bytes: &'a [u8],
+        limits: Limits,
+    ) -> Result<Self, Error> {
         let mut message = Self::empty(def, bytes, limits, limits.depth);
-        let mut gathering = Gathering::default();
-        message.gather(Slice { bytes, offset: 0 }, &mut gathering)?;
-        message.settle(&gathering);
+        let mut state = OneOfState::default();
+        message.gather(Slice { bytes, offset: 0 }, &mut state)?;
+        message.resolve_oneof(&state);
         Ok(message)
     }
 
@@ -163,52 +166,53 @@ impl<'a> DynamicMessage<'a> {
         }
     }
 
-    /// Its description.
+    /// Returns the description of the message.
     pub fn def(&self) -> &'static MessageDef {
         self.def
     }
 
-    /// Remembers the runs of one stretch of the message.
-    fn gather(&mut self, content: Slice<'a>, gathering: &mut Gathering) -> Result<(), Error> {
+    /// Records the runs of `content`, which is one occurrence of the message.
+    fn gather(&mut self, content: Slice<'a>, state: &mut OneOfState) -> Result<(), Error> {
         let mut records = Records::new(content, self.limits);
         while let Some(raw) = records.next_record()? {
-            let field = self.index_of(&raw);
+            let field = self.find_field(&raw);
             let start = raw.record.offset as usize;
             let end = start + raw.record.bytes.len();
             match self.runs.last_mut() {
                 Some(run) if run.field == field && run.end == start => run.end = end,
                 _ => {
                     self.runs.push(Run { field, start, end });
-                    gathering.run(self.def, field, self.runs.len() - 1);
+                    state.record_run(self.def, field, self.runs.len() - 1);
                 }
             }
         }
         Ok(())
     }
 
-    /// The field's index in the table if its wire type fits, too.
-    fn index_of(&self, raw: &RawField<'_>) -> u16 {
+    /// Returns the field's index in the table, or [`UNKNOWN`] if the number or the wire type does
+    /// not match.
+    fn find_field(&self, raw: &RawField<'_>) -> u16 {
         let index = self.def.fields.binary_search_by_key(&raw.number, |field| field.number);
         match index {
-            Ok(index) if self.def.fields[index].fits(raw.wire_type) => index as u16,
+            Ok(index) if self.def.fields[index].accepts(raw.wire_type) => index as u16,
             _ => UNKNOWN,
         }
     }
 
-    fn settle(&mut self, gathering: &Gathering) {
-        if gathering.switched {
+    fn resolve_oneof(&mut self, state: &OneOfState) {
+        if state.switched {
             let mut index = 0;
             self.runs.retain(|run| {
                 index += 1;
-                index > gathering.member_from || !is_member(self.def, run.field)
+                index > state.member_from || !is_member(self.def, run.field)
             });
         }
-        // Stable, and no more than a glance at runs that are in order.
+        // The sort is stable and takes linear time on runs that are already in order.
         self.runs.sort_by_key(|run| run.field);
     }
 
-    /// Moves to the next field that occurs, in ascending order of numbers. Values of the one before
-    /// that have not been read are passed over.
+    /// Moves to the next field that occurs, in ascending order of numbers. Unread values of the
+    /// current field are skipped.
     pub fn next_field(&mut self) -> Option<&'static FieldDef> {
         let from = self.current.end;
         let index = self.runs.get(from).map_or(UNKNOWN, |run| run.field);
@@ -219,35 +223,35 @@ impl<'a> DynamicMessage<'a> {
         self.field
     }
 
-    /// The next value of the current field: for lists what one tag brings, otherwise the one that
-    /// counts.
+    /// Returns the next value of the current field: for lists the content of one tag, otherwise the
+    /// value that wins.
     ///
-    /// A list of numbers may bring empty blocks only, and then has no elements although it occurs.
+    /// A list of numbers may consist of empty blocks only: then it occurs but has no elements.
     ///
     /// # Errors
     ///
-    /// What [`ErrorKind`] lists, about the value; for messages about their fields, too.
+    /// Any [`ErrorKind`], about the value; for a message also about its fields.
     pub fn next_value(&mut self) -> Result<Option<DynamicValue<'a>>, Error> {
         let Some(field) = self.field else {
             return Ok(None);
         };
         match field.kind {
-            FieldKind::Message(def) if !field.is_list() => self.merged(def()),
+            FieldKind::Message(def) if !field.is_list() => self.merge_occurrences(def()),
             _ if !field.is_list() => {
                 let mut last = None;
                 while let Some(raw) = self.next_record()? {
                     last = Some(raw);
                 }
-                last.map(|raw| self.value(field, &raw)).transpose()
+                last.map(|raw| self.decode_value(field, &raw)).transpose()
             }
             _ => match self.next_record()? {
-                Some(raw) => self.value(field, &raw).map(Some),
+                Some(raw) => self.decode_value(field, &raw).map(Some),
                 None => Ok(None),
             },
         }
     }
 
-    /// The next field outside the table, in the order of the bytes, once
+    /// Returns the next field outside the table, in the order of the bytes, once
     /// [`next_field`](Self::next_field) has returned `None`.
     ///
     /// # Errors
@@ -276,49 +280,52 @@ impl<'a> DynamicMessage<'a> {
         }
     }
 
-    fn value(
+    fn decode_value(
         &self,
         field: &'static FieldDef,
         raw: &RawField<'a>,
     ) -> Result<DynamicValue<'a>, Error> {
         Ok(match field.kind {
-            FieldKind::Int64 => DynamicValue::Int64(chunk(raw)?),
-            FieldKind::Int32 => DynamicValue::Int32(chunk(raw)?),
-            FieldKind::Uint64 => DynamicValue::Uint64(chunk(raw)?),
-            FieldKind::Float => DynamicValue::Float(chunk(raw)?),
-            FieldKind::Double => DynamicValue::Double(chunk(raw)?),
-            FieldKind::Enum(_) => DynamicValue::Enum(chunk(raw)?),
+            FieldKind::Int64 => DynamicValue::Int64(read_chunk(raw)?),
+            FieldKind::Int32 => DynamicValue::Int32(read_chunk(raw)?),
+            FieldKind::Uint64 => DynamicValue::Uint64(read_chunk(raw)?),
+            FieldKind::Float => DynamicValue::Float(read_chunk(raw)?),
+            FieldKind::Double => DynamicValue::Double(read_chunk(raw)?),
+            FieldKind::Enum(_) => DynamicValue::Enum(read_chunk(raw)?),
             FieldKind::Text => DynamicValue::Text(raw.content),
             FieldKind::Blob => DynamicValue::Blob(raw.content),
             FieldKind::Message(def) => {
-                let mut child = self.child(def(), raw.content.offset)?;
-                let mut gathering = Gathering::default();
-                child.gather(raw.content, &mut gathering)?;
-                child.settle(&gathering);
+                let mut child = self.open_child(def(), raw.content.offset)?;
+                let mut state = OneOfState::default();
+                child.gather(raw.content, &mut state)?;
+                child.resolve_oneof(&state);
                 DynamicValue::Message(child)
             }
         })
     }
 
-    /// All occurrences of the current field as one message.
-    fn merged(&mut self, def: &'static MessageDef) -> Result<Option<DynamicValue<'a>>, Error> {
+    /// Merges all occurrences of the current field into one message.
+    fn merge_occurrences(
+        &mut self,
+        def: &'static MessageDef,
+    ) -> Result<Option<DynamicValue<'a>>, Error> {
         let Some(mut raw) = self.next_record()? else {
             return Ok(None);
         };
-        let mut child = self.child(def, raw.content.offset)?;
-        let mut gathering = Gathering::default();
+        let mut child = self.open_child(def, raw.content.offset)?;
+        let mut state = OneOfState::default();
         loop {
-            child.gather(raw.content, &mut gathering)?;
+            child.gather(raw.content, &mut state)?;
             match self.next_record()? {
                 Some(next) => raw = next,
                 None => break,
             }
         }
-        child.settle(&gathering);
+        child.resolve_oneof(&state);
         Ok(Some(DynamicValue::Message(child)))
     }
 
-    fn child(&self, def: &'static MessageDef, offset: u64) -> Result<Self, Error> {
+    fn open_child(&self, def: &'static MessageDef, offset: u64) -> Result<Self, Error> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Self::empty(def, self.source, self.limits, depth_left)),
             None => {
@@ -329,18 +336,18 @@ impl<'a> DynamicMessage<'a> {
     }
 }
 
-/// What must be known of a message as a whole while its runs are gathered: which member of its
-/// `oneof` is the last. No message of the format has more than one `oneof`.
+/// State of the `oneof` while the runs of a message are gathered: its last member. No message of
+/// the format has more than one `oneof`.
 #[derive(Debug, Default)]
-struct Gathering {
+struct OneOfState {
     member: Option<u16>,
-    /// The runs before this one lost against a later member.
+    /// Number of leading runs whose members were replaced by a later member.
     member_from: usize,
     switched: bool,
 }
 
-impl Gathering {
-    fn run(&mut self, def: &MessageDef, field: u16, index: usize) {
+impl OneOfState {
+    fn record_run(&mut self, def: &MessageDef, field: u16, index: usize) {
         if is_member(def, field) && self.member != Some(field) {
             self.switched |= self.member.is_some();
             self.member = Some(field);
@@ -353,7 +360,7 @@ fn is_member(def: &MessageDef, field: u16) -> bool {
     def.fields.get(usize::from(field)).is_some_and(|field| field.label == Label::OneOf)
 }
 
-fn chunk<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Chunk<'a, S>, Error> {
+fn read_chunk<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Chunk<'a, S>, Error> {
     if raw.wire_type == S::WIRE_TYPE {
         return Ok(Chunk::One(S::from_word(raw.word)));
     }
@@ -370,25 +377,25 @@ fn chunk<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Chunk<'a, S>, Error> {
     Ok(Chunk::Packed(raw.content))
 }
 
-/// The fields of a stretch of bytes without any meaning, in their order.
+/// Iterates over the raw fields of a byte range in their order, without a description.
 #[derive(Debug, Clone, Copy)]
 pub struct Records<'a> {
-    /// Of any message type: only raw fields are read.
+    /// Reader of an arbitrary message type, as only raw fields are read.
     reader: Reader<'a, ModelProto>,
     base: u64,
 }
 
 impl<'a> Records<'a> {
-    /// Reads the fields of `content`.
+    /// Creates an iterator over the fields of `content`.
     pub fn new(content: Slice<'a>, limits: Limits) -> Self {
         Records { reader: Reader::with_limits(content.bytes, limits), base: content.offset }
     }
 
-    /// The next field, with places from the start of the source.
+    /// Returns the next field, with offsets from the start of the source.
     ///
     /// # Errors
     ///
-    /// What [`ErrorKind`] lists. After an error there are no more fields.
+    /// Any [`ErrorKind`]. After an error the iteration is at its end.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<RawField<'a>>, Error> {
         match self.reader.next_raw() {
@@ -408,8 +415,8 @@ mod tests {
     use super::*;
     use crate::messages::*;
 
-    /// A message as one line.
-    fn shown(message: &mut DynamicMessage<'_>) -> Result<String, Error> {
+    /// Formats a message as one line.
+    fn format_message(message: &mut DynamicMessage<'_>) -> Result<String, Error> {
         fn numbers<S: Scalar>(chunk: Chunk<'_, S>) -> String {
             let numbers = chunk.iter().map(|item| format!("{:?}", item.unwrap()));
             numbers.collect::<Vec<_>>().join(" ")
@@ -427,7 +434,9 @@ mod tests {
                     DynamicValue::Text(slice) | DynamicValue::Blob(slice) => {
                         String::from_utf8_lossy(slice.bytes).into_owned()
                     }
-                    DynamicValue::Message(mut inner) => format!("{{{}}}", shown(&mut inner)?),
+                    DynamicValue::Message(mut inner) => {
+                        format!("{{{}}}", format_message(&mut inner)?)
+                    }
                 });
             }
             parts.push(format!("{}={}", field.name, values.join(",")));
@@ -439,13 +448,13 @@ mod tests {
     }
 
     fn read<M: MessageType>(bytes: &[u8]) -> Result<String, Error> {
-        shown(&mut DynamicMessage::new::<M>(bytes, Limits::default())?)
+        format_message(&mut DynamicMessage::new::<M>(bytes, Limits::default())?)
     }
 
     #[test]
     fn fields_come_in_the_order_of_the_table() {
-        // WIRE-02+, WIRE-15+, WIRE-18, WIRE-22: interleaved, both forms, an empty block, a foreign
-        // wire type, an unknown number
+        // WIRE-02+, WIRE-15+, WIRE-18, WIRE-22: interleaved, both forms, an empty block, an
+        // unexpected wire type, an unknown number
         let rows: [(&[u8], &str); 6] = [
             (b"", ""),
             (b"\x42\x01W\x08\x02\x10\x01\x08\x03", "dims=2,3 data_type=1 name=W"),
@@ -461,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_size_and_a_name_of_a_shard_exclude_each_other() {
-        // DIST-14-: the last one stays; and neither need be there
+        // DIST-14-: the last member wins; both may be absent
         let rows: [(&[u8], &str); 3] = [
             (b"\x08\x03\x12\x01N\x18\x02", "dim_param=N num_shards=2"),
             (b"\x12\x01N\x08\x03\x18\x02", "dim_value=3 num_shards=2"),
@@ -474,18 +483,18 @@ mod tests {
     }
 
     #[test]
-    fn what_occurs_twice_is_settled() {
+    fn repeated_occurrences_are_resolved() {
         // WIRE-21+, WIRE-22+
         let rows: [(&[u8], &str); 5] = [
-            // Messages merge, numbers in them do not.
+            // Messages merge; numbers in them are replaced.
             (b"\x0a\x02\x08\x01\x0a\x04\x08\x06\x12\x00", "tensor_type={elem_type=6 shape={}}"),
-            // The last member wins; what it was before another member does not count.
+            // The last member wins; values of it that precede another member are dropped.
             (
                 b"\x0a\x02\x08\x01\x22\x00\x32\x01d\x0a\x02\x12\x00",
                 "tensor_type={shape={}} denotation=d",
             ),
             (b"\x0a\x02\x08\x01\x22\x00", "sequence_type={}"),
-            // Also across the parts of a merged message.
+            // The rule also spans the occurrences of a merged message.
             (
                 b"\x22\x06\x0a\x04\x0a\x02\x08\x01\x22\x04\x0a\x02\x22\x00",
                 "sequence_type={elem_type={sequence_type={}}}",
@@ -502,7 +511,7 @@ mod tests {
 
     #[test]
     fn no_message_has_two_oneofs() {
-        // The rule for members above knows one per message: these are they, by first member.
+        // `OneOfState` supports one `oneof` per message: these are the messages with one.
         let with: Vec<&str> = MESSAGES
             .iter()
             .filter(|def| def.fields.iter().any(|field| field.label == Label::OneOf))
@@ -547,7 +556,7 @@ mod tests {
         }
         let levels = |depth| {
             let mut message = DynamicMessage::new::<SequenceProto>(&bytes, Limits { depth })?;
-            shown(&mut message)
+            format_message(&mut message)
         };
         assert!(levels(20).is_ok());
         assert_eq!(levels(19).expect_err("too deep").kind(), ErrorKind::TooDeep { limit: 19 });

@@ -1,4 +1,4 @@
-//! Open enumerations: numbers with names, so that a number from a newer release survives.
+//! Open enumerations: any number is representable, so numbers of newer releases survive.
 
 use crate::kinds::OpenEnum;
 
@@ -14,7 +14,7 @@ macro_rules! open_enums {
                 pub const $constant: $name = $name($number);
             )*
 
-            /// The name in the standard, if this release has one for the number.
+            /// Returns the name in the standard, if this release defines one for the number.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $( $number => Some(stringify!($constant)), )*
@@ -70,7 +70,7 @@ open_enums! {
         27 FLOAT6E2M3,
         28 FLOAT6E3M2,
     }
-    /// `AttributeProto.AttributeType`: which value field of an attribute counts.
+    /// `AttributeProto.AttributeType`: selects the value field of an attribute.
     AttributeType {
         0 UNDEFINED,
         1 FLOAT,
@@ -88,7 +88,7 @@ open_enums! {
         13 TYPE_PROTO,
         14 TYPE_PROTOS,
     }
-    /// `TensorProto.DataLocation`: whether the values lie in the message or outside it.
+    /// `TensorProto.DataLocation`: whether the values are stored in the message or outside it.
     DataLocation {
         0 DEFAULT,
         1 EXTERNAL,
@@ -98,7 +98,7 @@ open_enums! {
         0 EXPERIMENTAL,
         1 STABLE,
     }
-    /// `SequenceProto.DataType`: which list of a sequence holds its elements.
+    /// `SequenceProto.DataType`: selects the list of a sequence that holds its elements.
     SequenceElemType {
         0 UNDEFINED,
         1 TENSOR,
@@ -107,7 +107,7 @@ open_enums! {
         4 MAP,
         5 OPTIONAL,
     }
-    /// `OptionalProto.DataType`: which field of an optional holds its element.
+    /// `OptionalProto.DataType`: selects the field of an optional that holds its element.
     OptionalElemType {
         0 UNDEFINED,
         1 TENSOR,
@@ -118,8 +118,7 @@ open_enums! {
     }
 }
 
-/// The typed list of a `TensorProto` that holds the values of an element type, when `raw_data` does
-/// not.
+/// Typed list of a `TensorProto` that holds the values of an element type if `raw_data` does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypedField {
     /// `float_data`, number 4.
@@ -137,7 +136,7 @@ pub enum TypedField {
 }
 
 impl TypedField {
-    /// Its name in the format.
+    /// Returns the field's name in the format.
     pub fn name(self) -> &'static str {
         match self {
             TypedField::Float => "float_data",
@@ -151,7 +150,7 @@ impl TypedField {
 }
 
 impl DataType {
-    /// The typed list for this element type; `None` for `UNDEFINED` and numbers without a name.
+    /// Returns the typed list for this element type; `None` for `UNDEFINED` and unnamed numbers.
     pub fn typed_field(self) -> Option<TypedField> {
         Some(match self {
             DataType::FLOAT | DataType::COMPLEX64 => TypedField::Float,
@@ -167,7 +166,8 @@ impl DataType {
         })
     }
 
-    /// Bits per element in `raw_data`; `None` for strings, `UNDEFINED` and numbers without a name.
+    /// Returns the bits per element in `raw_data`; `None` for strings, `UNDEFINED` and unnamed
+    /// numbers.
     pub fn bits(self) -> Option<u32> {
         Some(match self {
             DataType::UINT2 | DataType::INT2 => 2,

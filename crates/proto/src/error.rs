@@ -1,17 +1,17 @@
-//! What can be wrong with bytes that claim to be a message.
+//! Errors in bytes that are read as a message.
 
 use std::fmt;
 
 use crate::enums::DataType;
 
-/// A reading error: what, and at which byte of the source.
+/// Error of reading a message, with its byte offset in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     offset: u64,
 }
 
-/// The ways in which bytes fail to be a message. More may be added.
+/// Kinds of reading errors. More may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,36 +19,36 @@ pub enum ErrorKind {
     Truncated,
     /// A length prefix reaches beyond the end of the enclosing message.
     LengthBeyondEnd {
-        /// What the prefix says, in bytes.
+        /// Declared length, in bytes.
         length: u64,
-        /// What is left, in bytes.
+        /// Remaining length, in bytes.
         available: u64,
     },
     /// A varint of more than ten bytes.
     VarintTooLong,
-    /// Wire types 6 and 7 do not exist.
+    /// Wire type 6 or 7, which does not exist.
     WireType(u8),
     /// Field number 0, or above 2^29 - 1.
     FieldNumber(u64),
-    /// An end-group tag that closes nothing, or closes another group.
+    /// An end-group tag without an open group, or with the number of another group.
     UnbalancedGroup,
-    /// A packed block of 4- or 8-byte numbers whose length is no multiple of that.
+    /// A packed block of 4- or 8-byte numbers whose length is not a multiple of that size.
     PackedLength {
         /// Length of the block in bytes.
         length: u64,
         /// Size of one number in bytes.
         width: u64,
     },
-    /// Messages nested more deeply than the limit.
+    /// Messages nested deeper than the limit.
     TooDeep {
-        /// The limit, in levels.
+        /// Limit, in levels.
         limit: u32,
     },
-    /// An entry of a typed list that an element of the tensor cannot hold.
+    /// An entry of a typed list that is out of range for the tensor's element type.
     Oversized {
-        /// The entry; negative ones with their sign extended to 64 bits.
+        /// Entry, sign-extended to 64 bits.
         entry: u64,
-        /// The element type by its number.
+        /// Number of the element type.
         data_type: i32,
     },
 }
@@ -58,12 +58,12 @@ impl Error {
         Error { kind, offset }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Where, in bytes from the start of the source.
+    /// Returns the offset of the error, in bytes from the start of the source.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -96,7 +96,8 @@ impl fmt::Display for ErrorKind {
             }
             ErrorKind::Oversized { entry, data_type } => {
                 let name = DataType(*data_type).name().unwrap_or_default().to_lowercase();
-                // Only types of 32 bits and less have such entries, so larger ones are negative.
+                // Only types of up to 32 bits report such entries, so a larger `u64` is a negative
+                // entry.
                 let entry = *entry as i64;
                 write!(f, "an entry of a typed list is {entry}, which {name} cannot hold")
             }

@@ -1,8 +1,8 @@
-//! Kinds of values: what a field holds and how often, as types that the table names.
+//! Codecs of fields: the label and the value type of a field, as types that the table names.
 //!
-//! `Optional<Int64>`, `Repeated<Text>`, `Packed<Float>`, `OneOf<Message<TensorTypeProto>>`: the
-//! outer type says how often, the inner what. Each knows how to take its value out of a raw field
-//! and how to write it.
+//! In `Optional<Int64>`, `Repeated<Text>`, `Packed<Float>` or `OneOf<Message<TensorTypeProto>>` the
+//! outer type is the label and the inner one the value type. Each reads its value from a raw field
+//! and writes it.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use crate::table::{MessageDef, MessageType};
 use crate::wire::{WireType, read_varint, read_varints};
 use crate::write::Encoder;
 
-/// Type of a value, for tools that work from the description of messages.
+/// Type of a value, for tools that work from the descriptions of messages.
 #[derive(Clone, Copy)]
 pub enum FieldKind {
     /// `int64`
@@ -26,13 +26,13 @@ pub enum FieldKind {
     Float,
     /// `double`
     Double,
-    /// `string`: UTF-8 by contract
+    /// `string`, UTF-8 by contract
     Text,
     /// `bytes`
     Blob,
-    /// An enumeration; the function gives the name of a number, if it has one.
+    /// An enumeration; the function returns the name of a number, if it has one.
     Enum(fn(i32) -> Option<&'static str>),
-    /// A message; the function breaks the cycle that messages containing themselves would make.
+    /// A message; the function breaks the cycle of message types that contain themselves.
     Message(fn() -> &'static MessageDef),
 }
 
@@ -52,7 +52,7 @@ impl Debug for FieldKind {
     }
 }
 
-/// How often a field occurs, and in which form.
+/// Number of occurrences of a field and, for lists of numbers, their encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Label {
     /// At most once, with presence.
@@ -65,61 +65,61 @@ pub enum Label {
     Packed,
 }
 
-/// A label with a type.
-pub trait Kind {
-    /// What the reader yields.
+/// Reads and writes a field with one label and one value type.
+pub trait FieldCodec {
+    /// Value that the reader yields.
     type Value<'a>: Copy + Debug + PartialEq;
-    /// The type, described.
+    /// Description of the value type.
     const KIND: FieldKind;
-    /// The label, described.
+    /// Description of the label.
     const LABEL: Label;
 
-    /// The value of a raw field, or `None` if the wire type does not fit.
+    /// Reads the value of a raw field, or returns `None` if the wire type does not match.
     #[doc(hidden)]
     fn read<'a, M: MessageType>(
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Value<'a>>, Error>;
-    /// The value at a position and the position after it, or `None` for whatever `read` would
-    /// refuse or not expect.
+    /// Reads the value at `pos` on the fast path and returns it with the position after it. Returns
+    /// `None` for everything that `read` would reject or treat specially.
     #[doc(hidden)]
     fn read_usual<'a, M: MessageType>(
         wire_type: u32,
         pos: usize,
         reader: &Reader<'a, M>,
     ) -> Option<(Self::Value<'a>, usize)>;
-    /// Writes the value in the form in which it was read.
+    /// Writes the value in the encoding in which it was read.
     #[doc(hidden)]
     fn copy<'a>(number: u32, value: Self::Value<'a>, out: &mut Encoder<'a>) -> Result<(), Error>;
 }
 
-/// A type, without a label.
-pub trait Word {
-    /// What the reader yields for one value.
+/// Reads and writes values of one type, once or several times a field.
+pub trait ValueCodec {
+    /// Value that the reader yields for a field that occurs once.
     type Value<'a>: Copy + Debug + PartialEq;
-    /// What the reader yields per tag where the field is repeated.
+    /// Value that the reader yields per tag of a repeated field.
     type Many<'a>: Copy + Debug + PartialEq;
-    /// The type, described.
+    /// Description of the value type.
     const KIND: FieldKind;
 
     #[doc(hidden)]
-    fn one<'a, M: MessageType>(
+    fn read_one<'a, M: MessageType>(
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Value<'a>>, Error>;
     #[doc(hidden)]
-    fn many<'a, M: MessageType>(
+    fn read_many<'a, M: MessageType>(
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Many<'a>>, Error>;
     #[doc(hidden)]
-    fn usual_one<'a, M: MessageType>(
+    fn read_usual_one<'a, M: MessageType>(
         wire_type: u32,
         pos: usize,
         reader: &Reader<'a, M>,
     ) -> Option<(Self::Value<'a>, usize)>;
     #[doc(hidden)]
-    fn usual_many<'a, M: MessageType>(
+    fn read_usual_many<'a, M: MessageType>(
         wire_type: u32,
         pos: usize,
         reader: &Reader<'a, M>,
@@ -138,15 +138,15 @@ pub trait Word {
     ) -> Result<(), Error>;
 }
 
-/// A type whose values are numbers, which may be packed.
-pub trait Scalar: Word {
-    /// The number.
+/// A type whose values are numbers and may be packed.
+pub trait Scalar: ValueCodec {
+    /// Rust type of the number.
     type Item: Copy + Debug + PartialEq;
     /// Varint, or four or eight bytes.
     const WIRE_TYPE: WireType;
-    /// From the bits on the wire.
+    /// Converts from the bits on the wire.
     fn from_word(word: u64) -> Self::Item;
-    /// To the bits on the wire.
+    /// Converts to the bits on the wire.
     fn to_word(item: Self::Item) -> u64;
 }
 
@@ -156,7 +156,7 @@ macro_rules! labels {
         #[derive(Debug)]
         pub struct $label<W>(PhantomData<W>);
 
-        impl<W: Word> Kind for $label<W> {
+        impl<W: ValueCodec> FieldCodec for $label<W> {
             type Value<'a> = W::$value<'a>;
             const KIND: FieldKind = W::KIND;
             const LABEL: Label = Label::$label;
@@ -179,16 +179,16 @@ macro_rules! labels {
 
 labels! {
     /// At most once.
-    Optional Value one usual_one copy_one;
+    Optional Value read_one read_usual_one copy_one;
     /// At most once among the members of its `oneof`.
-    OneOf Value one usual_one copy_one;
+    OneOf Value read_one read_usual_one copy_one;
     /// Any number of times, one tag each when written.
-    Repeated Many many usual_many copy_many;
+    Repeated Many read_many read_usual_many copy_many;
     /// Numbers, one block when written.
-    Packed Many many usual_many copy_many;
+    Packed Many read_many read_usual_many copy_many;
 }
 
-/// What one tag of a repeated number brings: a number, or a packed block of them.
+/// Content of one tag of a repeated number: one number or a packed block.
 pub enum Chunk<'a, S: Scalar> {
     /// One number.
     One(S::Item),
@@ -217,7 +217,7 @@ impl<S: Scalar> PartialEq for Chunk<'_, S> {
 }
 
 impl<'a, S: Scalar> Chunk<'a, S> {
-    /// The numbers. A block of varints may turn out to be broken.
+    /// Iterates over the numbers. A block of varints may turn out to be malformed.
     pub fn iter(self) -> impl Iterator<Item = Result<S::Item, Error>> + 'a
     where
         S::Item: 'a,
@@ -258,17 +258,18 @@ impl<'a, S: Scalar> Chunk<'a, S> {
 }
 
 impl<S: Scalar> Chunk<'_, S> {
-    /// Whether it is a block without numbers.
+    /// Whether this is a block without numbers.
     pub fn is_empty(self) -> bool {
         matches!(self, Chunk::Packed(block) if block.bytes.is_empty())
     }
 
-    /// Appends the numbers to a list: the fast way to have all of them. Whoever decodes several
-    /// chunks, or knows how many numbers there will be, reserves room first or uses the list again.
+    /// Appends the numbers to `list`, faster than [`iter`](Self::iter). A caller that decodes
+    /// several chunks, or knows the number of values, should reserve capacity first or reuse the
+    /// list.
     ///
     /// # Errors
     ///
-    /// A varint in a packed block that is broken.
+    /// A malformed varint in a packed block.
     pub fn decode_into(self, list: &mut Vec<S::Item>) -> Result<(), Error> {
         match (self, S::WIRE_TYPE) {
             (Chunk::Packed(block), WireType::Fixed32) => {
@@ -281,17 +282,19 @@ impl<S: Scalar> Chunk<'_, S> {
                 list.extend(numbers.map(|b| S::from_word(u64::from_le_bytes(*b))));
                 Ok(())
             }
-            _ => self.words(|words| list.extend(words.iter().map(|word| S::from_word(*word)))),
+            _ => {
+                self.visit_words(|words| list.extend(words.iter().map(|word| S::from_word(*word))))
+            }
         }
     }
 
-    /// The bits of the numbers, some at a time: however many there are, it takes no memory. For
-    /// varints only.
+    /// Passes the bits of the numbers to `take`, in batches and without allocating. For varints
+    /// only.
     ///
     /// # Errors
     ///
-    /// A varint in a packed block that is broken; those before it have been given.
-    pub fn words(self, mut take: impl FnMut(&[u64])) -> Result<(), Error> {
+    /// A malformed varint in a packed block; `take` has received the numbers before it.
+    pub fn visit_words(self, mut take: impl FnMut(&[u64])) -> Result<(), Error> {
         match self {
             Chunk::One(item) => {
                 take(&[S::to_word(item)]);
@@ -303,24 +306,24 @@ impl<S: Scalar> Chunk<'_, S> {
     }
 }
 
-fn scalar_one<'a, S: Scalar>(raw: &RawField<'a>) -> Option<S::Item> {
+fn read_scalar<'a, S: Scalar>(raw: &RawField<'a>) -> Option<S::Item> {
     (raw.wire_type == S::WIRE_TYPE).then(|| S::from_word(raw.word))
 }
 
-fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>, Error> {
+fn read_scalars<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>, Error> {
     if raw.wire_type != WireType::Len {
-        return Ok(scalar_one::<S>(raw).map(Chunk::One));
+        return Ok(read_scalar::<S>(raw).map(Chunk::One));
     }
     let length = raw.content.bytes.len() as u64;
-    let width = width::<S>();
+    let width = packed_width::<S>();
     if !length.is_multiple_of(width) {
         return Err(Error::new(ErrorKind::PackedLength { length, width }, raw.content.offset));
     }
     Ok(Some(Chunk::Packed(raw.content)))
 }
 
-/// Size of which every packed block is a multiple.
-fn width<S: Scalar>() -> u64 {
+/// Returns the number of bytes that the length of a packed block is a multiple of.
+fn packed_width<S: Scalar>() -> u64 {
     match S::WIRE_TYPE {
         WireType::Fixed32 => 4,
         WireType::Fixed64 => 8,
@@ -328,30 +331,30 @@ fn width<S: Scalar>() -> u64 {
     }
 }
 
-/// The `Word` methods that all numbers share.
+/// Implements the `ValueCodec` methods that all numbers share.
 macro_rules! scalar_word {
     () => {
         type Value<'a> = <Self as Scalar>::Item;
         type Many<'a> = Chunk<'a, Self>;
 
         #[inline]
-        fn one<'a, M: MessageType>(
+        fn read_one<'a, M: MessageType>(
             raw: &RawField<'a>,
             _: &Reader<'a, M>,
         ) -> Result<Option<Self::Value<'a>>, Error> {
-            Ok(scalar_one::<Self>(raw))
+            Ok(read_scalar::<Self>(raw))
         }
 
         #[inline]
-        fn many<'a, M: MessageType>(
+        fn read_many<'a, M: MessageType>(
             raw: &RawField<'a>,
             _: &Reader<'a, M>,
         ) -> Result<Option<Self::Many<'a>>, Error> {
-            scalar_many::<Self>(raw)
+            read_scalars::<Self>(raw)
         }
 
         #[inline(always)]
-        fn usual_one<'a, M: MessageType>(
+        fn read_usual_one<'a, M: MessageType>(
             wire_type: u32,
             pos: usize,
             reader: &Reader<'a, M>,
@@ -359,22 +362,22 @@ macro_rules! scalar_word {
             if wire_type != Self::WIRE_TYPE.number() {
                 return None;
             }
-            let (word, end) = reader.usual_word(Self::WIRE_TYPE, pos)?;
+            let (word, end) = reader.read_usual_word(Self::WIRE_TYPE, pos)?;
             Some((Self::from_word(word), end))
         }
 
         #[inline(always)]
-        fn usual_many<'a, M: MessageType>(
+        fn read_usual_many<'a, M: MessageType>(
             wire_type: u32,
             pos: usize,
             reader: &Reader<'a, M>,
         ) -> Option<(Self::Many<'a>, usize)> {
             if wire_type != WireType::Len.number() {
-                let (item, end) = Self::usual_one(wire_type, pos, reader)?;
+                let (item, end) = Self::read_usual_one(wire_type, pos, reader)?;
                 return Some((Chunk::One(item), end));
             }
-            let (block, end) = reader.usual_content(pos)?;
-            let whole = (block.bytes.len() as u64).is_multiple_of(width::<Self>());
+            let (block, end) = reader.read_usual_content(pos)?;
+            let whole = (block.bytes.len() as u64).is_multiple_of(packed_width::<Self>());
             whole.then_some((Chunk::Packed(block), end))
         }
 
@@ -383,7 +386,7 @@ macro_rules! scalar_word {
             value: Self::Value<'a>,
             out: &mut Encoder<'a>,
         ) -> Result<(), Error> {
-            out.word_field(number, Self::WIRE_TYPE, Self::to_word(value));
+            out.push_word(number, Self::WIRE_TYPE, Self::to_word(value));
             Ok(())
         }
 
@@ -393,8 +396,8 @@ macro_rules! scalar_word {
             out: &mut Encoder<'a>,
         ) -> Result<(), Error> {
             match value {
-                Chunk::One(item) => out.word_field(number, Self::WIRE_TYPE, Self::to_word(item)),
-                Chunk::Packed(block) => out.payload_field(number, block.bytes),
+                Chunk::One(item) => out.push_word(number, Self::WIRE_TYPE, Self::to_word(item)),
+                Chunk::Packed(block) => out.push_payload(number, block.bytes),
             }
             Ok(())
         }
@@ -422,7 +425,7 @@ macro_rules! scalars {
             }
         }
 
-        impl Word for $name {
+        impl ValueCodec for $name {
             const KIND: FieldKind = FieldKind::$name;
             scalar_word!();
         }
@@ -432,7 +435,7 @@ macro_rules! scalars {
 scalars! {
     /// `int64`: a varint, two's complement.
     Int64(i64) Varint, |word| word as i64, |item| item as u64;
-    /// `int32`: a varint of which the low 32 bits count; negative numbers are written as ten bytes.
+    /// `int32`: a varint whose low 32 bits count; negative numbers are written as ten bytes.
     Int32(i32) Varint, |word| word as i32, |item| i64::from(item) as u64;
     /// `uint64`: a varint.
     Uint64(u64) Varint, |word| word, |item| item;
@@ -442,17 +445,17 @@ scalars! {
     Double(f64) Fixed64, f64::from_bits, f64::to_bits;
 }
 
-/// A number with names for some of its values; `E` is one of the open enumerations.
+/// A number with names for some of its values; `E` is an open enumeration.
 #[derive(Debug)]
 pub struct Enum<E>(PhantomData<E>);
 
-/// An open enumeration: any number, some with names.
+/// An open enumeration: any number is a value, some have names.
 pub trait OpenEnum: Copy + Debug + PartialEq + 'static {
-    /// From the number.
+    /// Converts from the number.
     fn from_number(number: i32) -> Self;
-    /// The number.
+    /// Returns the number.
     fn number(self) -> i32;
-    /// The name of a number.
+    /// Returns the name of `number`, if it has one.
     fn name_of(number: i32) -> Option<&'static str>;
 }
 
@@ -469,30 +472,30 @@ impl<E: OpenEnum> Scalar for Enum<E> {
     }
 }
 
-impl<E: OpenEnum> Word for Enum<E> {
+impl<E: OpenEnum> ValueCodec for Enum<E> {
     const KIND: FieldKind = FieldKind::Enum(E::name_of);
     scalar_word!();
 }
 
-/// The `Word` methods of everything that is delimited by a length: one value per tag, repeated or
-/// not.
+/// Implements the `ValueCodec` methods of length-prefixed types, which have one value per tag,
+/// repeated or not.
 macro_rules! one_per_tag {
     () => {
         #[inline]
-        fn many<'a, M: MessageType>(
+        fn read_many<'a, M: MessageType>(
             raw: &RawField<'a>,
             reader: &Reader<'a, M>,
         ) -> Result<Option<Self::Many<'a>>, Error> {
-            Self::one(raw, reader)
+            Self::read_one(raw, reader)
         }
 
         #[inline(always)]
-        fn usual_many<'a, M: MessageType>(
+        fn read_usual_many<'a, M: MessageType>(
             wire_type: u32,
             pos: usize,
             reader: &Reader<'a, M>,
         ) -> Option<(Self::Many<'a>, usize)> {
-            Self::usual_one(wire_type, pos, reader)
+            Self::read_usual_one(wire_type, pos, reader)
         }
 
         fn copy_many<'a>(
@@ -511,26 +514,26 @@ macro_rules! slices {
         #[derive(Debug)]
         pub struct $name;
 
-        impl Word for $name {
+        impl ValueCodec for $name {
             type Value<'a> = Slice<'a>;
             type Many<'a> = Slice<'a>;
             const KIND: FieldKind = FieldKind::$name;
 
             #[inline]
-            fn one<'a, M: MessageType>(raw: &RawField<'a>, _: &Reader<'a, M>) -> Result<Option<Slice<'a>>, Error> {
+            fn read_one<'a, M: MessageType>(raw: &RawField<'a>, _: &Reader<'a, M>) -> Result<Option<Slice<'a>>, Error> {
                 Ok((raw.wire_type == WireType::Len).then_some(raw.content))
             }
 
             #[inline(always)]
-            fn usual_one<'a, M: MessageType>(wire_type: u32, pos: usize, reader: &Reader<'a, M>) -> Option<(Slice<'a>, usize)> {
+            fn read_usual_one<'a, M: MessageType>(wire_type: u32, pos: usize, reader: &Reader<'a, M>) -> Option<(Slice<'a>, usize)> {
                 if wire_type != WireType::Len.number() {
                     return None;
                 }
-                reader.usual_content(pos)
+                reader.read_usual_content(pos)
             }
 
             fn copy_one<'a>(number: u32, value: Slice<'a>, out: &mut Encoder<'a>) -> Result<(), Error> {
-                out.payload_field(number, value.bytes);
+                out.push_payload(number, value.bytes);
                 Ok(())
             }
 
@@ -540,7 +543,8 @@ macro_rules! slices {
 }
 
 slices! {
-    /// `string`. The reader does not demand UTF-8: whoever shows or compares the text decides.
+    /// `string`. The reader accepts any bytes; code that displays or compares the text validates
+    /// them.
     Text;
     /// `bytes`.
     Blob;
@@ -550,21 +554,25 @@ slices! {
 #[derive(Debug)]
 pub struct Message<M>(PhantomData<M>);
 
-impl<N: MessageType> Word for Message<N> {
+impl<N: MessageType> ValueCodec for Message<N> {
     type Value<'a> = Reader<'a, N>;
     type Many<'a> = Reader<'a, N>;
     const KIND: FieldKind = FieldKind::Message(|| N::DEF);
 
     #[inline]
-    fn one<'a, M: MessageType>(
+    fn read_one<'a, M: MessageType>(
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Reader<'a, N>>, Error> {
-        if raw.wire_type == WireType::Len { reader.child(raw.content).map(Some) } else { Ok(None) }
+        if raw.wire_type == WireType::Len {
+            reader.open_child(raw.content).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     #[inline(always)]
-    fn usual_one<'a, M: MessageType>(
+    fn read_usual_one<'a, M: MessageType>(
         wire_type: u32,
         pos: usize,
         reader: &Reader<'a, M>,
@@ -572,12 +580,12 @@ impl<N: MessageType> Word for Message<N> {
         if wire_type != WireType::Len.number() {
             return None;
         }
-        let (content, end) = reader.usual_content(pos)?;
-        Some((reader.child(content).ok()?, end))
+        let (content, end) = reader.read_usual_content(pos)?;
+        Some((reader.open_child(content).ok()?, end))
     }
 
     fn copy_one<'a>(number: u32, value: Reader<'a, N>, out: &mut Encoder<'a>) -> Result<(), Error> {
-        out.message_field(number, |out| crate::rewrite::copy_fields(value, out))
+        out.push_message(number, |out| crate::rewrite::copy_fields(value, out))
     }
 
     one_per_tag!();

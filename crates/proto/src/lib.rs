@@ -1,11 +1,11 @@
-//! The ONNX file, as it lies on the wire.
+//! The ONNX file on the wire.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! One table ([`messages`]) holds every field of every message, one line each. From it come the
-//! pull reader ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing
-//! allocated), the writer ([`Encoder`]: small things together, payloads straight from their slices)
-//! and, for tools, the descriptions of all messages ([`MESSAGES`]).
+//! One table ([`messages`]) holds every field of every message, one line each. It generates the
+//! pull reader ([`Reader`]: typed fields with their byte offsets, borrowed from the source, without
+//! allocation), the writer ([`Encoder`]: small fields in one buffer, payloads written from their
+//! slices) and the descriptions of all messages for tools ([`MESSAGES`]).
 //!
 //! ```
 //! use sardonyx_proto::{ModelField, ModelProto, Reader};
@@ -21,9 +21,9 @@
 //! # Ok::<(), sardonyx_proto::Error>(())
 //! ```
 //!
-//! This crate knows where a field is and what it is called; it knows no meaning. What a model
-//! means, which fields exclude each other, whether a tensor has the right number of values: that is
-//! `sardonyx-model` and the checker.
+//! This crate knows the positions and names of fields, not their meaning. `sardonyx-model` and the
+//! checker know the meaning of a model, which fields exclude each other, and how many values a
+//! tensor must have.
 
 mod dynamic;
 mod enums;
@@ -50,17 +50,17 @@ pub use enums::{
 };
 pub use error::{Error, ErrorKind};
 pub use kinds::{
-    Blob, Chunk, Double, Enum, FieldKind, Float, Int32, Int64, Kind, Label, Message, OneOf,
-    Optional, Packed, Repeated, Scalar, Text, Uint64, Word,
+    Blob, Chunk, Double, Enum, FieldCodec, FieldKind, Float, Int32, Int64, Label, Message, OneOf,
+    Optional, Packed, Repeated, Scalar, Text, Uint64, ValueCodec,
 };
 pub use messages::*;
-pub use payload::{Typed, decode_typed, encode_typed, oversized_entry};
-pub use place::{path, place_of, shown, without_middle};
+pub use payload::{Typed, decode_typed, encode_typed, find_oversized_entry};
+pub use place::{elide_middle, find_place, join_path, shown};
 pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;
 pub use skim::{SkimError, Skimmed, discard, skim};
-pub use structure::{VALUE_BYTES, value_ranges};
+pub use structure::{VALUE_BYTES, find_value_ranges};
 pub use suggest::closest;
 pub use table::{Field, FieldDef, MessageDef, MessageType};
 pub use wire::{WireType, varint_len, zigzag_decode, zigzag_encode};
-pub use write::{Encode, Encoded, Encoder, MessageKind, Put, encode_to_vec, encode_to_write};
+pub use write::{Encode, Encoded, Encoder, MessageCodec, Put, encode_to_vec, encode_to_write};

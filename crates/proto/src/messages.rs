@@ -1,16 +1,16 @@
 //! The table: every message of the format and every field, one line each.
 //!
-//! A line is number, name as a type, name on paper, and kind. `Optional` fields have presence;
-//! members of a `OneOf` exclude each other; `Packed` lists are written as one block, `Repeated`
-//! numbers one tag each (both forms of both are read). Message types that the format nests in
-//! another (`TypeProto.Tensor`) have a flat name here. Source: the field table of the standard,
-//! release 1.23 (IR version 14).
+//! A line is number, name as a type, name in the format, and codec. `Optional` fields have
+//! presence; members of a `OneOf` exclude each other; `Packed` lists are written as one block,
+//! `Repeated` numbers with one tag each (either encoding is read for both). Message types that the
+//! format nests in another (`TypeProto.Tensor`) have a flat name here. Source: the field table of
+//! the standard, release 1.23 (IR version 14).
 
 use crate::enums::{AttributeType, DataLocation, OperatorStatus};
 use crate::error::Error;
 use crate::kinds::{
-    Blob, Double, Enum, Float, Int32, Int64, Kind, Message, OneOf, Optional, Packed, Repeated,
-    Text, Uint64,
+    Blob, Double, Enum, FieldCodec, Float, Int32, Int64, Message, OneOf, Optional, Packed,
+    Repeated, Text, Uint64,
 };
 use crate::read::{RawField, Reader, Unknown};
 use crate::table::{Field, FieldDef, MessageDef, MessageType, messages};
@@ -37,7 +37,7 @@ messages! {
         1 Domain "domain" Optional<Text>,
         2 Version "version" Optional<Int64>,
     }
-    /// Graph.
+    /// Graph: nodes, initializers, inputs and outputs.
     "GraphProto" GraphProto GraphField graph {
         1 Node "node" Repeated<Message<NodeProto>>,
         2 Name "name" Optional<Text>,
@@ -50,7 +50,7 @@ messages! {
         15 SparseInitializer "sparse_initializer" Repeated<Message<SparseTensorProto>>,
         16 MetadataProps "metadata_props" Repeated<Message<StringStringEntryProto>>,
     }
-    /// Node.
+    /// Call of an operator or a function.
     "NodeProto" NodeProto NodeField node {
         1 Input "input" Repeated<Text>,
         2 Output "output" Repeated<Text>,
@@ -63,7 +63,7 @@ messages! {
         9 MetadataProps "metadata_props" Repeated<Message<StringStringEntryProto>>,
         10 DeviceConfigurations "device_configurations" Repeated<Message<NodeDeviceConfigurationProto>>,
     }
-    /// Attribute.
+    /// Named attribute of a node.
     "AttributeProto" AttributeProto AttributeField attribute {
         1 Name "name" Optional<Text>,
         2 F "f" Optional<Float>,
@@ -91,7 +91,7 @@ messages! {
         3 DocString "doc_string" Optional<Text>,
         4 MetadataProps "metadata_props" Repeated<Message<StringStringEntryProto>>,
     }
-    /// Tensor value.
+    /// Values of a tensor, in the message or in a file.
     "TensorProto" TensorProto TensorField tensor {
         1 Dims "dims" Repeated<Int64>,
         2 DataType "data_type" Optional<Int32>,
@@ -109,18 +109,18 @@ messages! {
         14 DataLocation "data_location" Optional<Enum<DataLocation>>,
         16 MetadataProps "metadata_props" Repeated<Message<StringStringEntryProto>>,
     }
-    /// Chunk bounds.
+    /// Bounds of a chunk of a tensor.
     "TensorProto.Segment" TensorSegment TensorSegmentField tensor_segment {
         1 Begin "begin" Optional<Int64>,
         2 End "end" Optional<Int64>,
     }
-    /// Sparse tensor value.
+    /// Values of a sparse tensor.
     "SparseTensorProto" SparseTensorProto SparseTensorField sparse_tensor {
         1 Values "values" Optional<Message<TensorProto>>,
         2 Indices "indices" Optional<Message<TensorProto>>,
         3 Dims "dims" Repeated<Int64>,
     }
-    /// Static shape.
+    /// Dimensions of a tensor type.
     "TensorShapeProto" TensorShapeProto TensorShapeField tensor_shape {
         1 Dim "dim" Repeated<Message<Dimension>>,
     }
@@ -183,19 +183,19 @@ messages! {
         13 Overload "overload" Optional<Text>,
         14 MetadataProps "metadata_props" Repeated<Message<StringStringEntryProto>>,
     }
-    /// Training step description.
+    /// Training algorithm of a model.
     "TrainingInfoProto" TrainingInfoProto TrainingInfoField training_info {
         1 Initialization "initialization" Optional<Message<GraphProto>>,
         2 Algorithm "algorithm" Optional<Message<GraphProto>>,
         3 InitializationBinding "initialization_binding" Repeated<Message<StringStringEntryProto>>,
         4 UpdateBinding "update_binding" Repeated<Message<StringStringEntryProto>>,
     }
-    /// Map entry.
+    /// Entry of a map from strings to strings.
     "StringStringEntryProto" StringStringEntryProto StringStringEntryField string_string_entry {
         1 Key "key" Optional<Text>,
         2 Value "value" Optional<Text>,
     }
-    /// Quantization annotation.
+    /// Quantization parameters of one tensor.
     "TensorAnnotation" TensorAnnotation TensorAnnotationField tensor_annotation {
         1 TensorName "tensor_name" Optional<Text>,
         2 QuantParameterTensorNames "quant_parameter_tensor_names" Repeated<Message<StringStringEntryProto>>,
@@ -219,7 +219,7 @@ messages! {
         3 IndexToDeviceGroupMap "index_to_device_group_map" Repeated<Message<IntIntListEntryProto>>,
         4 ShardedDim "sharded_dim" Repeated<Message<ShardedDimProto>>,
     }
-    /// Map entry id → device list.
+    /// Entry of a map from an id to a list of devices.
     "IntIntListEntryProto" IntIntListEntryProto IntIntListEntryField int_int_list_entry {
         1 Key "key" Optional<Int64>,
         2 Value "value" Repeated<Int64>,
@@ -229,7 +229,7 @@ messages! {
         1 Axis "axis" Optional<Int64>,
         2 SimpleSharding "simple_sharding" Repeated<Message<SimpleShardedDimProto>>,
     }
-    /// N blocks into M shards.
+    /// Division of N blocks into M shards.
     "SimpleShardedDimProto" SimpleShardedDimProto SimpleShardedDimField simple_sharded_dim {
         1 DimValue "dim_value" OneOf<Int64>,
         2 DimParam "dim_param" OneOf<Text>,

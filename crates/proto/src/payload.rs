@@ -1,10 +1,10 @@
-//! The two storage forms of tensor values: typed lists and raw bytes.
+//! The two encodings of tensor values: typed lists and raw bytes.
 //!
-//! Everything above this crate sees one form, the layout of `raw_data`: little-endian, row-major,
-//! types below a byte packed from the lowest bits up, zero-filled at the end. The rules that differ
-//! between the forms are here and nowhere else: 8- and 16-bit types lie in `int32_data` as unsigned
-//! bit patterns, one per entry; 4- and 2-bit types lie there packed, one byte per entry; 6-bit
-//! floats lie there one per entry though they are packed in `raw_data`.
+//! All other crates see only the layout of `raw_data`: little-endian, row-major, types below a byte
+//! packed from the lowest bits up, the last byte filled with zero bits. Only this module knows the
+//! differences: `int32_data` stores 8- and 16-bit types as unsigned bit patterns, one per entry; 4-
+//! and 2-bit types packed, one byte per entry; 6-bit floats one per entry, although `raw_data`
+//! packs them.
 
 use std::ops::RangeInclusive;
 
@@ -12,23 +12,23 @@ use crate::enums::{DataType, TypedField};
 use crate::error::{Error, ErrorKind};
 use crate::kinds::{Chunk, Double, Float, Int32, Int64, Uint64};
 
-/// What one tag of a typed list brings.
+/// Chunk of a typed list, which follows one tag.
 #[derive(Debug, Clone, Copy)]
 pub enum Typed<'a> {
-    /// From `float_data`.
+    /// Chunk of `float_data`.
     Float(Chunk<'a, Float>),
-    /// From `int32_data`.
+    /// Chunk of `int32_data`.
     Int32(Chunk<'a, Int32>),
-    /// From `int64_data`.
+    /// Chunk of `int64_data`.
     Int64(Chunk<'a, Int64>),
-    /// From `double_data`.
+    /// Chunk of `double_data`.
     Double(Chunk<'a, Double>),
-    /// From `uint64_data`.
+    /// Chunk of `uint64_data`.
     Uint64(Chunk<'a, Uint64>),
 }
 
 impl Typed<'_> {
-    /// The field it comes from.
+    /// Returns the field that the chunk belongs to.
     pub fn field(&self) -> TypedField {
         match self {
             Typed::Float(_) => TypedField::Float,
@@ -40,10 +40,11 @@ impl Typed<'_> {
     }
 }
 
-/// Entries of `field` from which elements of `data_type` lose no bits; `None` if all entries do.
+/// Returns the entries of `field` that convert to elements of `data_type` without losing bits;
+/// `None` if all do.
 ///
-/// Writers differ in whether they extend the sign of elements of 16 bits or fewer, so both forms
-/// are in range.
+/// Writers differ in whether they extend the sign of elements of up to 16 bits, so both forms are
+/// in range.
 fn entry_range(data_type: DataType, field: TypedField) -> Option<RangeInclusive<i64>> {
     match (field, data_type.bits()?) {
         (TypedField::Int32, 16) => Some(-0x8000..=0xffff),
@@ -54,50 +55,46 @@ fn entry_range(data_type: DataType, field: TypedField) -> Option<RangeInclusive<
     }
 }
 
-/// Finds the first entry of a chunk that an element of `data_type` cannot hold, such as 300 for
-/// int8.
+/// Finds the first entry of a chunk that is out of range for an element of `data_type`, such as 300
+/// for int8.
 ///
 /// # Errors
 ///
-/// A varint in a packed block that is broken.
-pub fn oversized_entry(data_type: DataType, chunk: Typed<'_>) -> Result<Option<u64>, Error> {
+/// A malformed varint in a packed block.
+pub fn find_oversized_entry(data_type: DataType, chunk: Typed<'_>) -> Result<Option<u64>, Error> {
     let chunk_field = chunk.field();
     let Some(range) = entry_range(data_type, chunk_field) else {
         return Ok(None);
     };
     let mut found = None;
-    let look = |words: &[u64]| found = found.or_else(|| first_outside(words, chunk_field, &range));
+    let look = |words: &[u64]| found = found.or_else(|| find_outside(words, chunk_field, &range));
     match chunk {
-        Typed::Int32(chunk) => chunk.words(look)?,
-        Typed::Uint64(chunk) => chunk.words(look)?,
+        Typed::Int32(chunk) => chunk.visit_words(look)?,
+        Typed::Uint64(chunk) => chunk.visit_words(look)?,
         Typed::Float(_) | Typed::Int64(_) | Typed::Double(_) => {}
     }
     Ok(found)
 }
 
-/// The first entry of `field` outside of a range. What an entry of `int32_data` has above 32 bits
-/// is cut off, as by other readers of protobuf; an entry of `uint64_data` of more than 63 bits is
-/// outside of each range.
-fn first_outside(words: &[u64], field: TypedField, range: &RangeInclusive<i64>) -> Option<u64> {
-    let value = |word: u64| match field {
-        TypedField::Int32 => i64::from(word as i32),
-        _ => word as i64,
-    };
-    words
-        .iter()
-        .map(|word| value(*word))
-        .find(|value| !range.contains(value))
-        .map(|value| value as u64)
+/// Returns the first entry of `field` outside `range`. The bits of an `int32_data` entry above 32
+/// are dropped, as in other protobuf readers; an `uint64_data` entry of more than 63 bits is
+/// outside every range.
+fn find_outside(words: &[u64], field: TypedField, range: &RangeInclusive<i64>) -> Option<u64> {
+    let mut entries = words.iter().map(|word| match field {
+        TypedField::Int32 => i64::from(*word as i32),
+        _ => *word as i64,
+    });
+    entries.find(|entry| !range.contains(entry)).map(|entry| entry as u64)
 }
 
 /// Appends the values of one chunk of a typed list to `raw`, in the layout of `raw_data`.
 ///
-/// `raw` must hold what the chunks before brought. Six-bit floats are packed across chunks:
+/// `raw` must hold the values of the preceding chunks. Six-bit floats are packed across chunks, so
 /// `entries` counts the entries so far and is advanced.
 ///
 /// # Errors
 ///
-/// A varint in a packed block that is broken, and an entry that an element cannot hold.
+/// A malformed varint in a packed block, or an entry that is out of range for the element type.
 pub fn decode_typed(
     data_type: DataType,
     chunk: Typed<'_>,
@@ -109,7 +106,7 @@ pub fn decode_typed(
     let mut outside = None;
     let mut look = |words: &[u64]| {
         if let (Some(range), None) = (&range, outside) {
-            outside = first_outside(words, field, range);
+            outside = find_outside(words, field, range);
         }
     };
     match chunk {
@@ -117,29 +114,30 @@ pub fn decode_typed(
         Typed::Double(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
         Typed::Float(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
         Typed::Double(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
-        Typed::Int64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
-        Typed::Uint64(chunk) if data_type == DataType::UINT32 => chunk.words(|words| {
+        Typed::Int64(chunk) => chunk.visit_words(|words| append(raw, words, u64::to_le_bytes))?,
+        Typed::Uint64(chunk) if data_type == DataType::UINT32 => chunk.visit_words(|words| {
             look(words);
             append(raw, words, |word| (word as u32).to_le_bytes());
         })?,
-        Typed::Uint64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
+        Typed::Uint64(chunk) => chunk.visit_words(|words| append(raw, words, u64::to_le_bytes))?,
         Typed::Int32(chunk) => match data_type.bits() {
             Some(32) => {
-                chunk.words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
+                chunk.visit_words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
             }
-            Some(16) => chunk.words(|words| {
+            Some(16) => chunk.visit_words(|words| {
                 look(words);
                 append(raw, words, |word| (word as u16).to_le_bytes());
             })?,
-            Some(6) => chunk.words(|words| {
+            Some(6) => chunk.visit_words(|words| {
                 look(words);
                 for word in words {
                     push_six_bits(raw, *entries, *word as u8 & 0x3f);
                     *entries += 1;
                 }
             })?,
-            // Eight bits, one element per entry; four and two bits, one packed byte per entry.
-            _ => chunk.words(|words| {
+            // Eight-bit types have one element per entry, four- and two-bit types one packed byte
+            // per entry.
+            _ => chunk.visit_words(|words| {
                 look(words);
                 append(raw, words, |word| [word as u8]);
             })?,
@@ -151,7 +149,7 @@ pub fn decode_typed(
     }
 }
 
-/// Appends some bytes of each word.
+/// Appends `N` bytes of each word.
 fn append<const N: usize>(raw: &mut Vec<u8>, words: &[u64], bytes: impl Fn(u64) -> [u8; N]) {
     let start = raw.len();
     raw.resize(start + N * words.len(), 0);
@@ -161,8 +159,8 @@ fn append<const N: usize>(raw: &mut Vec<u8>, words: &[u64], bytes: impl Fn(u64) 
     }
 }
 
-/// Appends the element with the given index to packed six-bit values: four elements in three bytes,
-/// lowest bits first.
+/// Appends the element at `index` to packed six-bit values: four elements in three bytes, lowest
+/// bits first.
 fn push_six_bits(raw: &mut Vec<u8>, index: usize, code: u8) {
     let shift = (index * 6) % 8;
     let wide = u16::from(code) << shift;
@@ -178,10 +176,10 @@ fn push_six_bits(raw: &mut Vec<u8>, index: usize, code: u8) {
     }
 }
 
-/// The entries of the typed list that holds `raw` (in the layout of `raw_data`), as numbers that
-/// the list's type takes: `int32_data`, `int64_data` and `uint64_data` entries as `u64` bits of the
-/// sign-extended value, `float_data` and `double_data` entries as their bits. `elems` is the number
-/// of elements. `None` for strings and unnamed types.
+/// Converts `raw` (in the layout of `raw_data`) to the entries of its typed list: `int32_data`,
+/// `int64_data` and `uint64_data` entries as the bits of the value sign-extended to 64 bits,
+/// `float_data` and `double_data` entries as their bits. `elems` is the number of elements. Returns
+/// `None` for strings and unnamed types.
 pub fn encode_typed(data_type: DataType, raw: &[u8], elems: usize) -> Option<Vec<u64>> {
     let field = data_type.typed_field()?;
     let words = |width: usize| -> Vec<u64> {
@@ -194,7 +192,7 @@ pub fn encode_typed(data_type: DataType, raw: &[u8], elems: usize) -> Option<Vec
         (TypedField::Int32, 32) => {
             words(4).into_iter().map(|word| i64::from(word as u32 as i32) as u64).collect()
         }
-        // Signed types are sign-extended, bit patterns are not.
+        // Signed types are sign-extended; bit patterns are zero-extended.
         (TypedField::Int32, 16) if data_type == DataType::INT16 => {
             words(2).into_iter().map(|word| i64::from(word as u16 as i16) as u64).collect()
         }
@@ -221,18 +219,16 @@ mod tests {
     use super::*;
     use crate::read::Slice;
 
-    fn packed(values: &[i64]) -> Vec<u8> {
+    fn pack_varints(values: &[i64]) -> Vec<u8> {
         let mut block = Vec::new();
         for value in values {
-            let mut out = [0; 10];
-            let len = crate::wire::write_varint(&mut out, *value as u64);
-            block.extend(&out[..len]);
+            crate::push_varint(&mut block, *value as u64);
         }
         block
     }
 
-    fn from_int32(data_type: DataType, values: &[i64]) -> Vec<u8> {
-        let block = packed(values);
+    fn decode_int32(data_type: DataType, values: &[i64]) -> Vec<u8> {
+        let block = pack_varints(values);
         let mut raw = Vec::new();
         decode_typed(
             data_type,
@@ -241,7 +237,7 @@ mod tests {
             &mut raw,
         )
         .expect("well-formed");
-        // The same entries one tag at a time.
+        // The result must not depend on whether entries are packed.
         let (mut one_by_one, mut entries) = (Vec::new(), 0);
         for value in values {
             decode_typed(
@@ -275,7 +271,7 @@ mod tests {
             (DataType::FLOAT6E3M2, &[63, 0, 0, 0, 63], &[0x3f, 0, 0, 0x3f]),
         ];
         for (data_type, entries, raw) in rows {
-            assert_eq!(from_int32(data_type, entries), raw, "{data_type:?}");
+            assert_eq!(decode_int32(data_type, entries), raw, "{data_type:?}");
             let elems = match data_type.bits() {
                 Some(6) => entries.len(),
                 Some(bits) => raw.len() * 8 / bits as usize,
@@ -298,7 +294,7 @@ mod tests {
             decode_typed(data_type, chunk, &mut 0, &mut raw).expect("well-formed");
             raw
         };
-        let block = packed(&[u32::MAX.into()]);
+        let block = pack_varints(&[u32::MAX.into()]);
         let slice = Slice { bytes: &block, offset: 0 };
         assert_eq!(
             decode(DataType::UINT32, Typed::Uint64(Chunk::Packed(slice))),
@@ -340,12 +336,12 @@ mod tests {
             for (entry, fits) in
                 fine.iter().map(|entry| (entry, true)).chain(outside.iter().map(|e| (e, false)))
             {
-                // The second in a packed block, and alone.
-                let block = packed(&[0, *entry]);
+                // Entries are checked both in a packed block and alone.
+                let block = pack_varints(&[0, *entry]);
                 let slice = Slice { bytes: &block, offset: 0 };
                 for chunk in [Chunk::Packed(slice), Chunk::One(*entry as i32)] {
                     let chunk = Typed::Int32(chunk);
-                    let found = oversized_entry(data_type, chunk).expect("well-formed");
+                    let found = find_oversized_entry(data_type, chunk).expect("well-formed");
                     assert_eq!(found, (!fits).then_some(*entry as u64), "{data_type:?} {entry}");
                     let decoded = decode_typed(data_type, chunk, &mut 0, &mut Vec::new());
                     assert_eq!(decoded.is_ok(), fits, "{data_type:?} {entry}");
@@ -353,8 +349,10 @@ mod tests {
             }
         }
         for (entry, fits) in [(u64::from(u32::MAX), true), (1 << 32, false), (u64::MAX, false)] {
-            let chunk = || Typed::Uint64(Chunk::One(entry));
-            let decode = |data_type| decode_typed(data_type, chunk(), &mut 0, &mut Vec::new());
+            let decode = |data_type| {
+                let chunk = Typed::Uint64(Chunk::One(entry));
+                decode_typed(data_type, chunk, &mut 0, &mut Vec::new())
+            };
             assert_eq!(decode(DataType::UINT32).is_ok(), fits, "{entry}");
             assert!(decode(DataType::UINT64).is_ok());
         }

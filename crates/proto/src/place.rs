@@ -1,7 +1,7 @@
-//! From a byte offset to a place in the message, for error messages.
+//! Converts byte offsets to field paths for error messages.
 //!
-//! Readers carry no path: errors are rare, files are large. When an error happened at a byte,
-//! [`place_of`] walks the file once more along the table and names the fields that enclose it.
+//! Readers carry no path, because errors are rare and files are large. After an error at a byte,
+//! [`find_place`] walks the file once more along the table and names the enclosing fields.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use crate::read::{Limits, RawField, Reader};
 use crate::table::{FieldDef, MessageDef, MessageType};
 use crate::wire::WireType;
 
-/// Characters of a text that are shown.
+/// Number of characters of a text that are displayed.
 const SHOWN_CHARS: usize = 60;
 
-/// Steps of a path that are shown at either end.
+/// Number of steps that are displayed at either end of a path.
 const SHOWN_STEPS: usize = 4;
 
-/// Steps of a path such as `graph`, `node[3]`, joined. The middle of a long one is left out: a file
-/// nests as deeply as it likes, and an error is for a screen.
-pub fn path(steps: &[String]) -> String {
+/// Joins the steps of a path such as `graph`, `node[3]`. The middle of a long path is elided, as
+/// files may nest to any depth.
+pub fn join_path(steps: &[String]) -> String {
     if steps.len() <= 2 * SHOWN_STEPS + 1 {
         return steps.join(".");
     }
@@ -26,8 +26,8 @@ pub fn path(steps: &[String]) -> String {
     format!("{}.….{}", first.join("."), last.join("."))
 }
 
-/// A text, or its beginning and end, of at most this many bytes each, if it is longer.
-pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> {
+/// Elides the middle of a text that is longer than `beginning` and `end` together, in bytes.
+pub fn elide_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> {
     if text.len() <= beginning + end {
         return text.into();
     }
@@ -36,15 +36,15 @@ pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> 
     format!("{beginning} … {end}").into()
 }
 
-/// Text from a file in words for people: escaped, and without its middle if it is long. Names in
-/// models differ at their ends.
+/// Escapes text from a file for a message, and elides its middle if it is long: names in one model
+/// usually differ at their ends.
 pub fn shown(text: &[u8]) -> String {
-    // Nearly all texts are shown as they are.
+    // Fast path: nearly all texts are short and need no escape.
     if text.len() <= SHOWN_CHARS && text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return String::from_utf8_lossy(text).into_owned();
     }
-    // A character has at most four bytes. One that a slice cuts is further away than what is shown
-    // of the slice.
+    // A character has at most four bytes. A character that the slice cuts lies beyond the displayed
+    // ones.
     let most = 4 * (SHOWN_CHARS + 1);
     let mut shown = String::new();
     if text.len() <= most {
@@ -68,7 +68,7 @@ pub fn shown(text: &[u8]) -> String {
 fn escape(shown: &mut String, text: impl Iterator<Item = char>) {
     for character in text {
         match character {
-            // Sequences of a text are shown as they stand there.
+            // A backslash or quote in the text is displayed without a further escape.
             '\\' | '\'' | '"' => shown.push(character),
             _ => shown.extend(character.escape_debug()),
         }
@@ -76,7 +76,7 @@ fn escape(shown: &mut String, text: impl Iterator<Item = char>) {
 }
 
 impl FieldDef {
-    /// The field as a step of a [`path`]; `index` counts in a list.
+    /// Formats the field as a step of a path; `index` counts in a list.
     pub fn step(&self, index: Option<u64>) -> String {
         match index {
             Some(index) => format!("{}[{index}]", self.name),
@@ -86,14 +86,14 @@ impl FieldDef {
 }
 
 /// Names the field that contains the byte at `offset` of a message, such as
-/// `graph.node[3].attribute[0].t.dims`. Empty when the byte lies in no field.
-pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> String {
+/// `graph.node[3].attribute[0].t.dims`. Returns an empty text if the byte lies in no field.
+pub fn find_place<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> String {
     let mut steps = Vec::new();
     let mut def: &'static MessageDef = M::DEF;
     let mut content = bytes;
     let mut base = 0;
     for _ in 0..limits.depth {
-        let Some((field, before, raw)) = enclosing(def, content, base, offset) else {
+        let Some((field, before, raw)) = find_enclosing(def, content, base, offset) else {
             break;
         };
         let index = matches!(field.label, Label::Repeated).then_some(before);
@@ -108,21 +108,21 @@ pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> St
         content = raw.content.bytes;
         base = raw.content.offset;
     }
-    path(&steps)
+    join_path(&steps)
 }
 
-/// Above all field numbers of the table.
+/// Exclusive upper bound of the field numbers in the table.
 const NUMBERS: usize = 64;
 
-/// The field of a message at `base` that contains the byte, how many of its kind precede it, and
-/// its bytes.
-fn enclosing<'a>(
+/// Finds the field of a message at `base` that contains the byte at `offset`, and counts the fields
+/// with its number that precede it.
+fn find_enclosing<'a>(
     def: &'static MessageDef,
     bytes: &'a [u8],
     base: u64,
     offset: u64,
 ) -> Option<(&'static FieldDef, u64, RawField<'a>)> {
-    // Any message type will do: only raw fields are looked at.
+    // The reader's message type does not matter: only raw fields are read.
     let mut reader = Reader::<crate::messages::ModelProto>::new(bytes);
     let mut before = [0; NUMBERS];
     while let Ok(Some(mut raw)) = reader.next_raw() {
@@ -157,7 +157,7 @@ mod tests {
         ];
         for (offset, expected) in rows {
             assert_eq!(
-                place_of::<ModelProto>(bytes, offset, Limits::default()),
+                find_place::<ModelProto>(bytes, offset, Limits::default()),
                 expected,
                 "byte {offset}"
             );
@@ -172,19 +172,19 @@ mod tests {
 
     #[test]
     fn words_are_bounded() {
-        assert_eq!(without_middle("ééééé", 6, 4), "ééééé");
-        assert_eq!(without_middle("éééééé", 5, 5), "éé … éé");
+        assert_eq!(elide_middle("ééééé", 6, 4), "ééééé");
+        assert_eq!(elide_middle("éééééé", 5, 5), "éé … éé");
         assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
         assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
         assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);
-        // Names differ at their ends, and a slice may begin inside a character.
+        // A slice of the end of a text may begin inside a character.
         let name = |end: &str| shown(format!("/model/{}{end}", "漢".repeat(200)).as_bytes());
         let (weight, bias) = (name("/weight"), name("/bias"));
         assert!(weight.starts_with("/model/漢") && weight.ends_with("漢/weight"));
         assert!(bias.ends_with("漢/bias") && !bias.contains('\u{fffd}'));
         assert_eq!(shown("𝄞".repeat(61).as_bytes()), format!("{0}…{0}", "𝄞".repeat(30)));
         let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-        assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
-        assert_eq!(path(&steps[..3]), "0.1.2");
+        assert_eq!(join_path(&steps), "0.1.2.3.….96.97.98.99");
+        assert_eq!(join_path(&steps[..3]), "0.1.2");
     }
 }

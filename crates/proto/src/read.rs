@@ -1,22 +1,21 @@
-//! The pull reader: typed fields of one message, in the order of the bytes, borrowed from the
-//! source.
+//! The pull reader: yields the typed fields of one message in the order of the bytes, borrowed from
+//! the source.
 //!
-//! A nested message comes out as another [`Reader`], not yet read: whoever does not care about it
-//! does not pay for it, and nothing here recurses. A field that the table does not know, or that
-//! has a wire type the table does not expect, comes out as [`Unknown`] with all its bytes, so that
-//! it can be kept.
+//! A nested message is yielded as another [`Reader`] that has read nothing yet. Skipping it is
+//! free, and nothing here recurses. A field that is not in the table, or has another wire type than
+//! in the table, is yielded as [`Unknown`] with all its bytes, so that it can be preserved.
 
 use std::marker::PhantomData;
 
 use crate::error::{Error, ErrorKind};
 use crate::table::MessageType;
-use crate::wire::{WireType, read_varint, usual_varint};
+use crate::wire::{WireType, read_usual_varint, read_varint};
 
-/// Bounds on what a reader follows. Plain values passed down; the defaults suit files from
-/// anywhere.
+/// Bounds of a reader. The defaults suit files from any source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Levels of nested messages. One nested graph costs three. protobuf itself stops at 100.
+    /// Maximum depth of nested messages, in levels. One nested graph takes three. protobuf's own
+    /// limit is 100.
     pub depth: u32,
 }
 
@@ -26,12 +25,12 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of the source together with where they lie.
+/// Bytes of the source and their offset.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slice<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Their place, in bytes from the start of the source.
+    /// Offset of the first byte, from the start of the source.
     pub offset: u64,
 }
 
@@ -42,25 +41,25 @@ impl std::fmt::Debug for Slice<'_> {
     }
 }
 
-/// A field outside the table, or with a wire type outside the table.
+/// Field that is not in the table, or whose wire type differs from the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown<'a> {
-    /// Its number.
+    /// Field number.
     pub number: u32,
-    /// Number of the last known field before it, or 0: where it must be written back.
+    /// Number of the last known field before it, or 0. A writer puts the record after that field.
     pub after: u32,
-    /// Tag and value, as they must be written back.
+    /// Tag and value, to be written back unchanged.
     pub record: Slice<'a>,
 }
 
-/// A field before its meaning is looked up in the table.
+/// Field that has not been looked up in the table.
 #[derive(Debug, Clone, Copy)]
 pub struct RawField<'a> {
     /// Field number.
     pub number: u32,
-    /// How the value is delimited.
+    /// Wire type of the value.
     pub wire_type: WireType,
-    /// The varint, or the bits of a 4- or 8-byte value.
+    /// Value of a varint, or the bits of a 4- or 8-byte value.
     pub word: u64,
     /// The content of a length-prefixed value.
     pub content: Slice<'a>,
@@ -100,18 +99,18 @@ impl<M> PartialEq for Reader<'_, M> {
 }
 
 impl<'a, M: MessageType> Reader<'a, M> {
-    /// Reads `bytes` as one message, under the default limits.
+    /// Creates a reader of `bytes` as one message, with the default limits.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::with_limits(bytes, Limits::default())
     }
 
-    /// Reads `bytes` as one message.
+    /// Creates a reader of `bytes` as one message.
     pub fn with_limits(bytes: &'a [u8], limits: Limits) -> Self {
-        Self::nested(Slice { bytes, offset: 0 }, limits.depth, limits)
+        Self::new_nested(Slice { bytes, offset: 0 }, limits.depth, limits)
     }
 
     #[inline]
-    fn nested(slice: Slice<'a>, depth_left: u32, limits: Limits) -> Self {
+    fn new_nested(slice: Slice<'a>, depth_left: u32, limits: Limits) -> Self {
         Reader {
             bytes: slice.bytes,
             pos: 0,
@@ -123,88 +122,95 @@ impl<'a, M: MessageType> Reader<'a, M> {
         }
     }
 
-    /// The bytes of the whole message.
+    /// Returns the bytes of the whole message.
     #[inline]
     pub fn slice(&self) -> Slice<'a> {
         Slice { bytes: self.bytes, offset: self.base }
     }
 
-    /// Where the next field begins, in bytes from the start of the source.
+    /// Returns the offset of the next field, in bytes from the start of the source.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }
 
-    /// Number of the last known field that was read, or 0.
+    /// Returns the number of the last known field that was read, or 0.
     pub(crate) fn last_known(&self) -> u32 {
         self.last_known
     }
 
-    pub(crate) fn child<N: MessageType>(&self, content: Slice<'a>) -> Result<Reader<'a, N>, Error> {
+    pub(crate) fn open_child<N: MessageType>(
+        &self,
+        content: Slice<'a>,
+    ) -> Result<Reader<'a, N>, Error> {
         let Some(depth_left) = self.depth_left.checked_sub(1) else {
             return Err(Error::new(
                 ErrorKind::TooDeep { limit: self.limits.depth },
                 content.offset,
             ));
         };
-        Ok(Reader::nested(content, depth_left, self.limits))
+        Ok(Reader::new_nested(content, depth_left, self.limits))
     }
 
-    /// The next field without its meaning, or `None` at the end.
+    /// Returns the next field without looking it up in the table, or `None` at the end.
     ///
     /// # Errors
     ///
-    /// What [`ErrorKind`] lists. After an error the reader is at its end.
+    /// Any [`ErrorKind`]. After an error the reader is at its end.
     pub fn next_raw(&mut self) -> Result<Option<RawField<'a>>, Error> {
         if self.pos == self.bytes.len() {
             return Ok(None);
         }
         let start = self.pos;
-        let mut read = || -> Result<RawField<'a>, ErrorKind> {
-            let (number, wire_type) = read_tag(self.bytes, &mut self.pos)?;
-            let (word, content) = match wire_type {
-                WireType::StartGroup => {
-                    skip_group(self.bytes, &mut self.pos, number, self.limits.depth)?;
-                    (0, self.pos..self.pos)
-                }
-                WireType::EndGroup => return Err(ErrorKind::UnbalancedGroup),
-                _ => read_value(self.bytes, &mut self.pos, wire_type)?,
-            };
-            let slice = |range: std::ops::Range<usize>| Slice {
-                offset: self.base + range.start as u64,
-                bytes: self.bytes.get(range).unwrap_or_default(),
-            };
-            Ok(RawField {
-                number,
-                wire_type,
-                word,
-                content: slice(content),
-                record: slice(start..self.pos),
-            })
-        };
-        read().map(Some).map_err(|kind| {
+        self.read_raw().map(Some).map_err(|kind| {
             self.pos = self.bytes.len();
             Error::new(kind, self.base + start as u64)
         })
     }
 
-    /// The next field of the usual form: a short tag, the wire type of the table. `None`, and
-    /// nothing read, for anything else, broken bytes and the end included.
+    /// Reads a field at the position, whose record need not be known to the table.
+    fn read_raw(&mut self) -> Result<RawField<'a>, ErrorKind> {
+        let start = self.pos;
+        let (number, wire_type) = read_tag(self.bytes, &mut self.pos)?;
+        let (word, content) = match wire_type {
+            WireType::StartGroup => {
+                skip_group(self.bytes, &mut self.pos, number, self.limits.depth)?;
+                (0, self.pos..self.pos)
+            }
+            WireType::EndGroup => return Err(ErrorKind::UnbalancedGroup),
+            _ => read_value(self.bytes, &mut self.pos, wire_type)?,
+        };
+        let slice = |range: std::ops::Range<usize>| Slice {
+            offset: self.base + range.start as u64,
+            bytes: self.bytes.get(range).unwrap_or_default(),
+        };
+        Ok(RawField {
+            number,
+            wire_type,
+            word,
+            content: slice(content),
+            record: slice(start..self.pos),
+        })
+    }
+
+    /// Reads the next field on the fast path: a tag of one or two bytes and the wire type of the
+    /// table. Returns `None` and reads nothing in all other cases, including malformed bytes and
+    /// the end.
     #[inline(always)]
-    fn next_usual(&mut self) -> Option<M::Field<'a>> {
-        let (tag, pos) = usual_tag(self.bytes, self.pos)?;
+    fn read_usual(&mut self) -> Option<M::Field<'a>> {
+        let (tag, pos) = read_usual_tag(self.bytes, self.pos)?;
         let number = tag >> 3;
-        let (field, pos) = M::usual_field(number, tag & 7, pos, self)?;
+        let (field, pos) = M::read_usual_field(number, tag & 7, pos, self)?;
         self.pos = pos;
         self.last_known = number;
         Some(field)
     }
 
-    /// The next field, whatever its form. Takes the reader and gives it back: a reader to which
-    /// nobody points can stay in registers.
+    /// Reads the next field in any encoding. Takes and returns the reader by value: a reader
+    /// without references to it can stay in registers.
     #[cold]
     #[inline(never)]
-    fn next_unusual(mut self) -> (Option<Result<M::Field<'a>, Error>>, Self) {
+    fn read_unusual(mut self) -> (Option<Result<M::Field<'a>, Error>>, Self) {
         let field = match self.next_raw() {
             Ok(None) => None,
             Ok(Some(raw)) => {
@@ -221,23 +227,23 @@ impl<'a, M: MessageType> Reader<'a, M> {
         (field, self)
     }
 
-    /// A text, blob, packed block or message whose length lies at a position, and the position
-    /// after it.
+    /// Reads the length at `pos` and the content after it (a text, blob, packed block or message),
+    /// and returns the content with the position after it.
     #[inline(always)]
-    pub(crate) fn usual_content(&self, pos: usize) -> Option<(Slice<'a>, usize)> {
-        let (length, start) = usual_varint(self.bytes, pos)?;
+    pub(crate) fn read_usual_content(&self, pos: usize) -> Option<(Slice<'a>, usize)> {
+        let (length, start) = read_usual_varint(self.bytes, pos)?;
         let end = start.checked_add(usize::try_from(length).ok()?)?;
         let content =
             Slice { bytes: self.bytes.get(start..end)?, offset: self.base + start as u64 };
         Some((content, end))
     }
 
-    /// The bits of a number at a position, and the position after it.
+    /// Reads the bits of the number at `pos` and returns them with the position after it.
     #[inline(always)]
-    pub(crate) fn usual_word(&self, wire_type: WireType, pos: usize) -> Option<(u64, usize)> {
+    pub(crate) fn read_usual_word(&self, wire_type: WireType, pos: usize) -> Option<(u64, usize)> {
         let rest = self.bytes.get(pos..)?;
         match wire_type {
-            WireType::Varint => usual_varint(self.bytes, pos),
+            WireType::Varint => read_usual_varint(self.bytes, pos),
             WireType::Fixed32 => {
                 let word = u32::from_le_bytes(*rest.first_chunk()?);
                 Some((u64::from(word), pos + 4))
@@ -251,25 +257,26 @@ impl<'a, M: MessageType> Reader<'a, M> {
 impl<'a, M: MessageType> Iterator for Reader<'a, M> {
     type Item = Result<M::Field<'a>, Error>;
 
-    // Inlined always: a field is made in one match and taken apart in another, which are one only
-    // if the compiler sees both.
+    // Inlined always: a field is built in one match and taken apart in another, and the compiler
+    // joins the two only if it sees both.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.pos == self.bytes.len() {
             return None;
         }
-        if let Some(field) = self.next_usual() {
+        if let Some(field) = self.read_usual() {
             return Some(Ok(field));
         }
-        let (field, after) = self.next_unusual();
+        let (field, after) = self.read_unusual();
         *self = after;
         field
     }
 }
 
-/// A tag of one or two bytes, as every tag of the table is. `None` for longer ones and at the end.
+/// Reads a tag of one or two bytes, like all tags of the table. Returns `None` for longer tags and
+/// at the end.
 #[inline(always)]
-fn usual_tag(bytes: &[u8], pos: usize) -> Option<(u32, usize)> {
+fn read_usual_tag(bytes: &[u8], pos: usize) -> Option<(u32, usize)> {
     let first = *bytes.get(pos)?;
     if first < 0x80 {
         return Some((u32::from(first), pos + 1));
@@ -288,7 +295,8 @@ fn read_tag(bytes: &[u8], pos: &mut usize) -> Result<(u32, WireType), ErrorKind>
     Ok((number as u32, WireType::from_low_bits(tag)?))
 }
 
-/// The value after a tag: its bits (numbers) or the range of its content (length-prefixed).
+/// Reads the value after a tag and returns its bits (numbers) or the range of its content
+/// (length-prefixed values).
 fn read_value(
     bytes: &[u8],
     pos: &mut usize,
@@ -322,7 +330,7 @@ fn read_value(
     }
 }
 
-/// Skips a group, whose opening tag has been read, with everything in it.
+/// Skips the rest of a group, including nested groups, after its opening tag.
 fn skip_group(bytes: &[u8], pos: &mut usize, number: u32, depth: u32) -> Result<(), ErrorKind> {
     let mut open = vec![number];
     while let Some(&innermost) = open.last() {
@@ -425,9 +433,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_the_table_is_kept_whole() {
+    fn bytes_outside_the_table_are_kept_whole() {
         // WIRE-05-, WIRE-19+, WIRE-25-, ATTR-19-, FUNC-30-: a string in an integer field, field 999
-        // of each wire type, a group
+        // with each wire type, a group
         let rows: [&[u8]; 6] = [
             b"\x0a\x01x",
             b"\xb8\x3e\x05",
@@ -491,7 +499,7 @@ mod tests {
 
     #[test]
     fn unusual_forms_are_read_like_usual_ones() {
-        // WIRE-07, WIRE-08+: tags, lengths and numbers longer than they need be
+        // WIRE-07, WIRE-08+: tags, lengths and numbers in more bytes than necessary
         let rows: [&[u8]; 4] = [
             b"\x08\x0a\x12\x02me",
             b"\x88\x00\x0a\x92\x00\x02me",
@@ -519,9 +527,7 @@ mod tests {
             for _ in 0..levels {
                 // SequenceProto.sequence_values
                 let mut outer = vec![0x2a];
-                let mut len = [0; 10];
-                let n = crate::wire::write_varint(&mut len, bytes.len() as u64);
-                outer.extend(&len[..n]);
+                crate::push_varint(&mut outer, bytes.len() as u64);
                 outer.extend(&bytes);
                 bytes = outer;
             }

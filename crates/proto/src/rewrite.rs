@@ -1,19 +1,19 @@
-//! Reading a message and writing it again, field by field, through the table.
+//! Reads a message and writes it again, field by field, along the table.
 //!
-//! What comes out equals what went in as long as varints are minimal: order, presence, unknown
-//! fields and the choice between packed and unpacked are kept. Tools use it to change a message
-//! while it streams by; tests use it to show that reader, writer and table agree.
+//! The output equals the input as long as varints are minimal: order, presence, unknown fields and
+//! the choice between packed and unpacked are kept. Tools use this to change a message while
+//! streaming it; tests use it to check that reader, writer and table agree.
 
 use crate::error::Error;
 use crate::read::{Limits, Reader};
 use crate::table::MessageType;
 use crate::write::{Encoder, try_encode_to_vec};
 
-/// The bytes of a message, read and written again.
+/// Reads `bytes` as a message and returns its encoding.
 ///
 /// # Errors
 ///
-/// Those of the reader.
+/// An error of the reader.
 pub fn rewrite<M: MessageType>(bytes: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
     try_encode_to_vec(|out| copy_fields(Reader::<M>::with_limits(bytes, limits), out))
 }
@@ -34,32 +34,27 @@ mod tests {
     use crate::messages::*;
     use crate::*;
 
-    /// Field 999 of every wire type, which no message has.
+    /// Field 999 with every wire type; no message has this field.
     const UNKNOWN: &[u8] = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e";
 
-    /// A message in which every field occurs, repeated ones twice, numbers in both forms, to a
-    /// depth.
-    fn full(def: &MessageDef, depth: usize) -> Vec<u8> {
+    /// Builds a message in which every field occurs, repeated ones twice and numbers in both
+    /// encodings, nested up to `depth`.
+    fn build_full(def: &MessageDef, depth: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let tag = |bytes: &mut Vec<u8>, number: u32, wire: u64| {
-            varint(bytes, u64::from(number) << 3 | wire)
+            push_varint(bytes, u64::from(number) << 3 | wire)
         };
-        fn varint(bytes: &mut Vec<u8>, value: u64) {
-            let mut out = [0; 10];
-            let len = wire::write_varint(&mut out, value);
-            bytes.extend(&out[..len]);
-        }
         for field in def.fields {
             let times = if matches!(field.label, Label::Repeated | Label::Packed) { 2 } else { 1 };
             for time in 0..times {
                 match field.kind {
                     FieldKind::Int64 | FieldKind::Uint64 => {
                         tag(&mut bytes, field.number, 0);
-                        varint(&mut bytes, u64::MAX - time);
+                        push_varint(&mut bytes, u64::MAX - time);
                     }
                     FieldKind::Int32 | FieldKind::Enum(_) => {
                         tag(&mut bytes, field.number, 0);
-                        varint(&mut bytes, 77 + time);
+                        push_varint(&mut bytes, 77 + time);
                     }
                     FieldKind::Float => {
                         tag(&mut bytes, field.number, 5);
@@ -71,13 +66,14 @@ mod tests {
                     }
                     FieldKind::Text | FieldKind::Blob => {
                         tag(&mut bytes, field.number, 2);
-                        varint(&mut bytes, 3);
+                        push_varint(&mut bytes, 3);
                         bytes.extend(b"\x00\xffz");
                     }
                     FieldKind::Message(inner) => {
-                        let inner = if depth == 0 { Vec::new() } else { full(inner(), depth - 1) };
+                        let inner =
+                            if depth == 0 { Vec::new() } else { build_full(inner(), depth - 1) };
                         tag(&mut bytes, field.number, 2);
-                        varint(&mut bytes, inner.len() as u64);
+                        push_varint(&mut bytes, inner.len() as u64);
                         bytes.extend(inner);
                     }
                 }
@@ -86,7 +82,7 @@ mod tests {
                 && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text | FieldKind::Blob)
             {
                 tag(&mut bytes, field.number, 2);
-                varint(&mut bytes, 16);
+                push_varint(&mut bytes, 16);
                 bytes.extend([1; 16]);
             }
         }
@@ -98,7 +94,7 @@ mod tests {
     fn every_field_of_every_message_comes_back() {
         // WIRE-14+, WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-26
         fn check<M: MessageType>() {
-            let bytes = full(M::DEF, 2);
+            let bytes = build_full(M::DEF, 2);
             let again = rewrite::<M>(&bytes, Limits::default()).expect("well-formed");
             assert!(bytes == again, "{}", M::DEF.name);
             let known =
@@ -164,7 +160,7 @@ mod tests {
 
     #[test]
     fn fields_are_those_of_the_reference_schema() {
-        // WIRE-26+, WIRE-16+: numbers, names, types, and the lists that are written as one block
+        // WIRE-26+, WIRE-16+: numbers, names, types and the set of packed lists
         let mut rows: Vec<String> = MESSAGES
             .iter()
             .flat_map(|message| message.fields.iter().map(|field| (message.name, field)))
@@ -188,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retired_or_elsewhere_is_not_in_the_table() {
-        // ATTR-19-, FUNC-30-: only fields of the table are written, and these are none.
+    fn retired_and_foreign_fields_are_not_in_the_table() {
+        // ATTR-19-, FUNC-30-: only fields of the table are written, and these are not in it.
         let retired: [(&MessageDef, &[u32], &[&str]); 2] = [
             (AttributeProto::DEF, &[12, 16, 17, 18, 19], &["v"]),
             (FunctionProto::DEF, &[2, 3], &["since_version", "status"]),
@@ -200,29 +196,27 @@ mod tests {
             }
             assert!(def.fields.iter().all(|field| !names.contains(&field.name)));
         }
-        // ATTR-12+: attributes with values stand in nodes, and in functions as defaults.
-        let holds = |field: &FieldDef, name| matches!(field.kind, FieldKind::Message(def) if def().name == name);
+        // ATTR-12+: attributes with values occur in nodes, and in functions as defaults.
         let mut places = Vec::new();
         for message in MESSAGES {
             for field in message.fields {
-                if holds(field, "AttributeProto") {
+                if matches!(field.kind, FieldKind::Message(def) if def().name == "AttributeProto") {
                     places.push((message.name, field.name));
                 }
-                // TYPE-01-: the elements of a tensor have a number for their type, not a type of
-                // their own.
+                // TYPE-01-: the element type of a tensor is a number, not a nested type.
                 if field.name == "elem_type" && message.name.contains("Tensor") {
                     assert!(matches!(field.kind, FieldKind::Int32), "{}", message.name);
                 }
             }
         }
         assert_eq!(places, [("NodeProto", "attribute"), ("FunctionProto", "attribute_proto")]);
-        // FUNC-33+: what a call sees of a function, and what it does not.
+        // FUNC-33+: the parts of a function that a call sees
         let names: Vec<&str> = FunctionProto::DEF.fields.iter().map(|f| f.name).collect();
         for part in ["input", "output", "attribute", "attribute_proto", "opset_import", "node"] {
             assert!(names.contains(&part), "{part}");
         }
-        // MODEL-21-: where a document says int32 of the version of an operator set's format, the
-        // schema says int64.
+        // MODEL-21-: a document of the standard gives int32 as the type of an operator set's
+        // `ir_version`; the schema has int64.
         let version = OperatorSetProto::DEF.field(2).expect("a field");
         assert_eq!(version.name, "ir_version");
         assert!(matches!(version.kind, FieldKind::Int64));
@@ -248,18 +242,20 @@ mod tests {
         impl Encode for Nested<'_> {
             fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
                 out.put(model::IrVersion, -1);
-                out.message(model::Graph, |out| {
+                out.put_message(model::Graph, |out| {
                     out.encode(graph::Initializer, &Initializer);
-                    out.message(graph::Initializer, |out| out.payload(tensor::RawData, self.0));
+                    out.put_message(graph::Initializer, |out| {
+                        out.put_payload(tensor::RawData, self.0)
+                    });
                 });
-                out.message(model::Functions, |_| {});
+                out.put_message(model::Functions, |_| {});
             }
         }
         let payload = vec![7; 100_000];
         let bytes = encode_to_vec(&Nested(&payload));
         assert_eq!(&bytes[..11], b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
         assert_eq!(&bytes[bytes.len() - 3..], b"\xca\x01\x00");
-        assert_eq!(Encoded::of(&Nested(&payload)).bytes(), bytes.len() as u64);
+        assert_eq!(Encoded::new(&Nested(&payload)).bytes(), bytes.len() as u64);
         assert_eq!(rewrite::<ModelProto>(&bytes, Limits::default()).as_deref(), Ok(&bytes[..]));
 
         let mut streamed = Vec::new();
@@ -270,8 +266,8 @@ mod tests {
         assert_eq!(streamed, bytes);
     }
 
-    /// A message of texts and bytes, made by hand.
-    fn by_hand(number: u32, fields: &[(u32, &[u8])]) -> Vec<u8> {
+    /// Builds a message of texts and bytes without the encoder.
+    fn encode_by_hand(number: u32, fields: &[(u32, &[u8])]) -> Vec<u8> {
         let put = |out: &mut Vec<u8>, number: u32, content: &[u8]| {
             push_tag(out, number, WireType::Len);
             push_varint(out, content.len() as u64);
@@ -288,8 +284,8 @@ mod tests {
 
     #[test]
     fn payloads_and_lengths_stand_where_they_belong() {
-        // Lengths of one to four bytes; contents that are copied, that stay where they are, and too
-        // many to be moved.
+        // Lengths take one to four bytes; contents are copied, stay in place, or are too large to
+        // move.
         let sizes = [0, 100, 127, 128, 1_023, 1_024, 20_000, 70_000, 2_100_000];
         let doc = [b'd'; 90];
         let pairs = sizes.iter().flat_map(|first| sizes.map(|second| [*first, second]));
@@ -297,29 +293,29 @@ mod tests {
             let contents = pair.map(|size| vec![size as u8 | 1; size]);
             let graph = contents
                 .each_ref()
-                .map(|content| by_hand(5, &[(8, b"w"), (9, content), (12, &doc)]));
+                .map(|content| encode_by_hand(5, &[(8, b"w"), (9, content), (12, &doc)]));
             let graph = graph.concat();
             let mut expected = Vec::new();
             push_tag(&mut expected, 7, WireType::Len);
             push_varint(&mut expected, graph.len() as u64);
             expected.extend(graph);
-            expected.extend(by_hand(7, &[(2, b"g"), (10, &doc)]));
+            expected.extend(encode_by_hand(7, &[(2, b"g"), (10, &doc)]));
             for copied in [false, true] {
-                let encoded = Encoded::by(|out| {
-                    out.message(model::Graph, |out| {
+                let encoded = Encoded::from_fields(|out| {
+                    out.put_message(model::Graph, |out| {
                         for content in &contents {
-                            out.message(graph::Initializer, |out| {
+                            out.put_message(graph::Initializer, |out| {
                                 out.put(tensor::Name, b"w");
                                 if copied {
                                     out.put(tensor::RawData, content)
                                 } else {
-                                    out.payload(tensor::RawData, content)
+                                    out.put_payload(tensor::RawData, content)
                                 }
                                 out.put(tensor::DocString, &doc);
                             });
                         }
                     });
-                    out.message(model::Graph, |out| {
+                    out.put_message(model::Graph, |out| {
                         out.put(graph::Name, b"g");
                         out.put(graph::DocString, &doc);
                     });
@@ -334,24 +330,24 @@ mod tests {
 
     #[test]
     fn nested_messages_move_no_byte_often() {
-        // WIRE-16: each level is longer than a length of one byte.
-        fn nested(out: &mut Encoder<'_>, levels: usize) {
+        // WIRE-16: the length of each level takes more than one byte.
+        fn write_nested(out: &mut Encoder<'_>, levels: usize) {
             out.put(graph::Name, &[b'n'; 30]);
             if levels > 0 {
-                out.message(graph::Node, |out| {
-                    out.message(node::Attribute, |out| {
-                        out.message(attribute::G, |out| nested(out, levels - 1));
+                out.put_message(graph::Node, |out| {
+                    out.put_message(node::Attribute, |out| {
+                        out.put_message(attribute::G, |out| write_nested(out, levels - 1));
                     });
                 });
             }
         }
-        fn nested_by_hand(levels: usize) -> Vec<u8> {
+        fn encode_nested(levels: usize) -> Vec<u8> {
             let mut content = Vec::new();
             for level in 0..=levels {
                 let mut outer = vec![2 << 3 | 2, 30];
                 outer.extend([b'n'; 30]);
                 if level > 0 {
-                    let attribute = by_hand(5, &[(6, &content)]);
+                    let attribute = encode_by_hand(5, &[(6, &content)]);
                     outer.push(1 << 3 | 2);
                     push_varint(&mut outer, attribute.len() as u64);
                     outer.extend(attribute);
@@ -360,7 +356,7 @@ mod tests {
             }
             content
         }
-        let encoded = Encoded::by(|out| nested(out, 2_000));
-        assert!(encoded.into_vec() == nested_by_hand(2_000));
+        let encoded = Encoded::from_fields(|out| write_nested(out, 2_000));
+        assert!(encoded.into_vec() == encode_nested(2_000));
     }
 }

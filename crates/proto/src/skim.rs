@@ -1,32 +1,32 @@
-//! Reading a message from a stream without keeping the payloads of its tensors: the structure of a
-//! model of any size in little memory, from a pipe as well as from a file.
+//! Reads a message from a stream but drops the payloads of its tensors, so that the structure of a
+//! model of any size fits in little memory, from a pipe as well as from a file.
 
 use std::io::{self, Read};
 
+use crate::dynamic::push_varint;
 use crate::error::{Error, ErrorKind};
 use crate::kinds::FieldKind;
 use crate::read::Limits;
 use crate::table::{MessageDef, MessageType};
-use crate::wire::{WireType, read_varint, write_varint};
+use crate::wire::{WireType, read_varint};
 
-/// A message without its large payloads.
+/// Message without its large payloads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skimmed {
-    /// The message. Where a payload was, there is an empty one.
+    /// Encoding of the message, with an empty payload in place of each dropped one.
     pub bytes: Vec<u8>,
-    /// For each payload left out, in ascending order: where its content would be in `bytes`, and
-    /// its length in bytes.
+    /// Offset in `bytes` and length in bytes of each dropped payload, in ascending order.
     pub skipped: Vec<(u64, u64)>,
 }
 
-/// Why a stream cannot be skimmed.
+/// Reason why a stream cannot be skimmed.
 #[derive(Debug)]
 pub enum SkimError {
-    /// It cannot be read.
+    /// Reading the stream failed.
     Io(io::Error),
-    /// It holds no such message. The place is that in the stream.
+    /// The stream does not hold such a message. The offset is relative to the start of the stream.
     Wire(Error),
-    /// What would be kept has more bytes than allowed.
+    /// The part to keep exceeds this limit, in bytes.
     TooLarge(u64),
 }
 
@@ -36,23 +36,23 @@ impl From<io::Error> for SkimError {
     }
 }
 
-/// A message that is being read.
+/// Message that is being read.
 struct Frame {
     def: &'static MessageDef,
-    /// Its number in the message around it.
+    /// Field number in the enclosing message.
     number: u32,
-    /// Where it ends in the stream; the whole stream has no known end.
+    /// End offset in the stream; `None` for the outermost message, whose end is unknown.
     end: Option<u64>,
     kept: Skimmed,
 }
 
 /// Reads a message of type `M` to the end of `stream`, without payloads of `threshold` bytes or
-/// more: `raw_data` and packed lists of tensors. `skip` passes over bytes of the stream; see
-/// [`discard`]. At most `max_bytes` are kept.
+/// more: `raw_data` and packed lists of tensors. `skip` skips bytes of the stream; see [`discard`].
+/// Keeps up to `max_bytes`.
 ///
 /// # Errors
 ///
-/// Those of the stream, and what the pull reader would find.
+/// An error of the stream, or of the pull reader on the same bytes.
 pub fn skim<M: MessageType, R: Read>(
     stream: &mut R,
     mut skip: impl FnMut(&mut R, u64) -> io::Result<()>,
@@ -73,7 +73,7 @@ pub fn skim<M: MessageType, R: Read>(
         }
         let start = input.pos;
         let wrong = |kind| SkimError::Wire(Error::new(kind, start));
-        let Some(tag) = input.varint()? else {
+        let Some(tag) = input.read_varint()? else {
             if frame.end.is_none() {
                 break;
             }
@@ -86,23 +86,24 @@ pub fn skim<M: MessageType, R: Read>(
         let wire_type = WireType::from_low_bits(tag).map_err(wrong)?;
         let is_message = wire_type == WireType::Len
             && matches!(frame.def.field(number as u32), Some(known) if matches!(known.kind, FieldKind::Message(_)));
-        // That of a message is written when the message is complete.
+        // The tag of a message is written together with its length, when the message is complete.
         if !is_message {
             push_varint(&mut frame.kept.bytes, tag);
         }
         match wire_type {
             WireType::Varint => {
-                let word = input.varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
+                let word = input.read_varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
                 push_varint(&mut frame.kept.bytes, word);
             }
             WireType::Fixed32 => input.copy(4, &mut frame.kept.bytes)?,
             WireType::Fixed64 => input.copy(8, &mut frame.kept.bytes)?,
-            // No message of the format has groups, so what is skipped elsewhere is refused here.
+            // No message of the format has groups, so they are rejected here although the pull
+            // reader skips them.
             WireType::StartGroup | WireType::EndGroup => {
                 return Err(wrong(ErrorKind::UnbalancedGroup));
             }
             WireType::Len => {
-                let length = input.varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
+                let length = input.read_varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
                 let available =
                     frame.end.map_or(u64::MAX - input.pos, |end| end.saturating_sub(input.pos));
                 if length > available {
@@ -146,25 +147,19 @@ pub fn skim<M: MessageType, R: Read>(
     Ok(frames.pop().map_or_else(Skimmed::default, |frame| frame.kept))
 }
 
-/// Passes over bytes by reading them, for streams that cannot do better.
+/// Skips bytes by reading them, for streams that cannot seek.
 ///
 /// # Errors
 ///
-/// Those of the stream; its end, if it comes too early.
+/// An error of the stream, including an early end.
 pub fn discard<R: Read>(stream: &mut R, length: u64) -> io::Result<()> {
     let passed = io::copy(&mut stream.take(length), &mut io::sink())?;
     if passed == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Whether a field may hold very many numbers.
+/// Whether the field is a list of a tensor's values, which may be long.
 pub(crate) fn is_payload(def: &MessageDef, number: u32) -> bool {
     def.name == crate::TensorProto::DEF.name && matches!(number, 4 | 5 | 7 | 9 | 10 | 11)
-}
-
-fn push_varint(out: &mut Vec<u8>, value: u64) {
-    let mut bytes = [0; 10];
-    let len = write_varint(&mut bytes, value);
-    out.extend_from_slice(&bytes[..len]);
 }
 
 impl Frame {
@@ -188,8 +183,8 @@ struct Input<'s, R> {
 }
 
 impl<R: Read> Input<'_, R> {
-    /// The next varint; `None` at the end of the stream.
-    fn varint(&mut self) -> Result<Option<u64>, SkimError> {
+    /// Reads the next varint; returns `None` at the end of the stream.
+    fn read_varint(&mut self) -> Result<Option<u64>, SkimError> {
         let start = self.pos;
         let mut bytes = [0; 10];
         for len in 1..=bytes.len() {
@@ -210,7 +205,8 @@ impl<R: Read> Input<'_, R> {
     }
 
     fn copy(&mut self, length: u64, out: &mut Vec<u8>) -> Result<(), SkimError> {
-        // Grows with what comes, not with what is announced.
+        // The buffer grows with the bytes that arrive, not with the declared length, which may be
+        // false.
         let copied = (&mut *self.stream).take(length).read_to_end(out)? as u64;
         let start = self.pos;
         self.pos += copied;
@@ -227,7 +223,7 @@ mod tests {
     use super::*;
     use crate::{ModelProto, Reader};
 
-    /// A model with a tensor "w" of `len` raw bytes, and one of `len` packed bytes.
+    /// Builds a model with a tensor "w" of `len` raw bytes, and one of `len` packed bytes.
     fn model(len: usize) -> Vec<u8> {
         let field = |out: &mut Vec<u8>, number: u32, content: &[u8]| {
             push_varint(out, u64::from(number) << 3 | 2);
@@ -262,7 +258,7 @@ mod tests {
         assert_eq!(skimmed.bytes, model(0));
         let lengths: Vec<u64> = skimmed.skipped.iter().map(|(_, len)| *len).collect();
         assert_eq!(lengths, [200, 200]);
-        // Each place is right after the empty payload.
+        // Each offset points right behind the empty payload.
         for ((at, _), number) in skimmed.skipped.iter().zip([9u8, 5]) {
             let head = &skimmed.bytes[*at as usize - 2..*at as usize];
             assert_eq!(head, [number << 3 | 2, 0]);
@@ -281,7 +277,8 @@ mod tests {
 
     #[test]
     fn hostile_streams_are_bounded() {
-        // SequenceType in SequenceType, without end; each level announces all the rest.
+        // SequenceType in SequenceType, without end; each level declares all remaining bytes as its
+        // length.
         let mut deep = b"\x3a\xff\xff\xff\x7f\x5a\xff\xff\xff\x7e\x12\xff\xff\xff\x7d".to_vec();
         for level in (0x50..0x7d).rev() {
             deep.extend([0x22, 0xff, 0xff, 0xff, level, 0x0a, 0xff, 0xff, 0xfe, level]);

@@ -1,4 +1,4 @@
-//! Which bytes of a model file are values of tensors, and which are its structure.
+//! Separates the tensor values of a model file from its structure.
 
 use std::ops::Range;
 
@@ -9,10 +9,11 @@ use crate::skim::is_payload;
 use crate::table::{MessageDef, MessageType};
 use crate::wire::{WireType, read_varint};
 
-/// `raw_data` and packed lists of more bytes than this are values; shorter ones count as structure.
+/// Largest size in bytes at which `raw_data` and packed lists count as structure; longer ones are
+/// values.
 pub const VALUE_BYTES: usize = 128;
 
-/// The messages that tensors can stand in.
+/// Message types that can contain tensors, directly or nested.
 const LEADING_TO_TENSORS: [&str; 7] = [
     "GraphProto",
     "NodeProto",
@@ -23,16 +24,16 @@ const LEADING_TO_TENSORS: [&str; 7] = [
     "TrainingInfoProto",
 ];
 
-/// Where the values of tensors lie in the bytes of a model, in ascending order. Everything else is
-/// its structure. The values themselves are not read.
+/// Finds the byte ranges of a model's tensor values, in ascending order. All other bytes are its
+/// structure. Skips the values without reading them.
 ///
 /// # Errors
 ///
-/// Bytes that are no message.
-pub fn value_ranges(bytes: &[u8]) -> Result<Vec<Range<usize>>, Error> {
+/// The bytes are not a message.
+pub fn find_value_ranges(bytes: &[u8]) -> Result<Vec<Range<usize>>, Error> {
     let mut found = Vec::new();
     let mut open: Vec<(&'static MessageDef, usize)> = vec![(ModelProto::DEF, bytes.len())];
-    // Fields within a group, which only unknown fields can be, mean nothing here.
+    // Fields within a group are ignored: only unknown fields can be groups.
     let mut groups = 0u32;
     let mut pos = 0;
     while let Some((def, end)) = open.last().copied() {
@@ -68,7 +69,7 @@ pub fn value_ranges(bytes: &[u8]) -> Result<Vec<Range<usize>>, Error> {
                 if length > available {
                     return Err(wrong(ErrorKind::LengthBeyondEnd { length, available }));
                 }
-                // Fits, as it is not more than what is there.
+                // The cast is exact, as `length` is at most the number of remaining bytes.
                 let length = length as usize;
                 if let Some(FieldKind::Message(inner)) = known.map(|known| known.kind)
                     && LEADING_TO_TENSORS.contains(&inner().name)
@@ -100,8 +101,8 @@ mod tests {
         out.extend(content);
     }
 
-    /// A model with two tensors, one in an attribute, with values of that many bytes, and
-    /// documentation of as many.
+    /// Builds a model with two tensors of `len` bytes, one of them in an attribute, and a
+    /// documentation string of `len` bytes.
     fn model(len: usize) -> Vec<u8> {
         let mut tensor = b"\x42\x01w".to_vec();
         field(&mut tensor, 0x4a, &vec![7; len]);
@@ -123,26 +124,26 @@ mod tests {
     #[test]
     fn values_are_found_wherever_tensors_stand() {
         let bytes = model(200);
-        let found = value_ranges(&bytes).expect("well-formed");
+        let found = find_value_ranges(&bytes).expect("well-formed");
         let lengths: Vec<usize> = found.iter().map(Range::len).collect();
         assert_eq!(lengths, [200, 200]);
         for range in found {
             assert!(bytes[range.clone()].iter().all(|byte| *byte == 7));
             assert_eq!(bytes[range.start - 3..range.start], [0x4a, 0xc8, 0x01]);
         }
-        assert_eq!(value_ranges(&model(VALUE_BYTES)).expect("well-formed"), []);
+        assert_eq!(find_value_ranges(&model(VALUE_BYTES)).expect("well-formed"), []);
     }
 
     #[test]
     fn damaged_bytes_give_an_error_or_ranges_inside() {
         let bytes = model(200);
         for cut in 0..bytes.len() {
-            if let Ok(found) = value_ranges(&bytes[..cut]) {
+            if let Ok(found) = find_value_ranges(&bytes[..cut]) {
                 assert!(found.iter().all(|range| range.end <= cut));
             }
             let mut odd = bytes.clone();
             odd[cut] ^= 0xff;
-            let _ = value_ranges(&odd);
+            let _ = find_value_ranges(&odd);
         }
     }
 }

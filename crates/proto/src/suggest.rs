@@ -1,7 +1,7 @@
-//! "Did you mean …?": the name closest to one that does not exist.
+//! "Did you mean …?": finds the name closest to one that does not exist.
 
-/// The candidate closest to `wanted`, if it is close enough to be a slip: case and punctuation
-/// aside, at most a third of the characters differ.
+/// Returns the candidate closest to `wanted` if it is likely a typing error: ignoring case and
+/// punctuation, up to a third of the characters differ.
 ///
 /// ```
 /// let names = ["input_ids", "attention_mask"];
@@ -9,12 +9,12 @@
 /// assert_eq!(sardonyx_proto::closest("pixels", names), None);
 /// ```
 pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = plain(wanted);
+    let wanted = normalize(wanted);
     candidates
         .into_iter()
         .filter_map(|candidate| {
-            let plain = plain(candidate);
-            let distance = distance(&wanted, &plain);
+            let plain = normalize(candidate);
+            let distance = edit_distance(&wanted, &plain);
             let close = distance <= wanted.len().max(plain.len()) / 3;
             (close && !wanted.is_empty()).then_some((distance, candidate))
         })
@@ -22,8 +22,8 @@ pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// What a message about an unknown name ends in: `; did you mean 'input_ids'?`, or nothing if no
-/// name is similar.
+/// Formats the end of a message about an unknown name, `; did you mean 'input_ids'?`, or returns an
+/// empty string if no name is similar.
 pub fn hint<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     match closest(wanted, candidates) {
         Some(near) => format!("; did you mean '{near}'?"),
@@ -31,13 +31,13 @@ pub fn hint<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> 
     }
 }
 
-fn plain(name: &str) -> Vec<char> {
-    // Longer names than this are not typed by hand, and the comparison is quadratic.
+fn normalize(name: &str) -> Vec<char> {
+    // Longer names are not typed by hand, and the comparison takes quadratic time.
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(100).collect()
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-fn distance(a: &[char], b: &[char]) -> usize {
+/// Counts the insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {

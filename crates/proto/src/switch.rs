@@ -1,13 +1,13 @@
-//! Switches that suppress findings and refusals, by which a test sees that others notice a missing
-//! one.
+//! Switches that suppress findings and refusals, so that tests can verify that a missing one is
+//! noticed.
 //!
-//! `SARDONYX_TEST_WITHOUT` names what is suppressed: a code, or a code with the line of source that
-//! adds the finding, as `CODE@FILE:LINE`. `SARDONYX_TEST_SITES` names a file to which such a line
-//! is appended for each finding. Builds without debug assertions have neither, at no cost.
+//! `SARDONYX_TEST_WITHOUT` names the suppressed finding: a code, or a code with the source line
+//! that adds the finding, as `CODE@FILE:LINE`. `SARDONYX_TEST_SITES` names a file to which such a
+//! line is appended for each finding. Builds without debug assertions support neither, at no cost.
 
 use std::panic::Location;
 
-/// Whether what is called `name` is suppressed at a line of source.
+/// Whether the finding `name` is suppressed at a source line.
 #[cfg(debug_assertions)]
 pub fn is_off(name: &str, site: &Location<'_>) -> bool {
     use std::io::Write;
@@ -20,13 +20,13 @@ pub fn is_off(name: &str, site: &Location<'_>) -> bool {
     let place = || format!("{name}@{}:{}", site.file(), site.line());
     if let Some(path) = &*SITES {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        // The test misses the line if it cannot be written.
+        // A failed write is not an error here: the test notices the missing line.
         let _ = file.and_then(|mut file| file.write_all(format!("{}\n", place()).as_bytes()));
     }
     WITHOUT.as_ref().is_some_and(|off| off == name || *off == place())
 }
 
-/// Whether what is called `name` is suppressed at a line of source: never.
+/// Whether the finding `name` is suppressed at a source line: never in this build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn is_off(_: &str, _: &Location<'_>) -> bool {

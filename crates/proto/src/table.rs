@@ -1,24 +1,24 @@
-//! What a line of the table is: the traits that tie a message, its fields and their kinds together.
+//! Traits and descriptions that a line of the table expands to.
 
 use crate::error::Error;
-use crate::kinds::{FieldKind, Kind, Label};
+use crate::kinds::{FieldCodec, FieldKind, Label};
 use crate::read::{RawField, Reader};
 
-/// A message type of the table; the implementors are empty marker types.
+/// Message type of the table. Implementors are empty marker types.
 pub trait MessageType: Sized + 'static {
-    /// The typed fields, borrowed from the source.
+    /// Typed fields, borrowed from the source.
     type Field<'a>: Copy + std::fmt::Debug;
-    /// Name and fields.
+    /// Description of the message and its fields.
     const DEF: &'static MessageDef;
 
-    /// Looks the meaning of a raw field up.
+    /// Looks up a raw field in the table and reads its value.
     #[doc(hidden)]
     fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<Self::Field<'a>, Error>;
-    /// The field whose tag has been read and whose value begins at `pos`, and where it ends. `None`
-    /// for whatever is not of the usual form; then [`field`](MessageType::field) finds out what it
-    /// is.
+    /// Reads a field on the fast path, after its tag, and returns it with the position after it.
+    /// The value begins at `pos`. Returns `None` for every other encoding, which
+    /// [`field`](MessageType::field) reads.
     #[doc(hidden)]
-    fn usual_field<'a>(
+    fn read_usual_field<'a>(
         number: u32,
         wire_type: u32,
         pos: usize,
@@ -26,32 +26,32 @@ pub trait MessageType: Sized + 'static {
     ) -> Option<(Self::Field<'a>, usize)>;
     /// Whether the field is outside the table.
     fn is_unknown(field: &Self::Field<'_>) -> bool;
-    /// Writes a field as it was read.
+    /// Writes a field in the encoding in which it was read.
     #[doc(hidden)]
     fn write_field<'a>(field: Self::Field<'a>, out: &mut crate::Encoder<'a>) -> Result<(), Error>;
 }
 
-/// A line of the table, as a type: what the writer needs to know of a field.
+/// Field of the table, as a type for the writer.
 pub trait Field {
     /// The message that has the field.
     type Message: MessageType;
-    /// Label and type, such as `Repeated<Int64>`.
-    type Kind: Kind;
+    /// Codec of the field: label and value type, such as `Repeated<Int64>`.
+    type Codec: FieldCodec;
     /// Field number.
     const NUMBER: u32;
 }
 
-/// A message, described.
+/// Description of a message type.
 #[derive(Debug)]
 pub struct MessageDef {
     /// Name within the package `onnx`, such as `TypeProto.Tensor`.
     pub name: &'static str,
-    /// Its fields, in ascending order of numbers.
+    /// Fields in ascending order of numbers.
     pub fields: &'static [FieldDef],
 }
 
 impl MessageDef {
-    /// The field with that number.
+    /// Returns the field with the number `number`.
     pub fn field(&self, number: u32) -> Option<&'static FieldDef> {
         self.fields
             .binary_search_by_key(&number, |field| field.number)
@@ -60,20 +60,20 @@ impl MessageDef {
     }
 }
 
-/// A field, described.
+/// Description of a field.
 #[derive(Debug)]
 pub struct FieldDef {
     /// Field number.
     pub number: u32,
-    /// Name, as in text format and JSON.
+    /// Name in text format and JSON.
     pub name: &'static str,
     /// Type of the value.
     pub kind: FieldKind,
-    /// How often it may occur, and how repeated numbers are written.
+    /// Number of occurrences, and the encoding of repeated numbers.
     pub label: Label,
 }
 
-/// Turns the table into types: one expansion, for
+/// Expands the table into types. The entry
 ///
 /// ```text
 /// /// One imported operator set.
@@ -82,13 +82,13 @@ pub struct FieldDef {
 /// }
 /// ```
 ///
-/// is the marker `OperatorSetIdProto`, the enum
-/// `OperatorSetIdField<'a> { Domain(Slice<'a>), Unknown(Unknown<'a>) }`, the module
-/// `operator_set_id` with the empty type `Domain` that implements [`Field`], and the implementation
-/// of [`MessageType`]. A function could not do it: the point is that each field has its own type.
+/// expands to the marker `OperatorSetIdProto`, the enum `OperatorSetIdField<'a> {
+/// Domain(Slice<'a>), Unknown(Unknown<'a>) }`, the module `operator_set_id` with the empty type
+/// `Domain` that implements [`Field`], and the implementation of [`MessageType`]. This is a macro
+/// because each field needs a type of its own.
 macro_rules! messages {
     ($( $(#[$doc:meta])* $name:literal $message:ident $field:ident $module:ident {
-        $( $number:literal $variant:ident $text:literal $kind:ty, )*
+        $( $number:literal $variant:ident $text:literal $codec:ty, )*
     } )*) => {
         /// Every message of the format.
         pub static MESSAGES: &[&MessageDef] = &[$( $message::DEF, )*];
@@ -102,13 +102,13 @@ macro_rules! messages {
             pub enum $field<'a> {
                 $(
                     #[doc = concat!("`", $text, "`, number ", stringify!($number), ".")]
-                    $variant(<$kind as Kind>::Value<'a>),
+                    $variant(<$codec as FieldCodec>::Value<'a>),
                 )*
-                /// Anything else.
+                /// Field outside the table.
                 Unknown(Unknown<'a>),
             }
 
-            #[doc = concat!("The fields of `", $name, "` by name, for writing.")]
+            #[doc = concat!("Fields of `", $name, "` by name, for writing.")]
             pub mod $module {
                 $(
                     #[doc = concat!("`", $text, "`, number ", stringify!($number), ".")]
@@ -117,11 +117,12 @@ macro_rules! messages {
                 )*
             }
 
-            // Outside the module, where a field and a type of the same name cannot be confused.
+            // The implementations are outside the module, so that a field and a type of one name
+            // cannot be confused.
             $(
                 impl Field for $module::$variant {
                     type Message = $message;
-                    type Kind = $kind;
+                    type Codec = $codec;
                     const NUMBER: u32 = $number;
                 }
             )*
@@ -133,13 +134,13 @@ macro_rules! messages {
                     fields: &[$( FieldDef {
                         number: $number,
                         name: $text,
-                        kind: <$kind as Kind>::KIND,
-                        label: <$kind as Kind>::LABEL,
+                        kind: <$codec as FieldCodec>::KIND,
+                        label: <$codec as FieldCodec>::LABEL,
                     }, )*],
                 };
 
                 #[inline(always)]
-                fn usual_field<'a>(
+                fn read_usual_field<'a>(
                     number: u32,
                     wire_type: u32,
                     pos: usize,
@@ -147,7 +148,7 @@ macro_rules! messages {
                 ) -> Option<($field<'a>, usize)> {
                     match number {
                         $( $number => {
-                            let (value, pos) = <$kind as Kind>::read_usual(wire_type, pos, reader)?;
+                            let (value, pos) = <$codec as FieldCodec>::read_usual(wire_type, pos, reader)?;
                             Some(($field::$variant(value), pos))
                         } )*
                         _ => None,
@@ -156,7 +157,7 @@ macro_rules! messages {
 
                 fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<$field<'a>, Error> {
                     match raw.number {
-                        $( $number => if let Some(value) = <$kind as Kind>::read(&raw, reader)? {
+                        $( $number => if let Some(value) = <$codec as FieldCodec>::read(&raw, reader)? {
                             return Ok($field::$variant(value));
                         }, )*
                         _ => {}
@@ -172,8 +173,8 @@ macro_rules! messages {
 
                 fn write_field<'a>(field: $field<'a>, out: &mut Encoder<'a>) -> Result<(), Error> {
                     match field {
-                        $( $field::$variant(value) => <$kind as Kind>::copy($number, value, out), )*
-                        $field::Unknown(unknown) => { out.records(unknown.record.bytes); Ok(()) }
+                        $( $field::$variant(value) => <$codec as FieldCodec>::copy($number, value, out), )*
+                        $field::Unknown(unknown) => { out.put_records(unknown.record.bytes); Ok(()) }
                     }
                 }
             }

@@ -1,8 +1,8 @@
-//! The wire's alphabet: varints, tags and the six wire types.
+//! The wire format's alphabet: varints, tags and the six wire types.
 
 use crate::error::ErrorKind;
 
-/// How the bytes of a value are delimited.
+/// Encoding of a value, which determines its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireType {
     /// One to ten bytes, seven bits each.
@@ -11,9 +11,9 @@ pub enum WireType {
     Fixed64,
     /// A varint length, then that many bytes.
     Len,
-    /// Opens a group. ONNX has none; they are skipped.
+    /// Start of a group. ONNX has no groups; they are skipped.
     StartGroup,
-    /// Closes a group.
+    /// End of a group.
     EndGroup,
     /// Four bytes, little-endian.
     Fixed32,
@@ -45,7 +45,7 @@ impl WireType {
     }
 }
 
-/// Reads a varint at `*pos`, which moves past it. Non-minimal forms are accepted.
+/// Reads the varint at `*pos` and advances `*pos`. Accepts non-minimal encodings.
 #[inline]
 pub(crate) fn read_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKind> {
     match bytes.get(*pos) {
@@ -57,9 +57,10 @@ pub(crate) fn read_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKin
     }
 }
 
-/// The varint at a position and the position after it, or `None` if there is no good one.
+/// Reads the varint at `pos` and returns it with the position after it, or `None` if it is
+/// malformed.
 #[inline(always)]
-pub(crate) fn usual_varint(bytes: &[u8], pos: usize) -> Option<(u64, usize)> {
+pub(crate) fn read_usual_varint(bytes: &[u8], pos: usize) -> Option<(u64, usize)> {
     let first = *bytes.get(pos)?;
     if first < 0x80 {
         return Some((u64::from(first), pos + 1));
@@ -81,8 +82,7 @@ fn read_long_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKind> {
         let Some(&byte) = bytes.get(*pos + index) else {
             return Err(ErrorKind::Truncated);
         };
-        // The tenth byte has room for one bit; what does not fit is dropped, as every protobuf
-        // reader does.
+        // The tenth byte has room for one bit; other protobuf readers drop the excess bits, too.
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             *pos += index + 1;
@@ -92,13 +92,12 @@ fn read_long_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKind> {
     Err(ErrorKind::VarintTooLong)
 }
 
-/// Decodes a block of varints, handing them over some at a time. An error comes with the position
-/// of the broken varint; what stands before it may or may not have been handed over.
+/// Decodes a block of varints and passes the values to `take` in batches. An error carries the
+/// offset of the malformed varint; the values before it may not have been passed.
 ///
-/// Reading varints one after the other is slow because where one begins is known only once the one
-/// before it is decoded. Here the ends of all varints within 64 bytes are found first. Then each is
-/// one load, and taking it out of what was loaded is arithmetic that the compiler does for several
-/// at once.
+/// Decoding varints one by one is slow because each start depends on the varint before. This
+/// function first finds the ends of all varints within 64 bytes. Each varint is then one load and
+/// branch-free arithmetic, which the compiler vectorizes.
 pub(crate) fn read_varints(
     block: &[u8],
     mut take: impl FnMut(&[u64]),
@@ -106,9 +105,9 @@ pub(crate) fn read_varints(
     let mut words = [0; WINDOW];
     let mut start = 0;
     while start < block.len() {
-        let (count, length) = match short_varints(&block[start..], &mut words) {
+        let (count, length) = match decode_short(&block[start..], &mut words) {
             Some(done) => done,
-            None => some_varints(block, start, &mut words[..8])?,
+            None => decode_some(block, start, &mut words[..8])?,
         };
         take(&words[..count]);
         start += length;
@@ -116,13 +115,12 @@ pub(crate) fn read_varints(
     Ok(())
 }
 
-/// The varints that end in the first 64 bytes: how many, and their length. `None` if the block is
-/// shorter or they are longer than eight bytes.
+/// Decodes the varints that end in the first 64 bytes and returns their number and their total
+/// length. Returns `None` if the block is shorter or a varint is longer than eight bytes.
 #[inline]
-fn short_varints(block: &[u8], words: &mut [u64; WINDOW]) -> Option<(usize, usize)> {
-    // Eight bytes can be loaded wherever in the window a varint begins.
-    let bytes: &[u8; WINDOW + 8] = block.first_chunk()?;
-    let mut ends = ends(bytes);
+fn decode_short(block: &[u8], words: &mut Words) -> Option<(usize, usize)> {
+    let bytes: &Window = block.first_chunk()?;
+    let mut ends = find_ends(bytes);
     if ends == 0 || has_eight_ones(!ends) {
         return None;
     }
@@ -130,18 +128,18 @@ fn short_varints(block: &[u8], words: &mut [u64; WINDOW]) -> Option<(usize, usiz
     let mut next = 0;
     for word in &mut words[..count] {
         *word = load(bytes, next);
-        // The highest bit is for the compiler: it need not think of numbers without any.
+        // The top bit is for the compiler: it removes the case of a word without any one bit.
         next = (ends | 1 << 63).trailing_zeros() as usize + 1;
         ends &= ends.wrapping_sub(1);
     }
     for word in &mut words[..count] {
-        *word = first_value(*word);
+        *word = decode_first(*word);
     }
     Some((count, next))
 }
 
-/// As many varints as there is room for or are left, of any length.
-fn some_varints(
+/// Decodes varints of any length until `words` is full or the block ends.
+fn decode_some(
     block: &[u8],
     start: usize,
     words: &mut [u64],
@@ -158,22 +156,29 @@ fn some_varints(
     Ok((count, pos - start))
 }
 
-/// How many bytes are looked at together.
+/// Number of bytes that are scanned together.
 const WINDOW: usize = 64;
 
-/// Which of the first 64 bytes end a varint, the first one lowest.
+/// Bytes that are scanned together, and eight more so that eight bytes can be loaded at each of
+/// them.
+type Window = [u8; WINDOW + 8];
+
+/// Varints that may end within a window.
+type Words = [u64; WINDOW];
+
+/// Returns a mask of the first 64 bytes that end a varint, with the first byte in the lowest bit.
 #[inline]
-fn ends(bytes: &[u8; WINDOW + 8]) -> u64 {
+fn find_ends(bytes: &Window) -> u64 {
     let mut ends = 0;
     for (index, eight) in bytes.as_chunks::<8>().0.iter().take(8).enumerate() {
         let top_bits = !u64::from_le_bytes(*eight) >> 7 & 0x0101_0101_0101_0101;
-        // The product has the bit of byte i at place 56 + i.
+        // The product has the bit of byte i at position 56 + i.
         ends |= (top_bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * index);
     }
     ends
 }
 
-/// Whether there are eight ones side by side.
+/// Whether eight adjacent bits are set.
 #[inline]
 fn has_eight_ones(bits: u64) -> bool {
     let two = bits & bits >> 1;
@@ -182,51 +187,65 @@ fn has_eight_ones(bits: u64) -> bool {
 }
 
 #[inline]
-fn load(bytes: &[u8; WINDOW + 8], start: usize) -> u64 {
+fn load(bytes: &Window, start: usize) -> u64 {
     let eight = bytes.get(start..).and_then(|rest| rest.first_chunk());
     eight.map_or(0, |eight| u64::from_le_bytes(*eight))
 }
 
-/// The value of the varint, of up to eight bytes, that these eight bytes begin with.
+/// Decodes the varint of up to eight bytes at the start of `word`.
 #[inline]
-fn first_value(word: u64) -> u64 {
+fn decode_first(word: u64) -> u64 {
     let stops = !word & 0x8080_8080_8080_8080;
-    // Everything up to the lowest top bit that is not set.
+    // Keeps the bits up to the lowest cleared top bit, which ends the varint.
     let word = word & (stops ^ stops.wrapping_sub(1));
-    // Groups of seven bits become groups of 14, then 28, then 56.
+    // Merges groups of seven bits into groups of 14, then 28, then 56.
     let word = word & 0x7f7f_7f7f_7f7f_7f7f;
     let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
     let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
     word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4
 }
 
-/// Bytes of the minimal varint of `value`.
+/// Returns the length in bytes of the minimal varint of `value`.
 #[inline]
 pub fn varint_len(value: u64) -> u64 {
     let bits = 64 - (value | 1).leading_zeros() as u64;
     bits.div_ceil(7)
 }
 
-/// Writes the minimal varint of `value` into `out` and returns its length.
-#[inline]
-pub(crate) fn write_varint(out: &mut [u8; 10], mut value: u64) -> usize {
-    let mut len = 0;
-    while value >= 0x80 {
-        out[len] = value as u8 | 0x80;
-        value >>= 7;
-        len += 1;
-    }
-    out[len] = value as u8;
-    len + 1
+/// Minimal varint of a number.
+pub(crate) struct Varint {
+    bytes: [u8; 10],
+    len: usize,
 }
 
-/// The zigzag code of protobuf's `sint64`, which no ONNX field uses: for tools that look into
-/// foreign messages.
+impl Varint {
+    /// Encodes `value`.
+    #[inline]
+    pub(crate) fn new(mut value: u64) -> Self {
+        let (mut bytes, mut len) = ([0; 10], 0);
+        while value >= 0x80 {
+            bytes[len] = value as u8 | 0x80;
+            value >>= 7;
+            len += 1;
+        }
+        bytes[len] = value as u8;
+        Varint { bytes, len: len + 1 }
+    }
+
+    /// Returns the encoded bytes, one to ten.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Encodes `value` in the zigzag code of protobuf's `sint64`. No ONNX field uses it, but tools that
+/// inspect foreign messages do.
 pub fn zigzag_encode(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The inverse of [`zigzag_encode`].
+/// Decodes the zigzag code; the inverse of [`zigzag_encode`].
 pub fn zigzag_decode(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
@@ -257,17 +276,16 @@ mod tests {
             }
         }
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), 1 << 62, u64::MAX] {
-            let mut out = [0; 10];
-            let len = write_varint(&mut out, value);
-            assert_eq!(len as u64, varint_len(value));
+            let varint = Varint::new(value);
+            assert_eq!(varint.as_bytes().len() as u64, varint_len(value));
             let mut pos = 0;
-            assert_eq!(read_varint(&out[..len], &mut pos), Ok(value));
+            assert_eq!(read_varint(varint.as_bytes(), &mut pos), Ok(value));
         }
     }
 
     #[test]
     fn blocks_of_varints() {
-        // WIRE-07, WIRE-08, WIRE-14: every length, minimal or not, at every place of the windows
+        // WIRE-07, WIRE-08, WIRE-14: every length, minimal or not, at every offset in the windows
         let decode = |block: &[u8]| {
             let mut words = Vec::new();
             read_varints(block, |some| words.extend(some)).map(|()| words)
@@ -277,16 +295,15 @@ mod tests {
             let mut expected = vec![1; skip];
             for round in 0..40 {
                 let value = u64::MAX >> (round * 13 % 64);
-                let mut out = [0; 10];
-                let len = write_varint(&mut out, value);
-                block.extend(&out[..len]);
+                block.extend(Varint::new(value).as_bytes());
                 block.extend([0x81, 0x80, 0x00]);
                 expected.extend([value, 1]);
             }
             assert_eq!(decode(&block), Ok(expected), "{skip}");
         }
         for skip in 0..200 {
-            // More than ten bytes, at the end and in the middle; then a varint that is cut off.
+            // A varint of more than ten bytes, at the end and in the middle; then a truncated
+            // varint.
             for rest in [0, 1, 100] {
                 let block = [&vec![5; skip][..], &[0x80; 10], &vec![1; rest]].concat();
                 let error = Err((ErrorKind::VarintTooLong, skip));

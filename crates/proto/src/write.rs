@@ -1,52 +1,52 @@
-//! The writer: one pass over what is written, nothing copied that is long.
+//! The writer: one pass over the message, without copies of long payloads.
 //!
-//! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one
-//! after the other and only notes where long payloads belong. A nested message begins with room
-//! for a length of one byte, which is enough for nearly all; where it is not, the small things of
-//! that message move up, or, if they are many, the rest of the length is noted like a payload. So
-//! names are looked up once, and a gigabyte of weights goes from its slice straight to the
-//! destination. The length of the whole is known before its first byte leaves.
+//! A message type implements [`Encode`] once. The [`Encoder`] appends small fields to one buffer
+//! and only records the positions of long payloads. A nested message begins with room for a length
+//! of one byte, which is enough for nearly all. If it is not, the small fields of that message move
+//! up or, if they are many, the rest of the length is recorded as a piece, like a payload. So names
+//! are looked up once, a gigabyte of weights is written from its slice to the destination, and the
+//! length of the whole is known before its first byte is written.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 
 use crate::error::Error;
-use crate::kinds::{Kind, Message, Packed, Repeated, Scalar};
+use crate::kinds::{FieldCodec, Message, Packed, Repeated, Scalar};
 use crate::table::{Field, MessageType};
-use crate::wire::{WireType, write_varint};
+use crate::wire::{Varint, WireType};
 
-/// Something that can be written as a message.
+/// Value that can be written as a message.
 pub trait Encode {
     /// Writes the fields, in ascending order of numbers.
     fn encode<'a>(&'a self, out: &mut Encoder<'a>);
 }
 
-/// Receives the fields of a message.
+/// Collects the fields of a message.
 #[derive(Default)]
 pub struct Encoder<'a> {
-    /// All that is not long.
+    /// Small fields, tags and lengths.
     bytes: Vec<u8>,
     pieces: Vec<Piece<'a>>,
-    /// The length of all pieces.
+    /// Total length of all pieces, in bytes.
     piece_bytes: u64,
-    /// How many bytes moved to make room for lengths.
+    /// Number of bytes that were moved to make room for lengths.
     moved: usize,
 }
 
-/// What is not among the other bytes.
+/// Bytes that are inserted between the small fields.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
-    /// How many of the other bytes stand before it.
+    /// Number of bytes of the buffer that precede it.
     position: usize,
     content: Content<'a>,
 }
 
 #[derive(Clone, Copy)]
 enum Content<'a> {
-    /// Something long that stays where it is.
+    /// Long content that is not copied.
     Payload(&'a [u8]),
-    /// The bytes of a length after the first one, none of which is zero, and then zeros.
+    /// Bytes of a length after the first one, none of which is zero, padded with zeros.
     Length([u8; 9]),
 }
 
@@ -62,48 +62,47 @@ impl Content<'_> {
     }
 }
 
-/// From this size on something stays where it is; below, a copy takes less than the note.
+/// Size in bytes from which content is not copied; for less, a copy is cheaper than a record of it.
 const PAYLOAD_BYTES: usize = 1 << 10;
-
-/// From this size on what is in a message does not move to make room for its length, and smaller
-/// messages do so no more than this often for each byte: those that are nested deeply would move
-/// the same bytes again and again.
+/// Size in bytes from which the content of a message does not move to make room for its length.
 const UNMOVED_BYTES: usize = 64 << 10;
+
+/// Average number of moves per byte up to which the contents of smaller messages move. Without a
+/// limit, deeply nested messages would move the same bytes once per level.
 const MOST_MOVES: usize = 4;
 
-/// A message as it goes into a file: a few long slices, of which the large ones lie where they
-/// were.
+/// Encoded message: a list of slices, of which the large ones are borrowed from the message.
 pub struct Encoded<'a>(Encoder<'a>);
 
-/// Writes a message into a new vector of exactly its size.
+/// Encodes a message into a new vector of exactly its size.
 pub fn encode_to_vec(message: &impl Encode) -> Vec<u8> {
-    Encoded::of(message).into_vec()
+    Encoded::new(message).into_vec()
 }
 
-/// Writes a message to `sink`, payloads straight from their slices. Returns the number of bytes.
+/// Encodes a message into `sink`, payloads directly from their slices. Returns the number of bytes.
 ///
 /// # Errors
 ///
-/// Those of `sink`.
+/// An error of `sink`.
 pub fn encode_to_write(message: &impl Encode, sink: &mut dyn Write) -> io::Result<u64> {
-    Encoded::of(message).write_to(sink)
+    Encoded::new(message).write_to(sink)
 }
 
 impl<'a> Encoded<'a> {
     /// Encodes a message.
-    pub fn of(message: &'a impl Encode) -> Self {
-        Encoded::by(|out| message.encode(out))
+    pub fn new(message: &'a impl Encode) -> Self {
+        Encoded::from_fields(|out| message.encode(out))
     }
 
-    /// The message of whatever fields `body` writes.
-    pub fn by(body: impl FnOnce(&mut Encoder<'a>)) -> Self {
+    /// Encodes the fields that `body` writes as one message.
+    pub fn from_fields(body: impl FnOnce(&mut Encoder<'a>)) -> Self {
         let mut encoder = Encoder::default();
         body(&mut encoder);
-        Encoded::from(encoder)
+        Encoded::from_encoder(encoder)
     }
 
-    fn from(mut encoder: Encoder<'a>) -> Self {
-        // A length is noted after what is in the message, but stands before all of it.
+    fn from_encoder(mut encoder: Encoder<'a>) -> Self {
+        // A length is recorded after the content of its message, but precedes all of it.
         encoder.pieces.sort_by_key(|piece| {
             let is_payload = matches!(piece.content, Content::Payload(_));
             (piece.position, is_payload)
@@ -111,12 +110,12 @@ impl<'a> Encoded<'a> {
         Encoded(encoder)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.len() as u64 + self.0.piece_bytes
     }
 
-    /// The message in pieces.
+    /// Returns the message in pieces.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let Encoder { bytes, pieces, .. } = &self.0;
         let ends = pieces.iter().map(|piece| piece.position);
@@ -127,11 +126,11 @@ impl<'a> Encoded<'a> {
         all.filter(|slice| !slice.is_empty())
     }
 
-    /// The message as one vector of exactly its size.
+    /// Returns the message as one vector of exactly its size.
     pub fn into_vec(self) -> Vec<u8> {
         let is_length = |piece: &Piece<'_>| matches!(piece.content, Content::Length(_));
         if self.0.pieces.iter().all(is_length) {
-            return self.with_lengths();
+            return self.insert_lengths();
         }
         let mut whole = Vec::with_capacity(usize::try_from(self.bytes()).unwrap_or(0));
         for slice in self.slices() {
@@ -140,8 +139,9 @@ impl<'a> Encoded<'a> {
         whole
     }
 
-    /// The same if there are no payloads: from the end on, each byte moves to its place once.
-    fn with_lengths(self) -> Vec<u8> {
+    /// Inserts the lengths of a message without payloads. Works from the end, so that each byte
+    /// moves once.
+    fn insert_lengths(self) -> Vec<u8> {
         let Encoder { mut bytes, pieces, piece_bytes, .. } = self.0;
         let mut end = bytes.len();
         let mut free = end + piece_bytes as usize;
@@ -158,13 +158,14 @@ impl<'a> Encoded<'a> {
         bytes
     }
 
-    /// Writes the message, payloads straight from where they lie. Returns the number of bytes.
+    /// Writes the message to `sink`, payloads directly from their slices. Returns the number of
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// Those of `sink`.
+    /// An error of `sink`.
     pub fn write_to(&self, sink: &mut dyn Write) -> io::Result<u64> {
-        // As many as a system call takes.
+        // Maximum number of slices that one system call takes.
         const MOST: usize = 1024;
         let mut left: Vec<IoSlice<'_>> = Vec::new();
         let mut slices = self.slices().peekable();
@@ -203,89 +204,88 @@ impl fmt::Debug for Encoder<'_> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Makes room for that many bytes of small things, which would otherwise move as they become
-    /// more.
+    /// Reserves capacity for `bytes` bytes of small fields, which avoids reallocations.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// A field that occurs once: a number, a text, bytes.
+    /// Writes a field that occurs once: a number, a text or bytes.
     #[inline]
-    pub fn put<F: Field>(&mut self, _field: F, value: <F::Kind as Put>::Input<'_>)
+    pub fn put<F: Field>(&mut self, _field: F, value: <F::Codec as Put>::Input<'_>)
     where
-        F::Kind: Put,
+        F::Codec: Put,
     {
-        <F::Kind as Put>::put(F::NUMBER, value, self);
+        <F::Codec as Put>::put(F::NUMBER, value, self);
     }
 
-    /// The same for a field that may be absent.
+    /// Writes a field that occurs once, if it has a value.
     #[inline]
-    pub fn put_some<F: Field>(&mut self, field: F, value: Option<<F::Kind as Put>::Input<'_>>)
+    pub fn put_some<F: Field>(&mut self, field: F, value: Option<<F::Codec as Put>::Input<'_>>)
     where
-        F::Kind: Put,
+        F::Codec: Put,
     {
         if let Some(value) = value {
             self.put(field, value);
         }
     }
 
-    /// Bytes that may be long, and stay where they are if they are.
-    pub fn payload<F>(&mut self, _field: F, bytes: &'a [u8])
+    /// Writes a field of bytes, which are borrowed rather than copied if they are long.
+    pub fn put_payload<F>(&mut self, _field: F, bytes: &'a [u8])
     where
-        F: Field<Kind: for<'b> Put<Input<'b> = &'b [u8]>>,
+        F: Field<Codec: for<'b> Put<Input<'b> = &'b [u8]>>,
     {
-        self.payload_field(F::NUMBER, bytes);
+        self.push_payload(F::NUMBER, bytes);
     }
 
-    /// A nested message, whose fields `body` writes.
+    /// Writes a nested message with the fields that `body` writes.
     #[inline]
-    pub fn message<F: Field<Kind: MessageKind>>(
+    pub fn put_message<F: Field<Codec: MessageCodec>>(
         &mut self,
         _field: F,
         body: impl FnOnce(&mut Self),
     ) {
-        let done: Result<(), Infallible> = self.message_field(F::NUMBER, |out| {
+        let done: Result<(), Infallible> = self.push_message(F::NUMBER, |out| {
             body(out);
             Ok(())
         });
         let Ok(()) = done;
     }
 
-    /// A nested message that is ready as it is.
-    pub fn encode<F: Field<Kind: MessageKind>>(&mut self, field: F, message: &'a impl Encode) {
-        self.message(field, |out| message.encode(out));
+    /// Writes a nested message from a value.
+    pub fn encode<F: Field<Codec: MessageCodec>>(&mut self, field: F, message: &'a impl Encode) {
+        self.put_message(field, |out| message.encode(out));
     }
 
-    /// A packed block of numbers that is ready as it is.
-    pub fn packed_block<S: Scalar, F: Field<Kind = Packed<S>>>(
+    /// Writes a packed list of numbers that is already encoded.
+    pub fn put_packed<S: Scalar, F: Field<Codec = Packed<S>>>(
         &mut self,
         _field: F,
         block: &'a [u8],
     ) {
-        self.payload_field(F::NUMBER, block);
+        self.push_payload(F::NUMBER, block);
     }
 
-    /// Whole records, tags included, as they are.
-    pub fn records(&mut self, records: &'a [u8]) {
+    /// Writes encoded records, including their tags.
+    pub fn put_records(&mut self, records: &'a [u8]) {
         if records.len() < PAYLOAD_BYTES {
             self.bytes.extend_from_slice(records);
         } else {
-            self.put_piece(self.bytes.len(), Content::Payload(records));
+            self.push_piece(self.bytes.len(), Content::Payload(records));
         }
     }
 
-    /// The same for records that do not live long enough.
-    pub fn copy_of_records(&mut self, records: &[u8]) {
+    /// Writes encoded records that do not outlive the encoder.
+    pub fn copy_records(&mut self, records: &[u8]) {
         self.bytes.extend_from_slice(records);
     }
 
     #[inline]
-    pub(crate) fn message_field<E>(
+    pub(crate) fn push_message<E>(
         &mut self,
         number: u32,
         body: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.head(number, WireType::Len, 0);
+        self.push_head(number, WireType::Len, 0);
         let begin = self.bytes.len();
         let (first, before) = (self.pieces.len(), self.piece_bytes);
         body(self)?;
@@ -293,70 +293,70 @@ impl<'a> Encoder<'a> {
         if length < 0x80 {
             self.bytes[begin - 1] = length as u8;
         } else {
-            self.long_length(length, begin, first);
+            self.insert_long_length(length, begin, first);
         }
         Ok(())
     }
 
-    /// Puts in a length for which there is too little room, before the small things from `begin` on
-    /// and the pieces from `first` on.
-    fn long_length(&mut self, length: u64, begin: usize, first: usize) {
-        let mut varint = [0; 10];
-        let more = write_varint(&mut varint, length) - 1;
+    /// Inserts a length that takes more than one byte, before the small fields from `begin` on and
+    /// the pieces from `first` on.
+    fn insert_long_length(&mut self, length: u64, begin: usize, first: usize) {
+        let varint = Varint::new(length);
+        let varint = varint.as_bytes();
+        let more = varint.len() - 1;
         let end = self.bytes.len();
         self.bytes[begin - 1] = varint[0];
-        // Pieces move as well, and each is as much work as a few bytes.
+        // Pieces move as well, and each costs as much as a few bytes.
         let moves = end - begin + size_of::<Piece<'_>>() * (self.pieces.len() - first);
         if moves >= UNMOVED_BYTES || self.moved + moves > MOST_MOVES * (end + UNMOVED_BYTES) {
             let mut rest = [0; 9];
-            rest.copy_from_slice(&varint[1..]);
-            return self.put_piece(begin, Content::Length(rest));
+            rest[..more].copy_from_slice(&varint[1..]);
+            return self.push_piece(begin, Content::Length(rest));
         }
         self.moved += moves;
         self.bytes.extend_from_slice(&[0; 10][..more]);
         self.bytes.copy_within(begin..end, begin + more);
-        self.bytes[begin..begin + more].copy_from_slice(&varint[1..=more]);
+        self.bytes[begin..begin + more].copy_from_slice(&varint[1..]);
         for piece in &mut self.pieces[first..] {
             piece.position += more;
         }
     }
 
-    fn put_piece(&mut self, position: usize, content: Content<'a>) {
+    fn push_piece(&mut self, position: usize, content: Content<'a>) {
         self.piece_bytes += content.bytes().len() as u64;
         self.pieces.push(Piece { position, content });
     }
 
     #[inline(always)]
-    pub(crate) fn word_field(&mut self, number: u32, wire_type: WireType, word: u64) {
+    pub(crate) fn push_word(&mut self, number: u32, wire_type: WireType, word: u64) {
         match wire_type {
             WireType::Fixed32 => {
-                self.tag(number, wire_type);
+                self.push_tag(number, wire_type);
                 self.bytes.extend_from_slice(&(word as u32).to_le_bytes());
             }
             WireType::Fixed64 => {
-                self.tag(number, wire_type);
+                self.push_tag(number, wire_type);
                 self.bytes.extend_from_slice(&word.to_le_bytes());
             }
-            _ => self.head(number, wire_type, word),
+            _ => self.push_head(number, wire_type, word),
         }
     }
 
     #[inline]
-    pub(crate) fn bytes_field(&mut self, number: u32, bytes: &[u8]) {
-        self.head(number, WireType::Len, bytes.len() as u64);
+    pub(crate) fn push_bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.push_head(number, WireType::Len, bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn payload_field(&mut self, number: u32, bytes: &'a [u8]) {
-        self.head(number, WireType::Len, bytes.len() as u64);
-        self.records(bytes);
+    pub(crate) fn push_payload(&mut self, number: u32, bytes: &'a [u8]) {
+        self.push_head(number, WireType::Len, bytes.len() as u64);
+        self.put_records(bytes);
     }
 
-    /// A tag and, after it, a varint.
-    // The number of a field is a constant where it is written, and nearly all varints take one
-    // byte.
+    /// Appends a tag and a varint.
+    // Inlined, as the field number is a constant at each call and nearly all varints take one byte.
     #[inline(always)]
-    fn head(&mut self, number: u32, wire_type: WireType, varint: u64) {
+    fn push_head(&mut self, number: u32, wire_type: WireType, varint: u64) {
         let tag = number << 3 | wire_type.number();
         match (tag, varint) {
             (..0x80, ..0x80) => self.bytes.extend_from_slice(&[tag as u8, varint as u8]),
@@ -364,41 +364,39 @@ impl<'a> Encoder<'a> {
                 let tag = [tag as u8 | 0x80, (tag >> 7) as u8];
                 self.bytes.extend_from_slice(&[tag[0], tag[1], varint as u8]);
             }
-            _ => self.long_head(tag, varint),
+            _ => self.push_long_head(tag, varint),
         }
     }
 
     #[inline(never)]
-    fn long_head(&mut self, tag: u32, varint: u64) {
+    fn push_long_head(&mut self, tag: u32, varint: u64) {
         for value in [u64::from(tag), varint] {
-            self.varint(value);
+            self.push_varint(value);
         }
     }
 
-    fn tag(&mut self, number: u32, wire_type: WireType) {
-        self.varint(u64::from(number << 3 | wire_type.number()));
+    fn push_tag(&mut self, number: u32, wire_type: WireType) {
+        self.push_varint(u64::from(number << 3 | wire_type.number()));
     }
 
-    fn varint(&mut self, value: u64) {
-        let mut bytes = [0; 10];
-        let len = write_varint(&mut bytes, value);
-        self.bytes.extend_from_slice(&bytes[..len]);
+    fn push_varint(&mut self, value: u64) {
+        self.bytes.extend_from_slice(Varint::new(value).as_bytes());
     }
 }
 
-/// Kinds that can be written from a plain value.
-pub trait Put: Kind {
-    /// What the writer takes.
+/// Codec that can write a plain value.
+pub trait Put: FieldCodec {
+    /// Value that the writer takes.
     type Input<'a>;
     #[doc(hidden)]
     fn put(number: u32, value: Self::Input<'_>, out: &mut Encoder<'_>);
 }
 
-/// Kinds that are messages.
-pub trait MessageKind: Kind {}
+/// Codec of nested messages.
+pub trait MessageCodec: FieldCodec {}
 
 mod put {
-    //! Which plain value each kind takes.
+    //! Implements [`Put`] for the codecs.
 
     use super::*;
     use crate::kinds::{
@@ -410,14 +408,14 @@ mod put {
             impl Put for Optional<$name> {
                 type Input<'a> = <$name as Scalar>::Item;
                 fn put(number: u32, value: Self::Input<'_>, out: &mut Encoder<'_>) {
-                    out.word_field(number, <$name>::WIRE_TYPE, <$name>::to_word(value));
+                    out.push_word(number, <$name>::WIRE_TYPE, <$name>::to_word(value));
                 }
             }
             impl Put for Repeated<$name> {
                 type Input<'a> = &'a [<$name as Scalar>::Item];
                 fn put(number: u32, values: Self::Input<'_>, out: &mut Encoder<'_>) {
                     for value in values {
-                        out.word_field(number, <$name>::WIRE_TYPE, <$name>::to_word(*value));
+                        out.push_word(number, <$name>::WIRE_TYPE, <$name>::to_word(*value));
                     }
                 }
             }
@@ -428,14 +426,14 @@ mod put {
     impl Put for OneOf<Int64> {
         type Input<'a> = i64;
         fn put(number: u32, value: i64, out: &mut Encoder<'_>) {
-            out.word_field(number, WireType::Varint, value as u64);
+            out.push_word(number, WireType::Varint, value as u64);
         }
     }
 
     impl<E: OpenEnum> Put for Optional<Enum<E>> {
         type Input<'a> = E;
         fn put(number: u32, value: E, out: &mut Encoder<'_>) {
-            out.word_field(number, WireType::Varint, Enum::<E>::to_word(value));
+            out.push_word(number, WireType::Varint, Enum::<E>::to_word(value));
         }
     }
 
@@ -444,24 +442,25 @@ mod put {
             impl Put for $kind {
                 type Input<'a> = &'a [u8];
                 fn put(number: u32, value: &[u8], out: &mut Encoder<'_>) {
-                    out.bytes_field(number, value);
+                    out.push_bytes(number, value);
                 }
             }
         )* };
     }
-    // A repeated text or blob is put once per element.
+    // Each element of a repeated text or blob is written by its own call.
     slices!(Optional<Text>, Optional<Blob>, OneOf<Text>, Repeated<Text>, Repeated<Blob>);
 
-    impl<M: MessageType> MessageKind for Optional<Message<M>> {}
-    impl<M: MessageType> MessageKind for OneOf<Message<M>> {}
-    impl<M: MessageType> MessageKind for Repeated<Message<M>> {}
+    impl<M: MessageType> MessageCodec for Optional<Message<M>> {}
+    impl<M: MessageType> MessageCodec for OneOf<Message<M>> {}
+    impl<M: MessageType> MessageCodec for Repeated<Message<M>> {}
 }
 
-/// Gives the bytes of what `body` writes; the fallible twin of [`encode_to_vec`].
+/// Returns the encoding of the fields that `body` writes; the fallible counterpart of
+/// [`encode_to_vec`].
 pub(crate) fn try_encode_to_vec<'a>(
     body: impl FnOnce(&mut Encoder<'a>) -> Result<(), Error>,
 ) -> Result<Vec<u8>, Error> {
     let mut encoder = Encoder::default();
     body(&mut encoder)?;
-    Ok(Encoded::from(encoder).into_vec())
+    Ok(Encoded::from_encoder(encoder).into_vec())
 }

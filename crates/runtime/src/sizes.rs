@@ -333,7 +333,7 @@ impl SizeList {
             inputs.iter().map(|pattern| Some(pattern.as_ref()?.ty(&names))).collect();
         let set = names.iter().cloned().collect();
         let inference = inferred_over(scope, &types, Some(&set)).ok()?;
-        let mut formulas = Formulas::over(names.iter().map(String::as_str));
+        let mut formulas = Formulas::new(names.iter().map(String::as_str));
         let body = BodyList::new(scope.executable, scope.body, &inference, &mut formulas);
         let values = scope.executable.resolved.model().value_count();
         let conditions = Conditions::new(&inference, values, &mut formulas)?;

@@ -234,7 +234,7 @@ impl Model {
         let mut last: HashMap<String, (u64, TensorId, bool)> = HashMap::new();
         let mut owners = None;
         for id in model.tensors() {
-            let tensor = model.stored(id);
+            let tensor = model.stored_tensor(id);
             if !tensor.is_external() {
                 continue;
             }
@@ -328,7 +328,7 @@ impl Model {
     /// Returns the offset in bytes of an external tensor in its data file; 0 if the reference to
     /// the file is invalid.
     fn find_data_offset(&self, id: TensorId) -> u64 {
-        self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
+        self.graph.external_reference(self.graph.stored_tensor(id)).map_or(0, |found| found.offset)
     }
 
     /// Maps each node attribute to its node and to its index in the node's list of attributes.

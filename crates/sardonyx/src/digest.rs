@@ -40,23 +40,23 @@ impl Model {
         let tensors = self.graph.tensors();
         // Copying a model of many nodes takes as long as writing it, so a model that has all values
         // in `raw_data` already is hashed without a copy.
-        if tensors.iter().all(|id| has_raw_data_only(self.graph.stored(*id))) {
+        if tensors.iter().all(|id| has_raw_data_only(self.graph.stored_tensor(*id))) {
             return hash_graph(&self.graph);
         }
         let mut graph = self.graph.clone();
         embed(&mut graph, &self.data)?;
         for id in tensors {
-            let stored = graph.stored(id);
+            let stored = graph.stored_tensor(id);
             let is_inside = stored.typed.is_empty() || stored.raw_data.is_some();
             // An invalid tensor is hashed in the form that it has.
             let value = if is_inside { None } else { graph.tensor(stored, &*self.data).ok() };
             if let Some(bytes) = value.and_then(|value| value.buffer().cloned()) {
                 let span = graph.add_bytes(bytes);
-                let stored = graph.stored_mut(id);
+                let stored = graph.stored_tensor_mut(id);
                 stored.typed.clear();
                 stored.raw_data = Some(span);
             }
-            let stored = graph.stored_mut(id);
+            let stored = graph.stored_tensor_mut(id);
             stored.external_data.clear();
             stored.data_location = None;
         }
@@ -81,13 +81,13 @@ impl Model {
         self.check_complete()?;
         let mut graph = self.graph.clone();
         for id in self.graph.tensors() {
-            let value = self.graph.tensor(self.graph.stored(id), &*self.data);
+            let value = self.graph.tensor(self.graph.stored_tensor(id), &*self.data);
             // An invalid tensor is hashed in the form that it has.
             let Some(bytes) = value.ok().and_then(|value| value.buffer().cloned()) else {
                 continue;
             };
             let span = graph.add_bytes(sample_pages(bytes));
-            let stored = graph.stored_mut(id);
+            let stored = graph.stored_tensor_mut(id);
             stored.typed.clear();
             stored.raw_data = Some(span);
             stored.external_data.clear();
@@ -126,7 +126,7 @@ fn has_raw_data_only(stored: &TensorProto) -> bool {
 fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
-    let raw = graph.tensors().into_iter().filter_map(|id| graph.stored(id).raw_data);
+    let raw = graph.tensors().into_iter().filter_map(|id| graph.stored_tensor(id).raw_data);
     let values = raw.map(|span| graph.buffer(span)).filter(|value| value.len() > SAMPLED);
     let values = values.map(|value| (value.as_slice().as_ptr().addr(), value)).collect();
     graph

@@ -264,7 +264,7 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<
 /// megabytes.
 fn shorten_lines(text: String) -> String {
     let lines: Vec<_> =
-        (text.lines()).map(|line| sardonyx_proto::without_middle(line, 800, 200)).collect();
+        (text.lines()).map(|line| sardonyx_proto::elide_middle(line, 800, 200)).collect();
     lines.join("\n")
 }
 

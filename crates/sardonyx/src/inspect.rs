@@ -304,7 +304,7 @@ impl Model {
         let mut totals = Totals::default();
         for id in self.graph.tensors() {
             if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
-                let tensor = self.graph.stored(id);
+                let tensor = self.graph.stored_tensor(id);
                 totals.tensors += 1;
                 totals.elements = totals.elements.saturating_add(count_elements(tensor));
                 totals.bytes = totals.bytes.saturating_add(count_value_bytes(tensor));
@@ -317,7 +317,7 @@ impl Model {
     pub fn external_files(&self) -> Vec<ExternalFile> {
         let mut files: BTreeMap<String, (usize, u64)> = BTreeMap::new();
         for id in self.graph.tensors() {
-            let tensor = self.graph.stored(id);
+            let tensor = self.graph.stored_tensor(id);
             if !tensor.is_external() {
                 continue;
             }

@@ -159,26 +159,26 @@ impl Encode for InModel<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put_some(model::IrVersion, self.header.ir_version);
         if let Some((part, bytes)) = self.in_graph {
-            let put_part = |out: &mut Encoder<'a>| out.records(bytes);
-            out.message(model::Graph, |out| match part {
+            let put_part = |out: &mut Encoder<'a>| out.put_records(bytes);
+            out.put_message(model::Graph, |out| match part {
                 MessagePart::Graph | MessagePart::Function => put_part(out),
-                MessagePart::Node => out.message(graph::Node, put_part),
+                MessagePart::Node => out.put_message(graph::Node, put_part),
                 MessagePart::Attribute => {
-                    out.message(graph::Node, |out| out.message(node::Attribute, put_part));
+                    out.put_message(graph::Node, |out| out.put_message(node::Attribute, put_part));
                 }
-                MessagePart::Tensor => out.message(graph::Initializer, put_part),
-                MessagePart::SparseTensor => out.message(graph::SparseInitializer, put_part),
-                MessagePart::ValueInfo => out.message(graph::Input, put_part),
+                MessagePart::Tensor => out.put_message(graph::Initializer, put_part),
+                MessagePart::SparseTensor => out.put_message(graph::SparseInitializer, put_part),
+                MessagePart::ValueInfo => out.put_message(graph::Input, put_part),
             });
         }
         for (domain, version) in &self.header.opset_imports {
-            out.message(model::OpsetImport, |out| {
+            out.put_message(model::OpsetImport, |out| {
                 out.put(operator_set_id::Domain, domain.as_bytes());
                 out.put(operator_set_id::Version, *version);
             });
         }
         if let Some(function) = self.function {
-            out.message(model::Functions, |out| out.records(function));
+            out.put_message(model::Functions, |out| out.put_records(function));
         }
     }
 }

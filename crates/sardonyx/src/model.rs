@@ -118,7 +118,7 @@ impl Model {
         let copied = graph.copy_sources(&mut |bytes| self.weights.copy_of(bytes));
         copied.map_err(memory_error)?;
         let external = graph.tensors().into_iter().filter_map(|id| {
-            let stored = graph.stored(id);
+            let stored = graph.stored_tensor(id);
             let reference = stored.is_external().then(|| graph.external_reference(stored));
             Some(reference?.ok()?.location)
         });
@@ -235,7 +235,7 @@ impl Model {
     /// Serializes the model as a list of pieces of binary protobuf, to be sent or hashed. Tensor
     /// data is borrowed, so a model of one gigabyte needs only the memory of its nodes and names.
     pub(crate) fn encode(&self) -> Encoded<'_> {
-        self.graph.encoded()
+        self.graph.to_encoded()
     }
 
     /// Writes the model as binary protobuf, without copying tensor data in memory. External data
@@ -297,7 +297,7 @@ impl Model {
     /// lies within its data file.
     pub(crate) fn check_external_data(&self) -> Result<(), Error> {
         for id in self.graph.tensors() {
-            let tensor = self.graph.stored(id);
+            let tensor = self.graph.stored_tensor(id);
             if tensor.is_external() {
                 self.graph
                     .tensor(tensor, &*self.data)

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sardonyx_model as graph;
 use sardonyx_model::{ExternalReference, NotStored, ReadLimits, Span, StoredValues, TensorProto};
-use sardonyx_proto::value_ranges;
+use sardonyx_proto::find_value_ranges;
 use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 
@@ -46,7 +46,7 @@ pub(crate) fn compute_file_digest(bytes: &[u8]) -> Option<String> {
         let digest = bytes.get(HEAD.len()..HEAD.len() + 2 * DIGEST_BYTES)?;
         return String::from_utf8(digest.to_vec()).ok();
     }
-    let values = value_ranges(bytes).ok()?;
+    let values = find_value_ranges(bytes).ok()?;
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
     let mut end = 0;
@@ -107,7 +107,7 @@ impl Tensors {
     pub(crate) fn from_graph(model: &graph::Model) -> Tensors {
         let mut by_path: HashMap<Vec<u8>, Vec<Stored>> = HashMap::new();
         for (id, path) in model.tensor_paths(|_| true) {
-            let stored = Stored::from_tensor(model, model.stored(id));
+            let stored = Stored::from_tensor(model, model.stored_tensor(id));
             by_path.entry(path).or_default().push(stored);
         }
         Tensors { by_path }
@@ -322,7 +322,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
         let bytes = std::fs::read(path).unwrap();
         let digest = compute_file_digest(&bytes).unwrap();
-        let values = value_ranges(&bytes).unwrap();
+        let values = find_value_ranges(&bytes).unwrap();
         assert!(!values.is_empty());
         for (index, expected) in [(values[0].start, true), (values[0].start - 1, false)] {
             let mut changed = bytes.clone();

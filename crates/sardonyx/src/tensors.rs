@@ -105,7 +105,7 @@ impl Model {
 
     /// Describes a stored tensor; `place` is its location in the model.
     fn describe_stored(&self, id: TensorId, place: String) -> StoredTensor {
-        let tensor = self.graph.stored(id);
+        let tensor = self.graph.stored_tensor(id);
         let (storage, bytes) = self.find_storage(tensor);
         let type_number = tensor.data_type.unwrap_or(0);
         StoredTensor {
@@ -175,7 +175,7 @@ impl Model {
         let model = &self.graph;
         let mut ids = model.tensors().into_iter().enumerate();
         ids.find_map(|(index, id)| {
-            let tensor = model.stored(id);
+            let tensor = model.stored_tensor(id);
             let (raw, data_type) =
                 (tensor.raw_data?, DataType::from_number(tensor.data_type.unwrap_or(0))?);
             if tensor.is_external() || model.implied_bytes(tensor) == Some(raw.len) {
@@ -204,7 +204,7 @@ impl Model {
     ///
     /// If the tensor comes from another model.
     pub fn value_of(&self, tensor: &StoredTensor) -> Result<Tensor, Error> {
-        let proto = self.graph.stored(tensor.id);
+        let proto = self.graph.stored_tensor(tensor.id);
         self.graph.tensor(proto, &*self.data).map_err(|error| {
             let kind =
                 if proto.is_external() { ErrorKind::ExternalData } else { ErrorKind::Invalid };

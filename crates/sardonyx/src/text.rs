@@ -399,7 +399,8 @@ impl Payloads for InModelFile {
             !tensor.is_external() && values.any(|span| self.holds(span, inline_bytes))
         };
         let ids = model.tensors();
-        let mut unnamed: Vec<&TensorProto> = ids.iter().map(|id| model.stored(*id)).collect();
+        let mut unnamed: Vec<&TensorProto> =
+            ids.iter().map(|id| model.stored_tensor(*id)).collect();
         unnamed.retain(|tensor| holds_some(tensor));
         if unnamed.is_empty() {
             return Ok(Vec::new());
@@ -413,7 +414,7 @@ impl Payloads for InModelFile {
         for (id, path) in paths {
             // Two tensors with one path cannot be distinguished.
             let path = (times.get(&path) == Some(&1)).then_some(path);
-            for span in list_value_spans(model.stored(id)) {
+            for span in list_value_spans(model.stored_tensor(id)) {
                 known.insert(span.offset, path.clone());
             }
         }
@@ -458,7 +459,7 @@ impl Payloads for SidecarFile {
         let mut writing: Option<(WholeFile, Sha256)> = None;
         let mut length = stored::HEAD_BYTES as u64;
         for id in model.tensors() {
-            for span in list_value_spans(model.stored(id)) {
+            for span in list_value_spans(model.stored_tensor(id)) {
                 let key = (span.source, span.offset, span.len);
                 let stays = span.len <= inline_bytes || self.own.file == Some(span.source);
                 if stays || self.known.contains_key(&key) {

@@ -3,7 +3,7 @@
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseError, ParseOptions};
 
-pub use sardonyx_text::Part as TextPart;
+pub use sardonyx_text::TextPart;
 
 /// Parses a part of a model (a node, a type, …) in ONNX text and returns its protobuf message.
 ///

@@ -14,7 +14,7 @@ struct Holder(Vec<u8>);
 
 impl Encode for Holder {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
-        out.message(model::Functions, |out| out.records(&self.0));
+        out.put_message(model::Functions, |out| out.put_records(&self.0));
     }
 }
 

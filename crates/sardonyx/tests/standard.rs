@@ -44,7 +44,7 @@ fn open(fields: impl Fn(&mut Encoder<'_>)) -> Model {
 
 /// Writes the graph `y = op(x)`.
 fn one_node(out: &mut Encoder<'_>, domain: &str, op: &str) {
-    out.message(graph::Node, |out| {
+    out.put_message(graph::Node, |out| {
         out.put(node::Input, b"x");
         out.put(node::Output, b"y");
         out.put(node::OpType, op.as_bytes());
@@ -53,19 +53,19 @@ fn one_node(out: &mut Encoder<'_>, domain: &str, op: &str) {
         }
     });
     out.put(graph::Name, b"g");
-    out.message(graph::Input, |out| info(out, "x"));
-    out.message(graph::Output, |out| info(out, "y"));
+    out.put_message(graph::Input, |out| info(out, "x"));
+    out.put_message(graph::Output, |out| info(out, "y"));
 }
 
 fn info(out: &mut Encoder<'_>, name: &str) {
     out.put(value_info::Name, name.as_bytes());
-    out.message(value_info::Type, |out| {
-        out.message(type_::TensorType, |out| out.put(tensor_type::ElemType, 1));
+    out.put_message(value_info::Type, |out| {
+        out.put_message(type_::TensorType, |out| out.put(tensor_type::ElemType, 1));
     });
 }
 
 fn import(out: &mut Encoder<'_>, domain: &str, version: i64) {
-    out.message(model::OpsetImport, |out| {
+    out.put_message(model::OpsetImport, |out| {
         out.put(operator_set_id::Domain, domain.as_bytes());
         out.put(operator_set_id::Version, version);
     });
@@ -75,7 +75,7 @@ fn import(out: &mut Encoder<'_>, domain: &str, version: i64) {
 fn relu(ir_version: i64, rest: impl Fn(&mut Encoder<'_>)) -> Model {
     open(|out| {
         out.put(model::IrVersion, ir_version);
-        out.message(model::Graph, |out| one_node(out, "", "Relu"));
+        out.put_message(model::Graph, |out| one_node(out, "", "Relu"));
         import(out, "", 13);
         rest(out);
     })
@@ -124,13 +124,13 @@ fn headers_are_read_without_running_the_model() {
         out.put(model::Domain, b"org.example");
         out.put(model::ModelVersion, 0x0001_0002_0000_0159);
         out.put(model::DocString, doc.as_bytes());
-        out.message(model::Graph, |out| {
+        out.put_message(model::Graph, |out| {
             one_node(out, "com.acme", "Unheard");
-            out.message(graph::Initializer, |out| {
+            out.put_message(graph::Initializer, |out| {
                 out.put(tensor::Dims, &[1 << 20][..]);
                 out.put(tensor::DataType, 1);
                 out.put(tensor::Name, b"w");
-                out.message(tensor::ExternalData, |out| {
+                out.put_message(tensor::ExternalData, |out| {
                     out.put(string_string_entry::Key, b"location");
                     out.put(string_string_entry::Value, b"not there");
                 });
@@ -138,7 +138,7 @@ fn headers_are_read_without_running_the_model() {
             });
         });
         import(out, "com.acme", 1);
-        out.message(model::MetadataProps, |out| {
+        out.put_message(model::MetadataProps, |out| {
             out.put(string_string_entry::Key, b"model_author");
             out.put(string_string_entry::Value, b"Ada, Grace");
         });
@@ -160,7 +160,7 @@ fn headers_are_read_without_running_the_model() {
 #[test]
 fn invalid_text_is_kept_and_reported() {
     // MODEL-05-: field 2 as a number is not a producer
-    let number = relu(8, |out| out.records(b"\x10\x07"));
+    let number = relu(8, |out| out.put_records(b"\x10\x07"));
     assert_eq!(number.producer_name(), "");
     // MODEL-10-: invalid UTF-8 is kept and reported
     let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
@@ -232,19 +232,19 @@ fn a_model_needs_the_version_of_its_newest_feature() {
 }
 
 fn write_function(out: &mut Encoder<'_>) {
-    out.message(model::Functions, |out| {
+    out.put_message(model::Functions, |out| {
         out.put(function::Name, b"F");
         out.put(function::Domain, b"com.acme");
     });
 }
 
 fn write_training(out: &mut Encoder<'_>) {
-    out.message(model::TrainingInfo, |_| {});
+    out.put_message(model::TrainingInfo, |_| {});
 }
 
 fn write_devices(out: &mut Encoder<'_>) {
     for name in ["gpu0", "gpu1"] {
-        out.message(model::Configuration, |out| {
+        out.put_message(model::Configuration, |out| {
             out.put(device_configuration::Name, name.as_bytes());
             out.put(device_configuration::NumDevices, 2);
         });
@@ -253,9 +253,9 @@ fn write_devices(out: &mut Encoder<'_>) {
 
 fn write_float8_model(out: &mut Encoder<'_>) {
     out.put(model::IrVersion, NEWEST_IR_VERSION);
-    out.message(model::Graph, |out| {
+    out.put_message(model::Graph, |out| {
         one_node(out, "", "Relu");
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[1][..]);
             out.put(tensor::DataType, DataType::Float8e4m3fn.number());
             out.put(tensor::Name, b"w");
@@ -267,10 +267,10 @@ fn write_float8_model(out: &mut Encoder<'_>) {
 
 fn write_node_metadata_model(out: &mut Encoder<'_>) {
     out.put(model::IrVersion, NEWEST_IR_VERSION);
-    out.message(model::Graph, |out| {
-        out.message(graph::Node, |out| {
+    out.put_message(model::Graph, |out| {
+        out.put_message(graph::Node, |out| {
             out.put(node::OpType, b"Relu");
-            out.message(node::MetadataProps, |out| {
+            out.put_message(node::MetadataProps, |out| {
                 out.put(string_string_entry::Key, b"com.acme.k")
             });
         });
@@ -284,13 +284,13 @@ fn training_information_does_not_affect_a_run() {
     // MODEL-17+-, MODEL-27, META-07
     let plain = run(&relu(8, |_| {})).unwrap();
     let mut model = relu(8, |out| {
-        out.message(model::TrainingInfo, |out| {
-            out.message(training_info::UpdateBinding, |out| {
+        out.put_message(model::TrainingInfo, |out| {
+            out.put_message(training_info::UpdateBinding, |out| {
                 out.put(string_string_entry::Key, b"no such initializer");
                 out.put(string_string_entry::Value, b"no such output");
             });
         });
-        out.message(model::MetadataProps, |out| {
+        out.put_message(model::MetadataProps, |out| {
             out.put(string_string_entry::Key, b"com.acme.threads");
             out.put(string_string_entry::Value, b"99");
         });
@@ -372,7 +372,7 @@ fn operator_sets_are_imported_by_domain() {
     let with = |ir_version: i64, node_domain: &'static str, imports: &'static [(&str, i64)]| {
         open(move |out| {
             out.put(model::IrVersion, ir_version);
-            out.message(model::Graph, |out| one_node(out, node_domain, "Relu"));
+            out.put_message(model::Graph, |out| one_node(out, node_domain, "Relu"));
             for (domain, version) in imports {
                 import(out, domain, *version);
             }
@@ -384,7 +384,7 @@ fn operator_sets_are_imported_by_domain() {
         // Before IR version 3, models had no imports and used version 1.
         with(2, "", &[]),
         // Unknown fields are ignored.
-        relu(8, |out| out.records(b"\xfa\x3e\x03new")),
+        relu(8, |out| out.put_records(b"\xfa\x3e\x03new")),
     ];
     for model in fine {
         assert_eq!(run(&model).unwrap(), [0.0, 2.0]);
@@ -402,23 +402,23 @@ fn before_version_4_initializers_are_inputs() {
     let model = |ir_version: i64| {
         open(|out| {
             out.put(model::IrVersion, ir_version);
-            out.message(model::Graph, |out| {
-                out.message(graph::Node, |out| {
+            out.put_message(model::Graph, |out| {
+                out.put_message(graph::Node, |out| {
                     out.put(node::Input, b"x");
                     out.put(node::Input, b"w");
                     out.put(node::Output, b"y");
                     out.put(node::OpType, b"Add");
                 });
                 out.put(graph::Name, b"g");
-                out.message(graph::Initializer, |out| {
+                out.put_message(graph::Initializer, |out| {
                     out.put(tensor::Dims, &[1][..]);
                     out.put(tensor::DataType, 1);
                     out.put(tensor::Name, b"w");
                     out.put(tensor::RawData, &1f32.to_le_bytes());
                 });
-                out.message(graph::Input, |out| info(out, "x"));
-                out.message(graph::Input, |out| info(out, "w"));
-                out.message(graph::Output, |out| info(out, "y"));
+                out.put_message(graph::Input, |out| info(out, "x"));
+                out.put_message(graph::Input, |out| info(out, "w"));
+                out.put_message(graph::Output, |out| info(out, "y"));
             });
             import(out, "", 13);
         })
@@ -453,7 +453,7 @@ fn operator_set_of_version(ir_version: i64) -> Vec<u8> {
         out.put(operator_set::OpsetVersion, 3);
         out.put(operator_set::DocString, b"*all* of them");
         for status in [0, 1, 77] {
-            out.message(operator_set::Operator, |out| {
+            out.put_message(operator_set::Operator, |out| {
                 out.put(operator::OpType, b"Op");
                 out.put(operator::SinceVersion, 3);
                 out.put(operator::Status, OperatorStatus(status));
@@ -467,9 +467,9 @@ fn operator_set_of_version(ir_version: i64) -> Vec<u8> {
 fn with_tensor(fields: impl Fn(&mut Encoder<'_>)) -> Model {
     open(|out| {
         out.put(model::IrVersion, NEWEST_IR_VERSION);
-        out.message(model::Graph, |out| {
+        out.put_message(model::Graph, |out| {
             one_node(out, "", "Relu");
-            out.message(graph::Initializer, |out| fields(out));
+            out.put_message(graph::Initializer, |out| fields(out));
         });
         import(out, "", 13);
     })
@@ -487,7 +487,9 @@ fn stored_tensors_are_read_by_their_fields() {
         out.put(tensor::Name, b"w");
         out.put(tensor::RawData, &2f32.to_le_bytes());
         out.put(tensor::DocString, b"a *scalar*");
-        out.message(tensor::MetadataProps, |out| out.put(string_string_entry::Key, b"com.acme.k"));
+        out.put_message(tensor::MetadataProps, |out| {
+            out.put(string_string_entry::Key, b"com.acme.k")
+        });
     });
     let written = scalar.to_bytes();
     for kept in [&b"\x62\x0aa *scalar*"[..], b"com.acme.k"] {
@@ -506,7 +508,7 @@ fn stored_tensors_are_read_by_their_fields() {
                 out.put(tensor::Name, b"w");
                 out.put(tensor::RawData, &PARTS);
             } else {
-                out.packed_block(tensor::FloatData, &PARTS);
+                out.put_packed(tensor::FloatData, &PARTS);
                 out.put(tensor::Name, b"w");
             }
         });
@@ -523,7 +525,7 @@ fn stored_tensors_are_read_by_their_fields() {
     let both = with_tensor(|out| {
         out.put(tensor::Dims, &[1][..]);
         out.put(tensor::DataType, 1);
-        out.packed_block(tensor::FloatData, &ONE);
+        out.put_packed(tensor::FloatData, &ONE);
         out.put(tensor::Name, b"w");
         out.put(tensor::RawData, &2f32.to_le_bytes());
     });
@@ -562,7 +564,7 @@ fn written_values_are_raw_data_inside_and_outside() {
     for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
         let file = write_value(&Value::Tensor(tensor.clone()), "w").unwrap();
-        let model = with_tensor(|out| out.copy_of_records(&file));
+        let model = with_tensor(|out| out.copy_records(&file));
         assert_eq!(model.tensors()[0].storage, TensorStorage::Raw, "{data_type:?}");
         let ty = Type::Tensor(TensorType { elem: Some(data_type), shape: None });
         let Value::Tensor(again) = read_value(file, &ty).unwrap() else {
@@ -593,13 +595,13 @@ fn attributes_hold_values_of_their_type() {
     // TENSOR-28: a tensor in an attribute needs no name
     let model = open(|out| {
         out.put(model::IrVersion, 8);
-        out.message(model::Graph, |out| {
-            out.message(graph::Node, |out| {
+        out.put_message(model::Graph, |out| {
+            out.put_message(graph::Node, |out| {
                 out.put(node::Output, b"y");
                 out.put(node::OpType, b"Constant");
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, b"value");
-                    out.message(attribute::T, |out| {
+                    out.put_message(attribute::T, |out| {
                         out.put(tensor::Dims, &[2][..]);
                         out.put(tensor::DataType, 1);
                         out.put(tensor::RawData, &[0; 8]);
@@ -608,7 +610,7 @@ fn attributes_hold_values_of_their_type() {
                 });
             });
             out.put(graph::Name, b"g");
-            out.message(graph::Output, |out| info(out, "y"));
+            out.put_message(graph::Output, |out| info(out, "y"));
         });
         import(out, "", 13);
     });

@@ -492,7 +492,7 @@ impl Transport for Meeting {
         self.inner.tell(notice);
     }
 
-    fn waits_for_all(&self, _: Group<'_>, _: (Reduction, DataType), _: usize) -> bool {
+    fn waits_for_all(&self, _: Group<'_>, _: Reduction, _: DataType, _: usize) -> bool {
         true
     }
 

@@ -126,7 +126,7 @@ impl Scope {
     /// that takes too long to find out.
     pub(super) fn new(prepared: &Prepared, options: ShardOptions<'_>) -> Option<Arc<Scope>> {
         let symbols: Vec<String> = options.open?.iter().map(|(name, _)| name.clone()).collect();
-        let mut formulas = Formulas::over(symbols.iter().map(String::as_str));
+        let mut formulas = Formulas::new(symbols.iter().map(String::as_str));
         let values = prepared.resolved.model().value_count();
         let conditions = Conditions::new(&prepared.types, values, &mut formulas)?;
         Some(Arc::new(Scope { symbols, formulas, conditions }))

@@ -1,8 +1,8 @@
-//! The arena: one aligned block of bytes from which a step borrows all its operands at once.
+//! The arena: one aligned block of bytes, from which a step borrows all its operands at once.
 //!
-//! Whoever plans memory knows offsets, not slices. [`Arena::borrow`] turns ranges into slices after
-//! checking that no exclusive one overlaps any other, which is all that makes it sound; the plan
-//! need not be trusted. It allocates nothing for up to 8 reads and 4 writes.
+//! A memory plan consists of offsets, not slices. [`Arena::borrow`] turns ranges into slices after
+//! checking that no exclusive range overlaps any other. The check alone makes it sound, so the plan
+//! need not be trusted. Does not allocate for up to 8 reads and 4 writes.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,79 +12,79 @@ use smallvec::SmallVec;
 use crate::buffer::AlignedBytes;
 use crate::error::TensorError;
 
-/// Slices to read, in the order of the ranges asked for.
+/// Slices to read, in the order of the requested ranges.
 pub type ReadSlices<'a> = SmallVec<[&'a [u8]; 8]>;
-/// Slices to write, in the order of the ranges asked for.
+/// Slices to write, in the order of the requested ranges.
 pub type WriteSlices<'a> = SmallVec<[&'a mut [u8]; 4]>;
 
-/// Scratch memory: a block of initialised bytes of no particular value.
+/// Scratch memory: a block of initialised bytes with arbitrary values.
 #[derive(Debug)]
 pub struct Arena {
     block: AlignedBytes,
 }
 
-/// Why ranges cannot be borrowed together.
+/// Reason why ranges cannot be borrowed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArenaError {
     /// The range is reversed or ends after the arena.
     OutOfBounds {
-        /// The range asked for, in bytes.
+        /// Requested range, in bytes.
         range: Range<usize>,
         /// Size of the arena in bytes.
         len: usize,
     },
     /// A range to write overlaps another range.
     Overlap {
-        /// The range to write, in bytes.
+        /// Range to write, in bytes.
         write: Range<usize>,
-        /// The other one, in bytes.
+        /// Overlapping range, in bytes.
         other: Range<usize>,
     },
 }
 
 impl Arena {
-    /// An arena of `len` bytes, on huge pages if it is large.
+    /// Allocates an arena of `len` bytes, on huge pages if it is large.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn new(len: usize) -> Result<Arena, TensorError> {
         Ok(Arena { block: AlignedBytes::zeroed_on_huge_pages(len)? })
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.block.len()
     }
 
-    /// Whether there are no bytes.
+    /// Whether the arena has no bytes.
     pub fn is_empty(&self) -> bool {
         self.block.is_empty()
     }
 
-    /// Makes the arena at least `len` bytes large. Contents are lost when it grows.
+    /// Grows the arena to at least `len` bytes. Contents are lost when it grows.
     ///
     /// # Errors
-    /// If memory is refused; the arena is then empty.
+    /// Memory cannot be allocated; the arena is then empty.
     pub fn reserve(&mut self, len: usize) -> Result<(), TensorError> {
         if len > self.len() {
-            // The old block goes first: the two need never exist together.
+            // The old block is freed first, so that only one of them exists at a time.
             self.block = AlignedBytes::zeroed(0)?;
             self.block = AlignedBytes::zeroed_on_huge_pages(len)?;
         }
         Ok(())
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.block
     }
 
-    /// Slices of many ranges at once: `reads` may overlap each other, `writes` must overlap
-    /// nothing. Empty ranges overlap nothing. An operation in place asks for its range once, as a
-    /// write.
+    /// Borrows slices of many ranges at once: `reads` may overlap each other, `writes` must not
+    /// overlap any range. Empty ranges overlap nothing. An operation in place requests its range
+    /// once, as a write.
     ///
     /// # Errors
-    /// If a range does not lie within the arena, or a write overlaps another range.
+    /// A range is not within the arena, or a write overlaps another range.
     pub fn borrow(
         &mut self,
         reads: &[Range<usize>],

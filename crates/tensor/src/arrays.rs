@@ -129,7 +129,7 @@ impl<'a> TensorView<'a> {
             ArrayView::from_shape(dims, self.as_slice()?)
         } else {
             let (elements, strides) = (self.data_slice()?, self.strides());
-            // `ndarray` takes the lowest address, and finds the first element by the strides.
+            // `ndarray` expects the lowest address, and derives the first element from the strides.
             let from_end = self.dims().iter().zip(&strides).filter(|(_, stride)| **stride < 0);
             let from_end: usize =
                 from_end.map(|(dim, stride)| (dim - 1) * stride.unsigned_abs()).sum();
@@ -183,22 +183,21 @@ mod tests {
     use half::f16;
     use ndarray::{Array, Array2, Array3, Axis, Ix2, arr0, array, s};
 
-    fn numbers(dims: (usize, usize, usize)) -> Array3<f32> {
-        let count = dims.0 * dims.1 * dims.2;
-        Array::from_iter((0..count).map(|i| i as f32)).into_shape_with_order(dims).unwrap()
+    fn numbers(a: usize, b: usize, c: usize) -> Array3<f32> {
+        Array::from_iter((0..a * b * c).map(|i| i as f32)).into_shape_with_order((a, b, c)).unwrap()
     }
 
     #[test]
     fn owned_arrays_are_taken_over() {
-        let array = numbers((2, 3, 4));
+        let array = numbers(2, 3, 4);
         let place = array.as_ptr();
         let tensor = Tensor::from_array(array).unwrap();
         assert_eq!(tensor.dims(), [2, 3, 4]);
         assert_eq!(tensor.as_slice::<f32>().unwrap().as_ptr(), place);
         assert_eq!(tensor.as_array::<f32>().unwrap().as_ptr(), place);
 
-        // The rest of an array whose first rows were cut off is still dense.
-        let mut rest = numbers((3, 2, 2));
+        // An array without its first rows is still dense.
+        let mut rest = numbers(3, 2, 2);
         rest.slice_collapse(s![1.., .., ..]);
         let place = rest.as_ptr();
         let tensor = Tensor::from_array(rest).unwrap();
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn arrays_in_another_order_are_copied_in_theirs() {
-        let array = numbers((2, 3, 4));
+        let array = numbers(2, 3, 4);
         let orders: [Array<f32, _>; 4] = [
             array.clone().reversed_axes(),
             array.slice(s![..;-1, .., ..]).to_owned(),
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn views_borrow_in_every_order_of_axes() {
-        let array = numbers((2, 3, 4));
+        let array = numbers(2, 3, 4);
         let mut views =
             vec![array.view(), array.view().reversed_axes(), array.slice(s![1.., .., ..])];
         for axis in 0..3 {

@@ -1,7 +1,7 @@
 //! Reference-counted bytes that can be sliced, and that are copied on write while shared.
 //!
-//! A [`Buffer`] hides where its bytes are: in a vector, in an aligned allocation of this crate, or
-//! in memory of the caller such as a file mapping. It is untyped; [`Tensor`](crate::Tensor) adds a
+//! A [`Buffer`] hides the owner of its bytes: a vector, an aligned allocation of this crate, or
+//! memory of the caller such as a file mapping. It is untyped; [`Tensor`](crate::Tensor) adds a
 //! type.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
@@ -58,7 +58,7 @@ impl Buffer {
         Buffer { owner: Some(Arc::new(elements)), offset: 0, len }
     }
 
-    /// Takes over an aligned allocation; no copy.
+    /// Takes over an aligned allocation without a copy.
     #[doc(hidden)]
     pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
         let len = bytes.len();
@@ -87,13 +87,13 @@ impl Buffer {
         Buffer { owner: Some(Arc::new(Foreign(owner))), offset: 0, len }
     }
 
-    /// Refers to all bytes of a mapping; no copy.
+    /// Refers to all bytes of a mapping, without a copy.
     #[doc(hidden)]
     pub fn from_pages(pages: Arc<dyn Pages>) -> Buffer {
         Buffer::from_owner(Arc::new(Mapped(pages)))
     }
 
-    /// Says that the bytes will be read soon; see [`Pages`].
+    /// Advises that the bytes will be read soon; see [`Pages`].
     #[doc(hidden)]
     pub fn fetch_pages(&self) {
         if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
@@ -101,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// Says that the bytes will not be read for long; see [`Pages`].
+    /// Advises that the bytes will not be read for long; see [`Pages`].
     #[doc(hidden)]
     pub fn give_back_pages(&self) {
         if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
@@ -120,7 +120,7 @@ impl Buffer {
     /// # Errors
     /// Memory cannot be allocated.
     pub fn unmapped(&self) -> Result<Buffer, TensorError> {
-        /// Bytes of a range: large enough that a call to the system for each costs nothing.
+        /// Size of a range in bytes, large enough that the system calls for each are negligible.
         const RANGE: usize = 4 << 20;
         if self.len <= RANGE {
             self.fetch_pages();
@@ -138,7 +138,7 @@ impl Buffer {
         Ok(Buffer::from_aligned(copy))
     }
 
-    /// A name for these bytes.
+    /// Returns an identity of the bytes that does not keep them alive.
     #[doc(hidden)]
     pub fn name(&self) -> BufferName {
         let owner = self.owner.as_ref().map(Arc::downgrade);
@@ -163,13 +163,13 @@ impl Buffer {
 
     /// Borrows the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // The end was checked when the buffer was made; `get` is for foreign owners that break
-        // their promise.
+        // The end was checked when the buffer was created; `get` guards against owners that shrink
+        // later.
         let bytes = self.owner.as_ref().map_or(&[][..], |owner| owner.bytes());
         bytes.get(self.offset..self.offset + self.len).unwrap_or(&[])
     }
 
-    /// Leaves out what comes after the first `len` bytes.
+    /// Drops the bytes after the first `len` ones.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -196,7 +196,8 @@ impl Buffer {
     /// Memory for a copy cannot be allocated.
     pub fn make_mut(&mut self) -> Result<&mut [u8], TensorError> {
         if !self.is_unique() {
-            // What is written once is mostly written again.
+            // Memory that is written once is usually written again, which makes huge pages
+            // worthwhile.
             *self = Buffer::from_aligned(AlignedBytes::copy_on_huge_pages(self.as_slice())?);
         }
         let range = self.offset..self.offset + self.len;
@@ -219,8 +220,9 @@ impl Buffer {
     }
 }
 
-/// Says which bytes a buffer is of, without keeping them. Names are equal if the buffers share
-/// their bytes: while a name exists, no other bytes get an equal one, even if its own are gone.
+/// Identity of a buffer's bytes, which does not keep them alive. Names are equal if the buffers
+/// share their bytes. While a name exists, no other bytes get an equal name, even if its own are
+/// freed.
 #[derive(Clone)]
 pub struct BufferName {
     owner: Option<Weak<dyn Owner>>,
@@ -229,14 +231,15 @@ pub struct BufferName {
 }
 
 impl BufferName {
-    /// The buffer of that name, if anything still holds its bytes.
+    /// Returns the buffer with that name, if its bytes are still alive.
     pub fn buffer(&self) -> Option<Buffer> {
         let owner = self.owner.as_ref()?.upgrade()?;
         Some(Buffer { owner: Some(owner), offset: self.offset, len: self.len })
     }
 
-    /// Weak references keep the place of an owner from being used again.
-    fn parts(&self) -> (*const (), usize, usize) {
+    /// Returns the fields that identify the bytes. A weak reference keeps the address of an owner
+    /// from being reused.
+    fn identity(&self) -> (*const (), usize, usize) {
         let owner = self.owner.as_ref().map_or(std::ptr::null(), |owner| owner.as_ptr().cast());
         (owner, self.offset, self.len)
     }
@@ -244,7 +247,7 @@ impl BufferName {
 
 impl PartialEq for BufferName {
     fn eq(&self, other: &Self) -> bool {
-        self.parts() == other.parts()
+        self.identity() == other.identity()
     }
 }
 
@@ -252,13 +255,13 @@ impl Eq for BufferName {}
 
 impl Hash for BufferName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().hash(state);
+        self.identity().hash(state);
     }
 }
 
 impl fmt::Debug for BufferName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (owner, offset, len) = self.parts();
+        let (owner, offset, len) = self.identity();
         write!(f, "BufferName({owner:?}, {offset}..{})", offset + len)
     }
 }
@@ -278,7 +281,7 @@ impl From<Vec<u8>> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.let_go();
+            owner.release();
         }
     }
 }
@@ -289,17 +292,17 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Where bytes live.
+/// Owner of bytes.
 pub(crate) trait Owner: Send + Sync {
     fn bytes(&self) -> &[u8];
-    /// `None` if they must not be written.
+    /// Returns the bytes for writing; `None` if they must not be written.
     fn bytes_mut(&mut self) -> Option<&mut [u8]>;
-    /// The mapping, if it is one.
+    /// Returns the mapping, if the bytes are in one.
     fn pages(&self) -> Option<&dyn Pages> {
         None
     }
-    /// What a buffer does with its reference when it goes.
-    fn let_go(self: Arc<Self>) {}
+    /// Releases a buffer's reference when the buffer is dropped.
+    fn release(self: Arc<Self>) {}
 }
 
 struct Mapped(Arc<dyn Pages>);
@@ -350,22 +353,22 @@ impl Owner for Foreign {
     }
 }
 
-/// A fixed-size allocation that starts on a multiple of [`ALIGNMENT`] bytes, always initialised.
+/// Allocation of fixed size at a multiple of [`ALIGNMENT`] bytes, always initialised.
 pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
-    /// What the allocation was made with; its alignment varies.
+    /// Alignment of the allocation, which must be passed to `dealloc`.
     align: usize,
 }
 
-/// Size of a huge page, and the smallest allocation worth one.
+/// Size of a huge page in bytes, and the smallest allocation that is worth one.
 const HUGE_PAGE: usize = 2 << 20;
 
 impl AlignedBytes {
-    /// `len` zero bytes. Large ones cost nothing until touched.
+    /// Allocates `len` zero bytes. Large allocations cost nothing until they are touched.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn zeroed(len: usize) -> Result<AlignedBytes, TensorError> {
         let make = |layout| {
             // SAFETY: `allocate` never passes a layout of size 0.
@@ -375,10 +378,10 @@ impl AlignedBytes {
         unsafe { Self::allocate(len, ALIGNMENT, make) }
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes` into a new allocation.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn copy_of(bytes: &[u8]) -> Result<AlignedBytes, TensorError> {
         let make = |layout| {
             // SAFETY: `allocate` never passes a layout of size 0.
@@ -394,11 +397,11 @@ impl AlignedBytes {
         unsafe { Self::allocate(bytes.len(), ALIGNMENT, make) }
     }
 
-    /// `len` zero bytes for long use, on huge pages if there are enough of them and the system has
-    /// any. Costs a pass over the bytes.
+    /// Allocates `len` zero bytes for long use, on huge pages if the allocation is large enough and
+    /// the system supports it. Takes one pass over the bytes.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn zeroed_on_huge_pages(len: usize) -> Result<AlignedBytes, TensorError> {
         if len < 2 * HUGE_PAGE {
             return Self::zeroed(len);
@@ -407,10 +410,11 @@ impl AlignedBytes {
         unsafe { Self::on_huge_pages(len, |start| start.write_bytes(0, len)) }
     }
 
-    /// A copy of `bytes` for long use, on huge pages as well.
+    /// Copies `bytes` into an allocation for long use, on huge pages like
+    /// [`zeroed_on_huge_pages`](Self::zeroed_on_huge_pages).
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn copy_on_huge_pages(bytes: &[u8]) -> Result<AlignedBytes, TensorError> {
         let len = bytes.len();
         if len < 2 * HUGE_PAGE {
@@ -422,6 +426,8 @@ impl AlignedBytes {
         }
     }
 
+    /// Allocates `len` bytes on huge pages.
+    ///
     /// # Safety
     /// `fill` must initialise `len` bytes, which are not 0, from its argument on.
     unsafe fn on_huge_pages(
@@ -432,7 +438,7 @@ impl AlignedBytes {
             // SAFETY: `len` is not 0 here.
             let start = unsafe { alloc(layout) };
             if !start.is_null() {
-                // Before the first touch: a page that exists already would stay small.
+                // Must precede the first touch: a page that exists already would stay small.
                 advise_huge_pages(start, len);
                 fill(start);
             }
@@ -442,6 +448,8 @@ impl AlignedBytes {
         unsafe { Self::allocate(len, HUGE_PAGE, make) }
     }
 
+    /// Allocates `len` bytes at a multiple of `align`.
+    ///
     /// # Safety
     /// `make` must return null or an allocation of the global allocator with the given layout, all
     /// bytes initialised.
@@ -454,7 +462,7 @@ impl AlignedBytes {
             return err!(Overflow, "{len} bytes cannot be allocated");
         };
         if len == 0 {
-            // Aligned as promised, never read, never freed.
+            // Aligned, never read and never freed.
             let start = layout.dangling_ptr();
             return Ok(AlignedBytes { start, len, align });
         }
@@ -464,7 +472,7 @@ impl AlignedBytes {
         }
     }
 
-    /// The first byte, for code that splits the block; see `arena`.
+    /// Returns the address of the first byte, for code that splits the block; see `arena`.
     pub(crate) fn start(&mut self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -499,7 +507,7 @@ impl DerefMut for AlignedBytes {
     }
 }
 
-// SAFETY: it owns its bytes as `Vec<u8>` does and has no interior mutability.
+// SAFETY: it owns its bytes like `Vec<u8>` and has no interior mutability.
 unsafe impl Send for AlignedBytes {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBytes {}
@@ -510,7 +518,7 @@ impl fmt::Debug for AlignedBytes {
     }
 }
 
-/// Asks the kernel for huge pages; a refusal is no error, the memory works either way.
+/// Asks the kernel for huge pages. Ignores a refusal, as the memory works either way.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages(start: *mut u8, len: usize) {
     use std::ffi::{c_int, c_void};
@@ -554,7 +562,7 @@ mod tests {
         a.make_mut().unwrap()[1] = 8;
         assert_eq!((a.as_slice(), b.as_slice()), (&[9, 8, 3][..], &[9, 2, 3][..]));
         assert!(a.is_aligned_to(ALIGNMENT));
-        // A slice that is the only one left is edited in place, and only its part.
+        // A slice that is the only reference left is written in place, and only its range.
         let mut tail = b.slice(1..3).unwrap();
         drop(b);
         assert!(tail.is_unique());

@@ -1,10 +1,9 @@
 //! Compares tensors with a tolerance. A mismatch names the worst element.
 //!
-//! The rule is that of `numpy.allclose`, relative to the wanted tensor:
-//! `|got - want| <= atol + rtol * |want|`. NaN equals NaN, and an infinity equals only itself.
-//! Element types and dims must be equal (requirements TENSOR-02 and TENSOR-05). Strings and truth
-//! values are compared exactly; integers too if the tolerance is zero, otherwise by the rule
-//! without rounding.
+//! The rule is that of `numpy.allclose`, relative to the wanted tensor: `|got - want| <= atol +
+//! rtol * |want|`. NaN equals NaN, and an infinity equals only itself. Element types and dims must
+//! be equal (requirements TENSOR-02 and TENSOR-05). Strings and booleans are compared exactly;
+//! integers are, too, if the tolerance is zero, otherwise by the rule without rounding.
 
 use std::fmt;
 
@@ -124,10 +123,10 @@ impl Tensor {
         self.distance(want, tolerance)?.mismatch().map_or(Ok(()), Err)
     }
 
-    /// Measures how far the elements are from what is wanted.
+    /// Measures the distance of the elements from the wanted ones.
     ///
     /// # Errors
-    /// [`Mismatch::Type`] or [`Mismatch::Dims`]; elements that differ are no error.
+    /// [`Mismatch::Type`] or [`Mismatch::Dims`]; different elements are not an error.
     #[doc(hidden)]
     pub fn distance(&self, want: &Tensor, tolerance: Tolerance) -> Result<Distance, Mismatch> {
         if self.data_type() != want.data_type() {
@@ -141,19 +140,19 @@ impl Tensor {
             Class::String => {
                 if let (Some(a), Some(b)) = (self.strings(), want.strings()) {
                     for (i, (a, b)) in a.iter().zip(b.iter()).enumerate() {
-                        tally.exact(i, a == b);
+                        tally.add_exact(i, a == b);
                     }
                 }
             }
             Class::Bool => {
                 for (i, (a, b)) in self.bytes().iter().zip(want.bytes()).enumerate() {
-                    tally.exact(i, (*a != 0) == (*b != 0));
+                    tally.add_exact(i, (*a != 0) == (*b != 0));
                 }
             }
             class => {
                 let (Ok(a), Ok(b)) = (to_f64(self), to_f64(want)) else {
-                    // Numbers that cannot be read as numbers agree only if their bits do.
-                    tally.exact(0, self.bit_eq(want));
+                    // Numbers that cannot be converted are equal only if their bits are.
+                    tally.add_exact(0, self.bit_eq(want));
                     return Ok(tally.distance(self, want));
                 };
                 let parts = if class == Class::Complex { 2 } else { 1 };
@@ -167,14 +166,14 @@ impl Tensor {
                     };
                     let allowed =
                         if b.is_finite() { tolerance.atol + tolerance.rtol * b.abs() } else { 0.0 };
-                    tally.number(i / parts, difference, allowed, b);
+                    tally.add_number(i / parts, difference, allowed, b);
                 }
             }
         }
         Ok(tally.distance(self, want))
     }
 
-    /// Difference of 64-bit integers, which f64 cannot hold.
+    /// Returns the difference of 64-bit integers, which f64 cannot represent.
     fn wide_difference(&self, other: &Tensor, index: usize) -> f64 {
         let read = |tensor: &Tensor| -> i128 {
             let mut bytes = [0; 8];
@@ -196,7 +195,7 @@ struct Tally {
     /// Sum of the absolute differences.
     sum: f64,
     relative: f64,
-    /// Index, excess, difference.
+    /// Index, ratio of the difference to the tolerance, and difference of the worst element.
     worst: Option<(usize, f64, f64)>,
 }
 
@@ -209,19 +208,19 @@ impl Tally {
             mean: self.sum / got.len().max(1) as f64,
             relative: self.relative,
             worst: self.worst.map(|(index, _, difference)| WorstElement {
-                index: position(got.dims(), index),
-                got: shown(got, index),
-                want: shown(want, index),
+                index: to_index(got.dims(), index),
+                got: format_element(got, index),
+                want: format_element(want, index),
                 difference,
             }),
         }
     }
 
-    fn exact(&mut self, index: usize, equal: bool) {
-        self.number(index, if equal { 0.0 } else { f64::INFINITY }, 0.0, 0.0);
+    fn add_exact(&mut self, index: usize, equal: bool) {
+        self.add_number(index, if equal { 0.0 } else { f64::INFINITY }, 0.0, 0.0);
     }
 
-    fn number(&mut self, index: usize, difference: f64, allowed: f64, want: f64) {
+    fn add_number(&mut self, index: usize, difference: f64, allowed: f64, want: f64) {
         if difference == 0.0 {
             return;
         }
@@ -234,14 +233,15 @@ impl Tally {
             self.relative = self.relative.max(relative);
         }
         let excess = difference / allowed.max(f64::MIN_POSITIVE);
-        // Without an allowance every excess may be infinite; then the larger difference counts.
+        // With a tolerance of zero, several ratios may be infinite; then the larger difference is
+        // worse.
         if self.worst.is_none_or(|(_, e, d)| excess > e || excess == e && difference > d) {
             self.worst = Some((index, excess, difference));
         }
     }
 }
 
-fn position(dims: &[usize], mut index: usize) -> Vec<usize> {
+fn to_index(dims: &[usize], mut index: usize) -> Vec<usize> {
     let mut out = vec![0; dims.len()];
     for (at, &dim) in out.iter_mut().zip(dims).rev() {
         *at = index % dim.max(1);
@@ -250,13 +250,13 @@ fn position(dims: &[usize], mut index: usize) -> Vec<usize> {
     out
 }
 
-fn shown(tensor: &Tensor, index: usize) -> String {
+fn format_element(tensor: &Tensor, index: usize) -> String {
     match tensor.strings() {
         Some(strings) => {
             let bytes = strings.get(index);
             format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(80)]))
         }
-        None => text::element(tensor.data_type(), tensor.bytes(), index),
+        None => text::format_element(tensor.data_type(), tensor.bytes(), index),
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(near.mean, 1.0 / 3.0);
         assert!((near.relative - 1.0 / 1001.0).abs() < 1e-12 && near.mismatch().is_none());
         assert_eq!(near.worst.map(|worst| worst.index), Some(vec![1]));
-        // What should be 0 has no relative difference.
+        // A wanted 0 has no relative difference.
         let zero = measure(&[0.5, 2.0], &[0.0, 2.0]);
         assert_eq!((zero.count, zero.absolute, zero.relative), (1, 0.5, 0.0));
         let infinite = measure(&[1.0], &[f32::INFINITY]);

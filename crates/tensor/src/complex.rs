@@ -1,11 +1,11 @@
-//! The complex numbers of the crate `num-complex` as elements. They have the layout of ours, so
-//! slices of either type borrow the same bytes.
+//! Complex numbers of the crate `num-complex` as elements. They have the layout of ours, so slices
+//! of either type borrow the same bytes.
 
 use num_complex::{Complex32, Complex64 as NumComplex64};
 
 use crate::element::{Complex64, Complex128, DataType, Element, sealed::Sealed};
 
-/// Makes a complex number of `num-complex` an element, and converts it from and to ours.
+/// Implements `Element` for a complex number of `num-complex`, and conversions from and to ours.
 macro_rules! complex_elements {
     ($($theirs:ty => $ours:ident)*) => {$(
         impl Sealed for $theirs {}

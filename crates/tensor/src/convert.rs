@@ -1,17 +1,17 @@
-//! Conversion between element types, element by element, as the operator Cast specifies it.
+//! Conversion between element types, element by element, as specified by the operator Cast.
 //!
-//! The 26 byte-stored real types would make 676 loops. Instead elements travel in chunks through
-//! one of five *lanes* (f32, f64, i32, i64, u64), the narrowest that holds every value of the
-//! source exactly; the target rounds, truncates or wraps from there. So each conversion rounds
-//! exactly once, and a type costs one loop to load and five to store.
+//! The 26 byte-stored real types would need 676 loops. Instead, elements are converted in chunks
+//! through one of five *lanes* (f32, f64, i32, i64, u64), the narrowest that represents every value
+//! of the source exactly; the target rounds, truncates or wraps from there. So each conversion
+//! rounds exactly once, and a type takes one loop to load and five to store.
 //!
-//! Where the standard says "undefined", this is what happens:
-//! - Float to integer truncates. NaN and numbers out of range give what x86 and so NumPy give:
-//!   integers of up to 32 bits take the low bits of a truncation to i32 (u32: to i64) that yields
-//!   its minimum when it does not fit; i64 yields its minimum; u64 takes the low bits of a
-//!   truncation to i64, shifted by 2^63 for large numbers.
-//! - Integer to integer wraps (this is defined).
-//! - Text that is no number, or an integer out of the range of its target, is an error. `100.5` to
+//! Where the standard leaves the result undefined:
+//! - Float to integer truncates. NaN and numbers out of range give the results of x86 and so of
+//!   NumPy: integers of up to 32 bits take the low bits of a truncation to i32 (u32: to i64), which
+//!   gives the minimum if the number does not fit; i64 gives its minimum; u64 takes the low bits of
+//!   a truncation to i64, shifted by 2^63 for large numbers.
+//! - Integer to integer wraps (the standard defines this).
+//! - Text that is not a number, or an integer out of range of its target, is an error. `100.5` to
 //!   an integer gives 100.
 //! - Complex numbers convert from real ones and to other complex ones; dropping an imaginary part
 //!   is an error.
@@ -33,13 +33,14 @@ use crate::strings::StringArray;
 use crate::tensor::{Tensor, storage_bytes};
 use crate::text::{self, Number};
 
-/// The attributes of Cast beside the type.
+/// Attributes of Cast besides the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CastOptions {
-    /// To float8: numbers too large (infinities too) become the largest number rather than infinity
-    /// or NaN. The 4- and 6-bit floats always do so, wider floats never.
+    /// Whether float8 targets saturate: numbers that are too large, including infinities, become
+    /// the largest number rather than infinity or NaN. 4- and 6-bit floats always saturate, wider
+    /// floats never.
     pub saturate: bool,
-    /// To float8e8m0 only.
+    /// Rounding mode for float8e8m0.
     pub round_mode: RoundMode,
 }
 
@@ -49,21 +50,21 @@ impl Default for CastOptions {
     }
 }
 
-/// Every element converted to `to`; no copy if that is the type already.
+/// Converts every element to `to`; shares the elements if they have this type already.
 ///
 /// # Errors
-/// If a string is not a number of the target's range, an imaginary part would be dropped, or memory
-/// is refused.
+/// A string is not a number in the range of the target, an imaginary part would be dropped, or
+/// memory cannot be allocated.
 pub fn cast(source: &Tensor, to: DataType, options: CastOptions) -> Result<Tensor, TensorError> {
     let from = source.data_type();
     if from == to {
         return Ok(source.clone());
     }
     if to == DataType::String {
-        // Text of a dozen bytes each; the strings share one allocation.
+        // Strings of about a dozen bytes each share one allocation.
         let mut out = StringArray::with_capacity(source.len(), 8 * source.len());
         for i in 0..source.len() {
-            out.push(text::element(from, source.bytes(), i));
+            out.push(text::format_element(from, source.bytes(), i));
         }
         return Tensor::from_strings(source.dims(), out);
     }
@@ -75,12 +76,12 @@ pub fn cast(source: &Tensor, to: DataType, options: CastOptions) -> Result<Tenso
     Tensor::from_buffer(to, source.dims(), out)
 }
 
-/// Converts `elems` elements into a buffer of the caller. Neither side needs to be aligned; strings
-/// are on neither side.
+/// Converts `elems` elements into a buffer of the caller. Neither buffer needs to be aligned;
+/// strings are not supported.
 ///
 /// # Errors
-/// If a size is not exactly what its type implies, a type is `string`, or an imaginary part would
-/// be dropped.
+/// A size is not exactly the one that its type implies, a type is `string`, or an imaginary part
+/// would be dropped.
 pub fn cast_slices(
     from: DataType,
     source: &[u8],
@@ -100,27 +101,31 @@ pub fn cast_slices(
         return Ok(());
     }
     if from.is_complex() {
-        return complex_to_complex(from, source, to, target);
+        return cast_complex(from, source, to, target);
     }
     if elems <= FEW {
-        in_lanes(&mut Memory::<FEW>::new().lanes(), (from, source), (to, target), elems, options)
+        let mut memory = Memory::<FEW>::new();
+        cast_in_lanes(&mut memory.lanes(), from, source, to, target, elems, options)
     } else {
-        in_lanes(&mut Memory::<CHUNK>::new().lanes(), (from, source), (to, target), elems, options)
+        let mut memory = Memory::<CHUNK>::new();
+        cast_in_lanes(&mut memory.lanes(), from, source, to, target, elems, options)
     }
 }
 
-/// As [`cast_slices`], chunk by chunk.
-fn in_lanes(
+/// Converts elements like [`cast_slices`], chunk by chunk.
+fn cast_in_lanes(
     lanes: &mut Lanes<'_>,
-    (from, source): (DataType, &[u8]),
-    (to, target): (DataType, &mut [u8]),
+    from: DataType,
+    source: &[u8],
+    to: DataType,
+    target: &mut [u8],
     elems: usize,
     options: CastOptions,
 ) -> Result<(), TensorError> {
     let (mut done, mut source, mut target) = (0, source, target);
     while done < elems {
         let count = (elems - done).min(CHUNK);
-        // Storage of a whole chunk is a whole number of bytes in every type.
+        // In every type, a whole chunk takes a whole number of bytes.
         let (s, t) = (storage_bytes(from, count)?, storage_bytes(to, count)?);
         let (head, rest) = target.split_at_mut(t);
         let lane = lanes.load(from, &source[..s], count)?;
@@ -132,14 +137,14 @@ fn in_lanes(
     Ok(())
 }
 
-/// Elements per step; a multiple of 8, so that packed chunks start on bytes, and small enough for
-/// the first-level cache.
+/// Number of elements per chunk: a multiple of 8, so that packed chunks start on bytes, and small
+/// enough for the L1 cache.
 const CHUNK: usize = 512;
-/// Up to this number of elements have less memory: to clear that of a whole chunk takes longer than
-/// to convert them. A multiple of 8 as well.
+/// Number of elements up to which smaller lanes are used: clearing the lanes of a whole chunk takes
+/// longer than converting so few. A multiple of 8 as well.
 const FEW: usize = 16;
 
-/// The type in which a chunk travels.
+/// Type that a chunk is converted through.
 #[derive(Clone, Copy)]
 enum Lane {
     F32,
@@ -149,7 +154,7 @@ enum Lane {
     U64,
 }
 
-/// The memory of lanes for `N` elements.
+/// Memory of the lanes for `N` elements.
 struct Memory<const N: usize> {
     f32: [f32; N],
     f64: [f64; N],
@@ -197,7 +202,7 @@ struct Lanes<'m> {
 }
 
 impl Lanes<'_> {
-    /// Reads `count` elements into the narrowest lane that holds them exactly.
+    /// Loads `count` elements into the narrowest lane that represents them exactly.
     fn load(&mut self, from: DataType, source: &[u8], count: usize) -> Result<Lane, TensorError> {
         macro_rules! numbers {
             ($t:ty => $field:ident $lane:ident) => {{
@@ -237,7 +242,7 @@ impl Lanes<'_> {
                 Lane::I32
             }
             DataType::Float16 | DataType::Bfloat16 => {
-                // The conversion of whole slices uses the hardware where it can.
+                // Conversions of whole slices use hardware instructions where available.
                 let half = &mut self.half[..count];
                 bytemuck::cast_slice_mut::<u16, u8>(half).copy_from_slice(source);
                 let out = &mut self.f32[..count];
@@ -273,7 +278,7 @@ impl Lanes<'_> {
         })
     }
 
-    /// Writes `count` elements of a lane as `to`.
+    /// Stores `count` elements of a lane as type `to`.
     fn store(
         &mut self,
         lane: Lane,
@@ -282,8 +287,8 @@ impl Lanes<'_> {
         count: usize,
         options: CastOptions,
     ) -> Result<(), TensorError> {
-        /// For each lane, one loop that writes `$convert` of each number into `$out` (an iterator
-        /// of places).
+        /// Expands to one loop for each lane, which writes `$write` of each number into a place of
+        /// `$out`.
         macro_rules! each {
             ($place:ident in $out:expr, $x:ident => $write:expr) => {
                 match lane {
@@ -300,7 +305,7 @@ impl Lanes<'_> {
                 each!(out in target.as_chunks_mut::<$width>().0.iter_mut(), $x => *out = $convert.to_ne_bytes())
             };
         }
-        // Codes, then packing; 8-bit codes go straight to the target.
+        // Packed types are written as codes and then packed; 8-bit codes go directly to the target.
         macro_rules! codes {
             ($x:ident => $convert:expr) => {
                 match to.bits() {
@@ -329,8 +334,10 @@ impl Lanes<'_> {
                 }
                 target.copy_from_slice(bytemuck::cast_slice(half));
             }
-            DataType::Float16 => numbers!(2, x => small_float::FLOAT16.encode(x.parts(), false)),
-            DataType::Bfloat16 => numbers!(2, x => small_float::BFLOAT16.encode(x.parts(), false)),
+            DataType::Float16 => numbers!(2, x => small_float::FLOAT16.encode(x.to_parts(), false)),
+            DataType::Bfloat16 => {
+                numbers!(2, x => small_float::BFLOAT16.encode(x.to_parts(), false))
+            }
             DataType::Int8 | DataType::Uint8 => codes!(x => x.low32()),
             DataType::Int16 | DataType::Uint16 => numbers!(2, x => (x.low32() as u16)),
             DataType::Int32 => numbers!(4, x => x.low32()),
@@ -344,23 +351,23 @@ impl Lanes<'_> {
                 codes!(x => x.low32())
             }
             DataType::Float8e4m3fn => {
-                codes!(x => small_float::FLOAT8E4M3FN.encode(x.parts(), saturate))
+                codes!(x => small_float::FLOAT8E4M3FN.encode(x.to_parts(), saturate))
             }
             DataType::Float8e4m3fnuz => {
-                codes!(x => small_float::FLOAT8E4M3FNUZ.encode(x.parts(), saturate))
+                codes!(x => small_float::FLOAT8E4M3FNUZ.encode(x.to_parts(), saturate))
             }
             DataType::Float8e5m2 => {
-                codes!(x => small_float::FLOAT8E5M2.encode(x.parts(), saturate))
+                codes!(x => small_float::FLOAT8E5M2.encode(x.to_parts(), saturate))
             }
             DataType::Float8e5m2fnuz => {
-                codes!(x => small_float::FLOAT8E5M2FNUZ.encode(x.parts(), saturate))
+                codes!(x => small_float::FLOAT8E5M2FNUZ.encode(x.to_parts(), saturate))
             }
             DataType::Float8e8m0 => {
-                codes!(x => Float8e8m0::encode(x.parts(), saturate, round_mode).0)
+                codes!(x => Float8e8m0::encode(x.to_parts(), saturate, round_mode).0)
             }
-            DataType::Float4e2m1 => codes!(x => small_float::FLOAT4E2M1.encode(x.parts(), true)),
-            DataType::Float6e2m3 => codes!(x => small_float::FLOAT6E2M3.encode(x.parts(), true)),
-            DataType::Float6e3m2 => codes!(x => small_float::FLOAT6E3M2.encode(x.parts(), true)),
+            DataType::Float4e2m1 => codes!(x => small_float::FLOAT4E2M1.encode(x.to_parts(), true)),
+            DataType::Float6e2m3 => codes!(x => small_float::FLOAT6E2M3.encode(x.to_parts(), true)),
+            DataType::Float6e3m2 => codes!(x => small_float::FLOAT6E3M2.encode(x.to_parts(), true)),
             DataType::Complex64 => each!(out in target.as_chunks_mut::<8>().0.iter_mut(), x => {
                 *out = bytemuck::cast([x.as_f32(), 0.0]);
             }),
@@ -375,16 +382,16 @@ impl Lanes<'_> {
     }
 }
 
-/// What the targets need of a lane's numbers.
+/// Conversions that the target types need from a lane's numbers.
 trait LaneNumber: Copy {
     fn as_f32(self) -> f32;
     fn as_f64(self) -> f64;
-    /// Integers: the low 32 bits. Floats: truncated to i32 as x86 does.
+    /// Returns the low 32 bits of an integer; truncates a float to i32 like x86.
     fn low32(self) -> i32;
-    /// Integers: the low 64 bits. Floats: truncated to i64 as x86 does.
+    /// Returns the low 64 bits of an integer; truncates a float to i64 like x86.
     fn low64(self) -> i64;
     fn as_u64(self) -> u64;
-    fn parts(self) -> Parts;
+    fn to_parts(self) -> Parts;
 }
 
 macro_rules! integer_lane {
@@ -411,16 +418,16 @@ macro_rules! integer_lane {
                 self as u64
             }
             #[inline]
-            fn parts(self) -> Parts {
+            fn to_parts(self) -> Parts {
                 $parts(self.into())
             }
         }
     };
 }
 
-integer_lane!(i32, Parts::of_i64);
-integer_lane!(i64, Parts::of_i64);
-integer_lane!(u64, Parts::of_u64);
+integer_lane!(i32, Parts::from_i64);
+integer_lane!(i64, Parts::from_i64);
+integer_lane!(u64, Parts::from_u64);
 
 macro_rules! float_lane {
     ($t:ty, $parts:expr) => {
@@ -435,7 +442,8 @@ macro_rules! float_lane {
             }
             #[inline]
             fn low32(self) -> i32 {
-                // `as` saturates, so the low end is right already; the high end and NaN are not.
+                // `as` saturates, which is right at the low end, but not at the high end and for
+                // NaN.
                 if self < 2147483648.0 { self as i32 } else { i32::MIN }
             }
             #[inline]
@@ -452,17 +460,17 @@ macro_rules! float_lane {
                 }
             }
             #[inline]
-            fn parts(self) -> Parts {
+            fn to_parts(self) -> Parts {
                 $parts(self)
             }
         }
     };
 }
 
-float_lane!(f32, Parts::of_f32);
-float_lane!(f64, Parts::of_f64);
+float_lane!(f32, Parts::from_f32);
+float_lane!(f64, Parts::from_f64);
 
-fn complex_to_complex(
+fn cast_complex(
     from: DataType,
     source: &[u8],
     to: DataType,
@@ -477,8 +485,7 @@ fn complex_to_complex(
     cast_slices(from, source, to, target, halves, CastOptions::default())
 }
 
-/// Strings as numbers, in blocks, so that the target is written by the same loops as everything
-/// else.
+/// Parses strings in blocks, so that the loops of the lanes write the target.
 fn parse_strings(
     strings: &StringArray,
     to: DataType,
@@ -499,18 +506,19 @@ fn parse_strings(
             match to {
                 DataType::Float | DataType::Complex64 => {
                     lane = Lane::F32;
-                    lanes.f32[i] = text::number_f32(string).map_err(at)?;
+                    lanes.f32[i] = text::parse_f32(string).map_err(at)?;
                 }
                 DataType::Bool => {
                     lane = Lane::I32;
-                    lanes.i32[i] = text::truth(string).map_err(at)? as i32;
+                    lanes.i32[i] = text::parse_bool(string).map_err(at)? as i32;
                 }
                 _ if to.is_integer() => {
-                    // Both 64-bit ranges pass through as bits; narrower targets take the low ones.
+                    // Both 64-bit ranges are stored as bits; narrower targets take the low ones.
                     lane = Lane::I64;
-                    lanes.i64[i] = text::number(string).and_then(|n| integer(n, to)).map_err(at)?;
+                    lanes.i64[i] =
+                        text::parse_number(string).and_then(|n| to_integer(n, to)).map_err(at)?;
                 }
-                _ => lanes.f64[i] = text::number_f64(string).map_err(at)?,
+                _ => lanes.f64[i] = text::parse_f64(string).map_err(at)?,
             }
         }
         let (head, rest) = target.split_at_mut(storage_bytes(to, count)?);
@@ -521,12 +529,12 @@ fn parse_strings(
     Ok(())
 }
 
-/// A number as an integer of type `to`, as the bits of an i64.
-fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
+/// Converts a number to an integer of type `to`, as the bits of an i64.
+fn to_integer(number: Number, to: DataType) -> Result<i64, TensorError> {
     let value = match number {
         Number::Integer(value) => value,
         Number::Real(value) if value.is_finite() => value as i128, // truncates; saturates far outside every range
-        Number::Real(value) => return Err(out_of_range(value, to)),
+        Number::Real(value) => return Err(range_error(value, to)),
     };
     let bits = to.bits().unwrap_or(64);
     let (low, high) = if to.is_signed() {
@@ -535,17 +543,17 @@ fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
         (0, (1i128 << bits) - 1)
     };
     if value < low || value > high {
-        return Err(out_of_range(value, to));
+        return Err(range_error(value, to));
     }
     Ok(value as i64)
 }
 
-fn out_of_range(value: impl std::fmt::Display, to: DataType) -> TensorError {
+fn range_error(value: impl std::fmt::Display, to: DataType) -> TensorError {
     TensorError::new(TensorErrorKind::Range, format!("{value} is out of the range of {to}"))
 }
 
-/// The real elements as f64, rounding 64-bit integers; for comparison and printing, not for Cast.
-/// Complex elements give two numbers each; strings are an error.
+/// Converts real elements to f64, rounding 64-bit integers; for comparison and printing, not for
+/// Cast. Complex elements give two numbers each; strings are an error.
 pub(crate) fn to_f64(tensor: &Tensor) -> Result<Cow<'_, [f64]>, TensorError> {
     let (from, elems) = match tensor.data_type() {
         DataType::Double => return tensor.to_cow::<f64>(),

@@ -1,9 +1,9 @@
 //! Element types: numbers, names and widths of ONNX, and the Rust types that hold elements.
 //!
 //! All facts about a type are in one table, `data_types!` below; everything else is derived from
-//! it. [`Element`] ties the types whose elements fill whole bytes to Rust types. Types below one
-//! byte have no Rust type: they are codes in packed bytes, see [`packed`](crate::packed). Strings
-//! are not bytes at all, see [`StringArray`](crate::StringArray).
+//! it. [`Element`] maps the types whose elements fill whole bytes to Rust types. Types narrower
+//! than one byte have no Rust type: they are codes in packed bytes, see [`packed`](crate::packed).
+//! Strings have an array of their own, see [`StringArray`](crate::StringArray).
 
 use std::fmt;
 
@@ -36,8 +36,8 @@ struct Facts {
     class: Class,
 }
 
-/// One row per type: variant, number in the file, name in ONNX text, width in bits, class. Expands
-/// to the enum, `ALL`, `facts` and `from_name`. A function cannot declare an enum.
+/// Expands one row per type (variant, number in files, name in ONNX text, width in bits, class) to
+/// the enum, `ALL`, `facts` and `from_name`. A function cannot declare an enum.
 macro_rules! data_types {
     ($($variant:ident = $number:literal $name:literal $bits:literal $class:ident)*) => {
         /// Element type of a tensor, with the number that `TensorProto.DataType` gives it.
@@ -141,15 +141,15 @@ impl DataType {
     /// `None` for strings and on overflow.
     pub const fn storage_bytes(self, elems: usize) -> Option<usize> {
         let Some(bits) = self.bits() else { return None };
-        // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. So nothing overflows
-        // that need not.
+        // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. Computed like this,
+        // the size only overflows if the result does.
         match (elems / 8).checked_mul(bits) {
             Some(whole) => whole.checked_add((elems % 8 * bits).div_ceil(8)),
             None => None,
         }
     }
 
-    /// What its elements are made of.
+    /// Returns the class of the elements.
     #[doc(hidden)]
     pub const fn class(self) -> Class {
         self.facts().class
@@ -198,12 +198,12 @@ impl fmt::Debug for DataType {
     }
 }
 
-/// Reverses the bytes of every number, in place: between little-endian files and a big-endian host,
-/// and for big-endian files. Complex elements are two numbers each; packed and one-byte types have
-/// no order and stay.
+/// Reverses the bytes of every number in place: between little-endian files and a big-endian host,
+/// and for big-endian files. Complex elements are two numbers each; packed and one-byte types do
+/// not change.
 ///
 /// # Errors
-/// If `bytes` is not a whole number of elements. Strings have no bytes to swap.
+/// `bytes` is not a whole number of elements, or the type is `string`.
 pub fn swap_bytes(data_type: DataType, bytes: &mut [u8]) -> Result<(), TensorError> {
     let Some(bits) = data_type.bits() else {
         return err!(Type, "string elements have no byte order");
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(DataType::from_number(t.number()), Some(t));
             assert_eq!(DataType::from_name(t.name()), Some(t));
         }
-        // TYPE-19: 0 is "undefined" and no type.
+        // TYPE-19: 0 is "undefined" , not a type.
         for bad in [0, -1, 29, i32::MAX, i32::MIN] {
             assert_eq!(DataType::from_number(bad), None);
         }

@@ -68,7 +68,7 @@ impl fmt::Debug for TensorError {
 
 impl std::error::Error for TensorError {}
 
-/// `err!(Kind, "format", args)`: an `Err` of this crate.
+/// Creates an `Err` of this crate: `err!(Kind, "format", args)`.
 macro_rules! err {
     ($kind:ident, $($arg:tt)*) => {
         Err($crate::TensorError::new($crate::TensorErrorKind::$kind, format!($($arg)*)))

@@ -24,7 +24,7 @@
 //! swaps bytes with [`swap_bytes`].
 
 // Unsafe code is allowed here for three things, each behind a safe API: 64-byte aligned allocation
-// (`buffer`), advice to the kernel about huge pages (`buffer`), and handing out disjoint exclusive
+// (`buffer`), advice to the kernel about huge pages (`buffer`), and borrowing disjoint exclusive
 // slices of one block (`arena`).
 #![allow(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

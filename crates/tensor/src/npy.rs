@@ -1,17 +1,17 @@
-//! NumPy's `.npy`: one array, from and to bytes.
+//! NumPy's `.npy` format: reads and writes one array.
 //!
 //! A file is a magic number, a version, a header that is a Python dict (`descr`, `fortran_order`,
-//! `shape`) and the bare elements. Versions 1 to 3, either byte order and either element order are
-//! read; what is written is version 1, little-endian, row-major, as NumPy itself does.
+//! `shape`), and the elements. Reads versions 1 to 3, either byte order and either element order;
+//! writes version 1, little-endian and row-major, like NumPy.
 //!
-//! Types NumPy does not know (bfloat16, float8, int4 ...) are written as NumPy writes arrays of the
-//! package ml_dtypes: as bare bytes, `<V2` or `<V1`, types below one byte with one code per byte.
-//! `array.view(ml_dtypes.bfloat16)` is the array. Other programs use the name of an integer. The
-//! file does not say what they are, so they are refused unless the caller names the type with
-//! [`read_as`].
+//! Types that NumPy does not have (bfloat16, float8, int4 ...) are written like NumPy writes arrays
+//! of the package ml_dtypes: as bare bytes, `<V2` or `<V1`, and types narrower than one byte with
+//! one code per byte. `array.view(ml_dtypes.bfloat16)` restores the array. Other programs use the
+//! name of an integer type. The file does not identify such types, so reading them requires the
+//! type; see [`read_as`].
 //!
-//! Nothing is allocated before the bytes for it are seen to be there. Pickled arrays (`O`) and
-//! records are refused.
+//! Allocates memory only for elements that are present in the file. Pickled arrays (`O`) and
+//! records are rejected.
 
 use crate::buffer::Buffer;
 use crate::element::{DataType, swap_bytes};
@@ -22,27 +22,28 @@ use crate::tensor::Tensor;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// Longest header that is looked at, in bytes; NumPy's own limit is 10,000.
+/// Maximum length of a header, in bytes; NumPy's own limit is 10,000.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Most dims; NumPy allows 64.
+/// Maximum number of dims; NumPy allows 64.
 const MAX_RANK: usize = 64;
 
-/// The array in a `.npy` file. Bytes are shared, not copied, if they are row-major and in host
-/// order.
+/// Reads the array in a `.npy` file. Bytes are shared, not copied, if they are row-major and in
+/// host order.
 ///
 /// # Errors
-/// `Parse` if it is no such file or it is cut off, `Unsupported` if it holds something else than
-/// numbers, truth values and strings.
+/// `Parse` if it is not such a file or is truncated, `Unsupported` if its elements are not numbers,
+/// booleans or strings.
 pub fn read(file: &Buffer) -> Result<Tensor, TensorError> {
     read_with(file, None)
 }
 
-/// As [`read`], taking elements NumPy has no name for as `data_type`. Their width must be that of
-/// `data_type`; for types below one byte, which the file holds one per byte, the codes are packed.
+/// Reads an array like [`read`], but takes elements without a type in NumPy as `data_type`. Their
+/// width must be that of `data_type`; types narrower than one byte, which the file stores one per
+/// byte, are packed.
 ///
 /// # Errors
-/// As [`read`], and if the width is another one.
+/// An error of [`read`], or the width differs.
 pub fn read_as(file: &Buffer, data_type: DataType) -> Result<Tensor, TensorError> {
     read_with(file, Some(data_type))
 }
@@ -52,83 +53,82 @@ fn read_with(file: &Buffer, raw: Option<DataType>) -> Result<Tensor, TensorError
     let (header, start) = split_header(bytes)?;
     let header = Header::parse(header)?;
     let count = elems(&header.shape)?;
-    let kind = Kind::of(&header.descr, raw)?;
-    let Some(need) = count.checked_mul(kind.width) else {
-        return err!(Overflow, "npy: {count} elements of {} bytes", kind.width);
+    let encoding = ElementEncoding::parse(&header.descr, raw)?;
+    let Some(need) = count.checked_mul(encoding.width) else {
+        return err!(Overflow, "npy: {count} elements of {} bytes", encoding.width);
     };
     let have = bytes.len() - start;
     if have < need {
         return err!(
             Parse,
             "npy: {count} elements of {} bytes need {need}, the file has {have}",
-            kind.width
+            encoding.width
         );
     }
-    // What follows the elements is ignored: several arrays may be written one after the other.
-    let tensor = match kind.content {
+    // Bytes after the elements are ignored: a file may contain several arrays.
+    let tensor = match encoding.content {
         Content::Bytes(data_type) => {
             let mut data = file.slice(start..start + need)?;
-            if kind.swapped {
+            if encoding.swapped {
                 swap_bytes(data_type, data.make_mut()?)?;
             }
-            Tensor::from_buffer(data_type, flat(count), data)?
+            Tensor::from_buffer(data_type, flat_dims(count), data)?
         }
         Content::Codes(data_type) => {
-            Tensor::from_codes(data_type, flat(count), &bytes[start..start + need])?
+            Tensor::from_codes(data_type, flat_dims(count), &bytes[start..start + need])?
         }
         Content::Utf32 | Content::Ascii => {
-            // Strings of width 0 take no bytes, so the shape alone must not decide how many there
-            // are.
-            if kind.width == 0 && count > have.max(MAX_HEADER) {
+            // Strings of width 0 take no bytes, so their number must not depend on the shape alone.
+            if encoding.width == 0 && count > have.max(MAX_HEADER) {
                 return err!(Unsupported, "npy: {count} empty strings");
             }
             let data = &bytes[start..start + need];
             let strings = (0..count).map(|i| {
-                let cell = &data[i * kind.width..(i + 1) * kind.width];
-                match kind.content {
-                    Content::Utf32 => utf32(cell, kind.swapped),
+                let cell = &data[i * encoding.width..(i + 1) * encoding.width];
+                match encoding.content {
+                    Content::Utf32 => decode_utf32(cell, encoding.swapped),
                     _ => Ok(trim_nul(cell).to_vec()),
                 }
             });
-            Tensor::from_strings(flat(count), strings.collect::<Result<StringArray, _>>()?)?
+            Tensor::from_strings(flat_dims(count), strings.collect::<Result<StringArray, _>>()?)?
         }
     };
     if !header.fortran_order {
         return tensor.reshape(&header.shape);
     }
-    // Column-major: row-major with the dims reversed, then transposed.
+    // A column-major array is a row-major one with reversed dims, transposed.
     let reversed: Dims = header.shape.iter().rev().copied().collect();
     let perm: Dims = (0..reversed.len()).rev().collect();
     tensor.reshape(&reversed)?.view().transpose(&perm)?.to_tensor()
 }
 
-fn flat(count: usize) -> [usize; 1] {
+fn flat_dims(count: usize) -> [usize; 1] {
     [count]
 }
 
-/// What stands before the elements of an array of numbers or truth values, for writing without a
-/// copy. After it come the elements, little-endian, those of packed types as the codes that
-/// [`Tensor::to_codes`] returns.
+/// Builds the header of an array of numbers or booleans, for writing without a copy. The elements
+/// must follow in little-endian order, those of packed types as the codes that [`Tensor::to_codes`]
+/// returns.
 ///
 /// # Errors
 /// `Unsupported` for strings, whose width depends on all of them.
 pub fn header(data_type: DataType, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     match descr_of(data_type) {
-        Some(descr) => header_bytes(&descr, dims),
+        Some(descr) => make_header(&descr, dims),
         None => err!(Unsupported, "npy: the width of {data_type} elements depends on their values"),
     }
 }
 
-/// Whether a file says what its elements are. Those of other types are bare bytes, and readers have
-/// to know the type.
+/// Whether a file identifies elements of this type. Elements of other types are bare bytes, whose
+/// type the reader must know.
 pub fn names_type(data_type: DataType) -> bool {
     data_type == DataType::String || letter_of(data_type).is_some()
 }
 
-/// The bytes of a `.npy` file with this array.
+/// Encodes a tensor as a `.npy` file.
 ///
 /// # Errors
-/// `Unsupported` for strings that NumPy cannot keep: those that end in NUL or are not UTF-8.
+/// `Unsupported` for strings that NumPy cannot represent: those that end in NUL or are not UTF-8.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let Some(strings) = tensor.strings() else {
         let mut out = header(tensor.data_type(), tensor.dims())?;
@@ -157,7 +157,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     else {
         return err!(Overflow, "npy: {} strings of up to {chars} characters", strings.len());
     };
-    let mut out = header_bytes(&format!("<U{chars}"), tensor.dims())?;
+    let mut out = make_header(&format!("<U{chars}"), tensor.dims())?;
     if out.try_reserve(total).is_err() {
         return err!(Overflow, "not enough memory for {total} bytes");
     }
@@ -170,29 +170,29 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     Ok(out)
 }
 
-/// What the bytes of the elements are.
-struct Kind {
+/// Encoding of the elements in a file.
+struct ElementEncoding {
     content: Content,
-    /// Bytes per element in the file.
+    /// Bytes per element.
     width: usize,
-    /// Not in host order.
+    /// Whether the byte order differs from the host's.
     swapped: bool,
 }
 
 enum Content {
-    /// As the tensor has them.
+    /// Bytes in the layout of a tensor.
     Bytes(DataType),
-    /// One code per byte, to be packed.
+    /// Codes, one per byte, to be packed.
     Codes(DataType),
-    /// Strings of 4-byte characters, NUL at the end dropped.
+    /// Strings of 4-byte characters, padded with NUL.
     Utf32,
-    /// Byte strings, NUL at the end dropped.
+    /// Byte strings, padded with NUL.
     Ascii,
 }
 
-impl Kind {
-    /// From `descr`: byte order, kind, width.
-    fn of(descr: &str, raw: Option<DataType>) -> Result<Kind, TensorError> {
+impl ElementEncoding {
+    /// Parses `descr`: byte order, letter and width.
+    fn parse(descr: &str, raw: Option<DataType>) -> Result<ElementEncoding, TensorError> {
         let (order, rest) = match descr.as_bytes().first() {
             Some(b'<' | b'>' | b'|' | b'=') => descr.split_at(1),
             _ => ("=", descr),
@@ -221,7 +221,7 @@ impl Kind {
                 let Some(width) = width.checked_mul(4) else {
                     return err!(Parse, "npy: strings of {width} characters");
                 };
-                return Ok(Kind { content: Content::Utf32, width, swapped });
+                return Ok(ElementEncoding { content: Content::Utf32, width, swapped });
             }
             'S' | 'a' => Content::Ascii,
             'b' | 'i' | 'u' | 'f' | 'c' | 'V' => {
@@ -263,11 +263,11 @@ impl Kind {
             'M' | 'm' => return err!(Unsupported, "npy: dates ('{descr}'); save them as int64"),
             _ => return err!(Unsupported, "npy: element type '{descr}'"),
         };
-        Ok(Kind { content, width, swapped })
+        Ok(ElementEncoding { content, width, swapped })
     }
 }
 
-/// The letter of NumPy's kind of a type; `None` if NumPy has no such type.
+/// Returns NumPy's letter for the kind of a type; `None` if NumPy has no such type.
 fn letter_of(data_type: DataType) -> Option<char> {
     Some(match data_type {
         DataType::Bool => 'b',
@@ -279,8 +279,8 @@ fn letter_of(data_type: DataType) -> Option<char> {
     })
 }
 
-/// NumPy's name of a type, little-endian; that of bare bytes for types of ml_dtypes; `None` for
-/// strings.
+/// Returns NumPy's name of a type in little-endian order, the name of bare bytes for types of
+/// ml_dtypes; `None` for strings.
 fn descr_of(data_type: DataType) -> Option<String> {
     let letter = letter_of(data_type);
     let width = match data_type {
@@ -288,18 +288,18 @@ fn descr_of(data_type: DataType) -> Option<String> {
         _ if data_type.is_packed() => 1,
         _ => data_type.element_bytes()?,
     };
-    // ml_dtypes has a byte order even where one byte has none.
+    // ml_dtypes writes a byte order even for types of one byte.
     let order = if width == 1 && letter.is_some() { '|' } else { '<' };
     Some(format!("{order}{}{width}", letter.unwrap_or('V')))
 }
 
-fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
+fn make_header(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     let shape = match dims {
         [one] => format!("({one},)"),
         _ => format!("({})", dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     };
     let mut dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-    // Spaces and a newline, so that the elements start on a multiple of 64 bytes.
+    // Padded with spaces and a newline, so that the elements start at a multiple of 64 bytes.
     let unpadded = MAGIC.len() + 4 + dict.len() + 1;
     dict.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     dict.push('\n');
@@ -313,7 +313,7 @@ fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     Ok(out)
 }
 
-/// The header text, and where the elements start.
+/// Returns the text of the header, and the offset of the elements.
 fn split_header(bytes: &[u8]) -> Result<(&str, usize), TensorError> {
     let Some(rest) = bytes.strip_prefix(MAGIC) else {
         return err!(Parse, "npy: the file does not start with the NPY magic");
@@ -343,23 +343,23 @@ struct Header {
 }
 
 impl Header {
-    /// `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` with keys in any order.
+    /// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` with keys in any order.
     fn parse(text: &str) -> Result<Header, TensorError> {
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
         let mut at = Cursor { rest: text };
         at.expect('{')?;
         while !at.accept('}') {
-            let key = at.quoted()?;
+            let key = at.read_quoted()?;
             at.expect(':')?;
             match key {
                 "descr" => {
                     if at.rest.trim_start().starts_with('[') {
                         return err!(Unsupported, "npy: records with several fields");
                     }
-                    descr = Some(at.quoted()?.to_owned());
+                    descr = Some(at.read_quoted()?.to_owned());
                 }
-                "fortran_order" => fortran_order = Some(at.truth()?),
-                "shape" => shape = Some(at.shape()?),
+                "fortran_order" => fortran_order = Some(at.read_bool()?),
+                "shape" => shape = Some(at.read_shape()?),
                 _ => return err!(Parse, "npy: unknown header key {key:?}"),
             }
             if !at.accept(',') {
@@ -379,7 +379,7 @@ impl Header {
     }
 }
 
-/// The rest of a header.
+/// Unread part of a header.
 struct Cursor<'a> {
     rest: &'a str,
 }
@@ -397,25 +397,25 @@ impl<'a> Cursor<'a> {
     }
 
     fn expect(&mut self, c: char) -> Result<(), TensorError> {
-        if self.accept(c) { Ok(()) } else { self.unexpected(&format!("'{c}'")) }
+        if self.accept(c) { Ok(()) } else { self.fail_unexpected(&format!("'{c}'")) }
     }
 
-    fn quoted(&mut self) -> Result<&'a str, TensorError> {
+    fn read_quoted(&mut self) -> Result<&'a str, TensorError> {
         let quote = if self.accept('\'') {
             '\''
         } else if self.accept('"') {
             '"'
         } else {
-            return self.unexpected("a quoted word");
+            return self.fail_unexpected("a quoted word");
         };
         let Some((word, rest)) = self.rest.split_once(quote) else {
-            return self.unexpected("a closing quote");
+            return self.fail_unexpected("a closing quote");
         };
         self.rest = rest;
         Ok(word)
     }
 
-    fn truth(&mut self) -> Result<bool, TensorError> {
+    fn read_bool(&mut self) -> Result<bool, TensorError> {
         self.rest = self.rest.trim_start();
         for (word, value) in [("True", true), ("False", false)] {
             if let Some(rest) = self.rest.strip_prefix(word) {
@@ -423,10 +423,10 @@ impl<'a> Cursor<'a> {
                 return Ok(value);
             }
         }
-        self.unexpected("True or False")
+        self.fail_unexpected("True or False")
     }
 
-    fn shape(&mut self) -> Result<Dims, TensorError> {
+    fn read_shape(&mut self) -> Result<Dims, TensorError> {
         let mut dims = Dims::new();
         self.expect('(')?;
         while !self.accept(')') {
@@ -437,7 +437,7 @@ impl<'a> Cursor<'a> {
             let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
             let (number, rest) = self.rest.split_at(digits);
             let Ok(dim) = number.parse() else {
-                return self.unexpected("a dim");
+                return self.fail_unexpected("a dim");
             };
             dims.push(dim);
             self.rest = rest.strip_prefix('L').unwrap_or(rest); // Python 2 wrote 3L
@@ -449,7 +449,7 @@ impl<'a> Cursor<'a> {
         Ok(dims)
     }
 
-    fn unexpected<T>(&self, wanted: &str) -> Result<T, TensorError> {
+    fn fail_unexpected<T>(&self, wanted: &str) -> Result<T, TensorError> {
         let found: String = self.rest.chars().take(20).collect();
         err!(Parse, "npy: header has {found:?} where {wanted} should be")
     }
@@ -460,7 +460,7 @@ fn trim_nul(cell: &[u8]) -> &[u8] {
     &cell[..end]
 }
 
-fn utf32(cell: &[u8], swapped: bool) -> Result<Vec<u8>, TensorError> {
+fn decode_utf32(cell: &[u8], swapped: bool) -> Result<Vec<u8>, TensorError> {
     let (cells, _) = cell.as_chunks::<4>();
     let end = cells.iter().rposition(|c| *c != [0; 4]).map_or(0, |last| last + 1);
     let mut out = String::new();

@@ -1,16 +1,16 @@
-//! Elements below one byte: codes of 2, 4 or 6 bits in packed bytes, exactly as `raw_data` has
-//! them.
+//! Elements narrower than one byte: codes of 2, 4 or 6 bits in packed bytes, in the layout of
+//! `raw_data`.
 //!
-//! The first element sits in the lowest bits. Two- and four-bit codes never straddle a byte; four
-//! six-bit codes fill three bytes as one little-endian 24-bit number. Unused bits of the last byte
-//! are zero when written and ignored when read. A *code* is the bare bit pattern in the low bits of
-//! a `u8`; what it means depends on the type ([`code_to_f32`], [`code_to_i8`]).
+//! The first element is in the lowest bits. Two- and four-bit codes never span bytes; four six-bit
+//! codes fill three bytes as one little-endian 24-bit number. Unused bits of the last byte are
+//! written as zero and ignored when read. A *code* is the bit pattern in the low bits of a `u8`;
+//! its value depends on the type ([`code_to_f32`], [`code_to_i8`]).
 
 use crate::element::{Class, DataType};
 use crate::error::{TensorError, err};
 use crate::small_float::{FLOAT4E2M1, FLOAT6E2M3, FLOAT6E3M2};
 
-/// The code of element `index`, for codes of `bits` (2, 4, 6 or 8) bits.
+/// Returns the code of element `index`, for codes of `bits` (2, 4, 6 or 8) bits.
 ///
 /// # Panics
 /// If `bytes` is too short.
@@ -41,7 +41,7 @@ pub fn set(bytes: &mut [u8], bits: usize, index: usize, code: u8) {
     }
 }
 
-/// The codes of the first `elems` elements.
+/// Iterates over the codes of the first `elems` elements.
 ///
 /// # Panics
 /// While iterating, if `bytes` is too short.
@@ -49,13 +49,13 @@ pub fn iter(bytes: &[u8], bits: usize, elems: usize) -> impl ExactSizeIterator<I
     (0..elems).map(move |i| get(bytes, bits, i))
 }
 
-/// Unpacks as many codes as `codes` has room for.
+/// Unpacks codes until `codes` is full.
 ///
 /// # Errors
-/// If `bits` is not 2, 4, 6 or 8, or `packed` is too short.
+/// `bits` is not 2, 4, 6 or 8, or `packed` is too short.
 pub fn unpack_to_u8(packed: &[u8], bits: usize, codes: &mut [u8]) -> Result<(), TensorError> {
     let packed = exact(packed, bits, codes.len())?;
-    // Whole groups with constant shifts, which vectorise; the rest one by one.
+    // Whole groups have constant shifts, which vectorise; the rest is unpacked one by one.
     let done = match bits {
         2 => {
             for (out, &b) in codes.chunks_exact_mut(4).zip(packed) {
@@ -95,7 +95,7 @@ pub fn unpack_to_u8(packed: &[u8], bits: usize, codes: &mut [u8]) -> Result<(), 
 /// Packs all `codes`; bits beyond `bits` are dropped, unused bits of the last byte become zero.
 ///
 /// # Errors
-/// If `bits` is not 2, 4, 6 or 8, or `packed` has not exactly the size the codes need.
+/// `bits` is not 2, 4, 6 or 8, or `packed` does not have exactly the size that the codes need.
 pub fn pack_from_codes(codes: &[u8], bits: usize, packed: &mut [u8]) -> Result<(), TensorError> {
     let need = exact(packed, bits, codes.len())?.len();
     if need != packed.len() {
@@ -140,7 +140,7 @@ pub fn pack_from_codes(codes: &[u8], bits: usize, packed: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// Whether the unused bits of the last byte are zero, as the standard wants them (TENSOR-17,
+/// Whether the unused bits of the last byte are zero, as the standard requires (TENSOR-17,
 /// TENSOR-40).
 pub fn padding_is_zero(packed: &[u8], bits: usize, elems: usize) -> bool {
     let used = elems * bits % 8;
@@ -150,8 +150,8 @@ pub fn padding_is_zero(packed: &[u8], bits: usize, elems: usize) -> bool {
     }
 }
 
-/// The value of an integer code: sign-extended for `int4` and `int2`, as it is for `uint4` and
-/// `uint2`. `None` for other types.
+/// Returns the value of an integer code: sign-extended for `int4` and `int2`, unchanged for `uint4`
+/// and `uint2`. `None` for other types.
 #[inline]
 pub fn code_to_i8(data_type: DataType, code: u8) -> Option<i8> {
     let bits = data_type.bits().filter(|_| data_type.is_packed())?;
@@ -162,7 +162,7 @@ pub fn code_to_i8(data_type: DataType, code: u8) -> Option<i8> {
     }
 }
 
-/// The value of a code of any packed type, exactly; `None` for types that are not packed.
+/// Returns the exact value of a code of any packed type; `None` for types that are not packed.
 #[inline]
 pub fn code_to_f32(data_type: DataType, code: u8) -> Option<f32> {
     match data_type {
@@ -173,7 +173,7 @@ pub fn code_to_f32(data_type: DataType, code: u8) -> Option<f32> {
     }
 }
 
-/// The low `bits` bits of `code` as a two's complement number.
+/// Sign-extends the low `bits` bits of `code`.
 #[inline]
 pub(crate) fn sign_extend(code: u8, bits: usize) -> i8 {
     let shift = 8 - bits as u32;
@@ -185,7 +185,7 @@ fn mask(bits: usize) -> u8 {
     0xFF >> (8 - bits)
 }
 
-/// The bytes that `elems` codes fill.
+/// Returns the bytes that `elems` codes fill.
 fn exact(packed: &[u8], bits: usize, elems: usize) -> Result<&[u8], TensorError> {
     if !matches!(bits, 2 | 4 | 6 | 8) {
         return err!(Unsupported, "codes of {bits} bits");

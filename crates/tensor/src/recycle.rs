@@ -1,10 +1,9 @@
-//! Memory that comes back: buffers whose bytes return to where they were taken when the last
-//! reference goes.
+//! Recycled memory: buffers whose bytes return to a stock when the last reference is dropped.
 //!
-//! Fresh memory costs more than most things that are done with it: the system has to find and clear
-//! its pages. Whoever makes tensors of the same sizes again and again takes their bytes from a
-//! [`Recycler`]. Bytes come back together with the count of their references, so that to take them
-//! again asks the system for nothing at all.
+//! Fresh memory costs more than most operations on it, as the system has to find and clear its
+//! pages. A program that repeatedly makes tensors of the same sizes takes their bytes from a
+//! [`Recycler`]. Bytes are kept together with their reference count, so that taking them again
+//! needs no allocation at all.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -15,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::buffer::{AlignedBytes, Buffer, Owner};
 use crate::error::TensorError;
 
-/// A stock of memory. Buffers made from it may outlive it; their bytes are then freed as usual.
+/// Stock of memory. Buffers made from it may outlive it; their bytes are then freed.
 #[derive(Default)]
 pub struct Recycler {
     stock: Mutex<Stock>,
@@ -23,42 +22,42 @@ pub struct Recycler {
 
 #[derive(Default)]
 struct Stock {
-    /// Smallest first.
+    /// Free blocks, smallest first.
     free: Vec<Free>,
     free_bytes: usize,
-    /// Blocks that have come back so far.
+    /// Number of blocks that were returned so far.
     returns: u64,
-    /// Bytes of buffers that exist, and the most that ever did: an eighth more is kept at most. As
-    /// blocks differ in length, a program that repeats itself wants a few more than it ever has at
-    /// a time.
+    /// Bytes of blocks in use, and their maximum so far. At most an eighth more than the maximum is
+    /// kept free: as blocks differ in length, a program that repeats itself needs slightly more
+    /// than it ever uses at a time.
     lent: usize,
     most_lent: usize,
 }
 
-/// A block to which nobody else has a reference.
+/// Block without other references.
 struct Free {
     block: Arc<Lent>,
-    /// Which of all returns brought it.
+    /// Number of the return that brought it.
     returned: u64,
 }
 
-/// Memory that is lent or can be.
+/// Block of memory that is or was lent.
 struct Lent {
-    /// `None` only while dropping.
+    /// Bytes; `None` only while dropping.
     bytes: Option<AlignedBytes>,
-    /// Whether it took the place of one that was too small.
+    /// Whether it replaced a block that was too small.
     has_grown: bool,
-    /// Where it comes back to; nowhere while it is there.
+    /// Stock that it returns to; empty while it is in the stock.
     home: Weak<Recycler>,
 }
 
-/// A buffer shorter than this only takes a block of its own length, rounded up to 64. Sharing
-/// blocks with other lengths saves little memory there, and a block that a shorter buffer has taken
-/// is missing for its own length in the next step.
+/// Size in bytes below which a buffer only takes a block of its own length, rounded up to 64.
+/// Sharing blocks between lengths would save little memory there, and a block that a shorter buffer
+/// has taken is missing for its own length in the next step.
 const PAGE: usize = 4096;
 
-/// How many free blocks are kept: a training step returns one for each variable and for each
-/// gradient, and large models have hundreds.
+/// Maximum number of free blocks: a training step returns one for each variable and each gradient,
+/// and large models have hundreds.
 const MOST_FREE: usize = 4096;
 
 impl Lent {
@@ -73,21 +72,21 @@ impl Stock {
         self.most_lent = self.most_lent.max(self.lent);
     }
 
-    /// How many free blocks are shorter than that.
-    fn shorter(&self, bytes: usize) -> usize {
+    /// Counts the free blocks that are shorter than `bytes`.
+    fn count_shorter(&self, bytes: usize) -> usize {
         self.free.partition_point(|free| free.block.len() < bytes)
     }
 
-    /// Takes out the smallest free block whose length is in a range; of equal ones that which came
-    /// back last, as caches may still have it.
-    fn smallest(&mut self, lens: RangeInclusive<usize>) -> Option<Arc<Lent>> {
-        let len = self.free.get(self.shorter(*lens.start()))?.block.len();
-        (len <= *lens.end()).then(|| self.remove(self.shorter(len + 1) - 1))
+    /// Takes the smallest free block in a range of lengths. Of equal ones, takes the one returned
+    /// last, which may still be in a cache.
+    fn take_smallest(&mut self, lens: RangeInclusive<usize>) -> Option<Arc<Lent>> {
+        let len = self.free.get(self.count_shorter(*lens.start()))?.block.len();
+        (len <= *lens.end()).then(|| self.remove(self.count_shorter(len + 1) - 1))
     }
 
-    /// The same with the largest.
-    fn largest(&mut self, lens: Range<usize>) -> Option<Arc<Lent>> {
-        let index = self.shorter(lens.end).checked_sub(1)?;
+    /// Takes the largest free block in a range of lengths.
+    fn take_largest(&mut self, lens: Range<usize>) -> Option<Arc<Lent>> {
+        let index = self.count_shorter(lens.end).checked_sub(1)?;
         (self.free[index].block.len() >= lens.start).then(|| self.remove(index))
     }
 
@@ -100,12 +99,11 @@ impl Stock {
     fn insert(&mut self, block: Arc<Lent>) {
         self.free_bytes += block.len();
         self.returns += 1;
-        let index = self.shorter(block.len() + 1);
+        let index = self.count_shorter(block.len() + 1);
         self.free.insert(index, Free { block, returned: self.returns });
     }
 
-    /// Frees all blocks but those that came back last, of which it keeps so many and no more than
-    /// so many bytes.
+    /// Frees all blocks but the ones returned last, up to `most` blocks and `bytes` bytes.
     fn keep_newest(&mut self, most: usize, bytes: usize) {
         if self.free.len() <= most && self.free_bytes <= bytes {
             return;
@@ -124,42 +122,43 @@ impl Stock {
 }
 
 impl Recycler {
-    /// A buffer of `len` bytes of no particular values, aligned as all memory of this crate.
+    /// Returns a buffer of `len` bytes with arbitrary values, aligned like all memory of this
+    /// crate.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
-        // Not much more than is wanted, so that a small buffer does not hold a large block.
+        // Limits the excess, so that a small buffer does not hold a large block.
         self.take_block(len, if len < PAGE { 63 } else { len / 2 })
     }
 
-    /// As [`take`](Recycler::take), for a buffer that comes back before others are taken: it may
-    /// have any block that is large enough. Buffers of several lengths, one after the other, then
-    /// need the memory of the longest alone.
+    /// Returns a buffer like [`take`](Recycler::take) that is returned before others are taken: it
+    /// may use any block that is large enough. Buffers of several lengths, one after the other,
+    /// then only need the memory of the longest.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn take_briefly(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
         self.take_block(len, if len == 0 { 63 } else { usize::MAX })
     }
 
-    /// A buffer in a block that has up to so many bytes more.
+    /// Returns a buffer in a block with up to `more` excess bytes.
     fn take_block(self: &Arc<Self>, len: usize, more: usize) -> Result<Buffer, TensorError> {
         let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-            match stock.smallest(len..=len.saturating_add(more)) {
+            match stock.take_smallest(len..=len.saturating_add(more)) {
                 Some(block) => {
                     stock.lend(block.len());
                     (Some(block), None)
                 }
-                None => (None, stock.largest(len - len / 4..len)),
+                None => (None, stock.take_largest(len - len / 4..len)),
             }
         };
         let mut lent = match found {
             Some(block) => block,
-            // Room to grow by a little: a sequence that gets longer with every call finds its
-            // memory again. What has outgrown its memory will do so again, so it gets more room
-            // each time: fresh pages cost more than the address space.
+            // Leaves room for slight growth, so that a sequence that grows with every call finds
+            // its memory again. A tensor that has outgrown its block will probably do so again, so
+            // it gets more room each time: fresh pages cost more than the address space.
             None => {
                 let room = match &outgrown {
                     _ if len < PAGE => 0,
@@ -168,7 +167,7 @@ impl Recycler {
                     Some(_) => len / 2,
                 };
                 let has_grown = outgrown.is_some();
-                // The old block goes first: the two need never exist together.
+                // The old block is freed first, so that only one of them exists at a time.
                 drop(outgrown);
                 let len = len.saturating_add(room).next_multiple_of(64);
                 let bytes = Some(AlignedBytes::zeroed_on_huge_pages(len)?);
@@ -186,7 +185,7 @@ impl Recycler {
         Ok(buffer)
     }
 
-    /// Frees memory that nobody has on loan until no more than `bytes` of it are kept.
+    /// Frees unused memory until at most `bytes` of it are kept.
     pub fn keep_at_most(&self, bytes: usize) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.keep_newest(MOST_FREE, bytes);
@@ -196,8 +195,8 @@ impl Recycler {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
         stock.insert(block);
-        // Many go together, as to find the oldest takes sorting: a list of a hundred thousand
-        // tensors may come back at once, and inputs of ever new sizes leave blocks in every run.
+        // Frees many at once, as finding the oldest requires sorting: a list of a hundred thousand
+        // tensors may be returned at once, and inputs of ever new sizes leave blocks in every run.
         let most_lent = stock.most_lent;
         if stock.free.len() > MOST_FREE || stock.free_bytes > most_lent + most_lent / 8 {
             stock.keep_newest(MOST_FREE / 2, most_lent);
@@ -205,11 +204,11 @@ impl Recycler {
     }
 }
 
-/// An empty list in the memory of another one. Types that differ in a lifetime only have the same
-/// size and alignment, so nothing is allocated.
+/// Returns an empty list that reuses the memory of another one. For types that differ only in a
+/// lifetime, size and alignment are equal and nothing is allocated.
 pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.clear();
-    // Collecting in place keeps the memory.
+    // Collecting in place keeps the allocation.
     list.into_iter().filter_map(|_| None).collect()
 }
 
@@ -229,7 +228,7 @@ impl Owner for Lent {
         self.bytes.as_deref_mut()
     }
 
-    fn let_go(mut self: Arc<Self>) {
+    fn release(mut self: Arc<Self>) {
         let Some(lent) = Arc::get_mut(&mut self) else { return };
         if let Some(home) = take(&mut lent.home).upgrade() {
             home.give_back(self);
@@ -238,8 +237,8 @@ impl Owner for Lent {
 }
 
 impl Drop for Lent {
-    /// Where the last two references went at the same time, or a name is left, the bytes come back
-    /// alone.
+    /// Returns the bytes alone if the last two references were dropped at the same time, or a name
+    /// of the buffer exists.
     fn drop(&mut self) {
         if let (Some(home), Some(bytes)) = (self.home.upgrade(), self.bytes.take()) {
             let has_grown = self.has_grown;
@@ -261,12 +260,12 @@ mod tests {
         assert!(first.is_aligned_to(64));
         let part = first.slice(10..20).unwrap();
         drop(first);
-        // A part of it is still alive.
+        // A slice of it is still alive.
         let other = recycler.take(10_000).unwrap();
         assert_ne!(other.as_slice().as_ptr(), start);
         assert_eq!(part.as_slice(), [7; 10]);
         drop(part);
-        // A little longer, and much shorter.
+        // Slightly longer, and much shorter.
         let longer = recycler.take(10_400).unwrap();
         assert_eq!((longer.as_slice().as_ptr(), longer.len()), (start, 10_400));
         drop(longer);
@@ -281,14 +280,14 @@ mod tests {
         let first = recycler.take(1000).unwrap();
         let (name, start) = (first.name(), first.as_slice().as_ptr());
         drop(first);
-        // The bytes come back all the same.
+        // The bytes are reused although a name exists.
         let other = recycler.take(1000).unwrap();
         assert_eq!(other.as_slice().as_ptr(), start);
         assert_ne!(other.name(), name);
     }
 
     #[test]
-    fn what_grows_finds_its_memory_again() {
+    fn growing_tensors_find_their_memory_again() {
         let recycler = Arc::new(Recycler::default());
         let mut sizes = Vec::new();
         for len in (1 << 16..1 << 17).step_by(512) {
@@ -299,7 +298,7 @@ mod tests {
             sizes.extend(stock.free.iter().map(|free| free.block.len()));
         }
         sizes.dedup();
-        // A sixteenth more to begin with, then a quarter, then half.
+        // First a sixteenth more, then a quarter, then half.
         assert!(sizes.len() <= 3, "{sizes:?}");
     }
 
@@ -326,7 +325,7 @@ mod tests {
         assert_eq!(taken(1000), starts[3], "of equal ones the last");
         assert_eq!(taken(2000), starts[2]);
         assert_eq!(taken(4096), starts[0]);
-        // The last three to come back.
+        // Keeps the last three that were returned.
         recycler.keep_at_most(3 * 2048 + 2048);
         let stock = recycler.stock.lock().unwrap();
         let kept = stock.free.iter().map(|free| free.block.bytes().as_ptr());
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_briefly_may_have_a_larger_block() {
+    fn a_brief_take_may_have_a_larger_block() {
         let recycler = Arc::new(Recycler::default());
         let taken = |len| recycler.take_briefly(len).unwrap().as_slice().as_ptr();
         taken(1 << 12);

@@ -1,7 +1,7 @@
 //! Shapes: element counts, strides, broadcasting, axes, and the loop over strided operands.
 //!
-//! Dims are plain slices of `usize`; symbolic and unknown dims do not exist at this level. Every
-//! product here is checked: a shape that passes [`elems`] can be multiplied out in any order
+//! Dims are slices of `usize`; symbolic and unknown dims do not exist at this level. Every product
+//! here is checked: the dims of a shape that passes [`elems`] can be multiplied in any order
 //! without overflow. Counts and strides are in elements.
 
 use smallvec::SmallVec;
@@ -18,10 +18,10 @@ pub type Strides = SmallVec<[isize; 6]>;
 /// as many elements as can be addressed, so more dims can only be of size 1 or 0.
 pub const RANK_LIMIT: usize = 64;
 
-/// Refuses more dims than a tensor can have.
+/// Checks that a tensor can have this rank.
 ///
 /// # Errors
-/// If the rank is above [`RANK_LIMIT`].
+/// The rank is above [`RANK_LIMIT`].
 pub fn demand_rank(rank: usize) -> Result<(), TensorError> {
     if rank > RANK_LIMIT {
         return err!(Range, "the rank is {rank}, but a tensor has at most {RANK_LIMIT} dimensions");
@@ -29,20 +29,21 @@ pub fn demand_rank(rank: usize) -> Result<(), TensorError> {
     Ok(())
 }
 
-/// Number of elements of a tensor with these dims; 1 for a scalar, 0 if any dim is 0.
+/// Returns the number of elements of a tensor; 1 for a scalar, 0 if any dim is 0.
 ///
 /// # Errors
-/// If there are more than [`RANK_LIMIT`] dims, or the product of the nonzero ones exceeds
-/// `isize::MAX`. Zeros do not excuse the others, so that strides never overflow.
+/// There are more than [`RANK_LIMIT`] dims, or the product of the nonzero ones exceeds
+/// `isize::MAX`. Zero dims do not excuse the others, so that strides never overflow.
 pub fn elems(dims: &[usize]) -> Result<usize, TensorError> {
     demand_rank(dims.len())?;
     stored_elems(dims)
 }
 
-/// The same for a tensor that is only stored: a file may have any number of dims.
+/// Returns the number of elements of a tensor that is only stored: a file may have any number of
+/// dims.
 ///
 /// # Errors
-/// If the product of the nonzero dims exceeds `isize::MAX`.
+/// The product of the nonzero dims exceeds `isize::MAX`.
 pub fn stored_elems(dims: &[usize]) -> Result<usize, TensorError> {
     let mut product = 1usize;
     let mut empty = false;
@@ -65,8 +66,7 @@ pub fn stored_elems(dims: &[usize]) -> Result<usize, TensorError> {
     Ok(if empty { 0 } else { product })
 }
 
-/// Row-major strides. Call [`elems`] first on dims that are not trusted; here the product
-/// saturates.
+/// Returns row-major strides. Untrusted dims must pass [`elems`] first; here the product saturates.
 pub fn strides(dims: &[usize]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(0, dims.len());
     let mut step = 1usize;
@@ -77,11 +77,11 @@ pub fn strides(dims: &[usize]) -> Strides {
     strides
 }
 
-/// Multidirectional (NumPy) broadcasting: the common dims of all operands.
+/// Computes the common dims of operands by multidirectional (NumPy) broadcasting.
 ///
 /// # Errors
-/// If two operands have different sizes, neither 1, in one dim; the message names them. Or if the
-/// result is too large.
+/// Two operands have different sizes, neither 1, in one dim (the message names them), or the result
+/// is too large.
 pub fn broadcast_dims(operands: &[&[usize]]) -> Result<Dims, TensorError> {
     let rank = operands.iter().map(|dims| dims.len()).max().unwrap_or(0);
     let mut out: Dims = SmallVec::from_elem(1, rank);
@@ -105,19 +105,20 @@ pub fn broadcast_dims(operands: &[&[usize]]) -> Result<Dims, TensorError> {
     Ok(out)
 }
 
-/// Unidirectional broadcasting: strides, in elements, with which a dense operand of dims `from` is
-/// read as `to`.
+/// Computes the strides, in elements, with which a dense operand of dims `from` is read as `to`
+/// (unidirectional broadcasting).
 ///
 /// # Errors
-/// If `from` does not broadcast to exactly `to`.
+/// `from` does not broadcast to exactly `to`.
 pub fn broadcast_strides(from: &[usize], to: &[usize]) -> Result<Strides, TensorError> {
     broadcast_strides_of(from, &strides(from), to)
 }
 
-/// As [`broadcast_strides`] for an operand with strides of its own.
+/// Computes the strides of broadcasting like [`broadcast_strides`], for an operand with its own
+/// strides.
 ///
 /// # Errors
-/// If `from` does not broadcast to exactly `to`.
+/// `from` does not broadcast to exactly `to`.
 pub fn broadcast_strides_of(
     from: &[usize],
     from_strides: &[isize],
@@ -140,10 +141,10 @@ pub fn broadcast_strides_of(
     Ok(out)
 }
 
-/// An axis as an index: negative ones count from the back.
+/// Converts an axis to an index: negative ones count from the end.
 ///
 /// # Errors
-/// If `axis` is not in `-rank..rank`.
+/// `axis` is not in `-rank..rank`.
 pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
     let index = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
     match index.and_then(|i| usize::try_from(i).ok()) {
@@ -152,11 +153,11 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
     }
 }
 
-/// The loop over `N` operands of common dims and different strides.
+/// Loop over `N` operands with common dims and different strides.
 ///
-/// Dims of size 1 vanish and neighbours that are contiguous in every operand become one, so that
-/// the innermost run is as long as it can be and most loops have one or two levels. A kernel does
-/// the inner run, this does the rest:
+/// Dims of size 1 are removed, and neighbours that are contiguous in every operand are joined, so
+/// that the innermost run is as long as possible and most loops have one or two levels. A kernel
+/// handles the inner run, this type the outer loops:
 ///
 /// ```
 /// use sardonyx_tensor::shape::{NdLoop, broadcast_strides, strides};
@@ -172,7 +173,7 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct NdLoop<const N: usize> {
-    /// Outer dims, outermost first; the innermost is kept apart.
+    /// Outer dims, outermost first, without the innermost one.
     dims: Dims,
     strides: [Strides; N],
     inner_len: usize,
@@ -181,10 +182,10 @@ pub struct NdLoop<const N: usize> {
 }
 
 impl<const N: usize> NdLoop<N> {
-    /// Plans the loop over `dims`; `strides[k]` are those of operand `k`, in elements.
+    /// Plans the loop over `dims`; `strides[k]` are the strides of operand `k`, in elements.
     ///
     /// # Errors
-    /// If the number of strides differs from the rank, or the dims overflow.
+    /// The number of strides differs from the rank, or the dims overflow.
     pub fn new(dims: &[usize], strides: [&[isize]; N]) -> Result<Self, TensorError> {
         for s in strides {
             if s.len() != dims.len() {
@@ -228,17 +229,17 @@ impl<const N: usize> NdLoop<N> {
         })
     }
 
-    /// Elements of one inner run; 0 if there is nothing to do.
+    /// Returns the number of elements of an inner run; 0 if the loop is empty.
     pub fn inner_len(&self) -> usize {
         self.inner_len
     }
 
-    /// Strides of each operand along the inner run, in elements.
+    /// Returns the strides of each operand along the inner run, in elements.
     pub fn inner_strides(&self) -> [isize; N] {
         self.inner_strides
     }
 
-    /// Number of inner runs; 0 if there is nothing to do.
+    /// Returns the number of inner runs; 0 if the loop is empty.
     pub fn outer_len(&self) -> usize {
         self.outer_len
     }
@@ -249,7 +250,8 @@ impl<const N: usize> NdLoop<N> {
         self.for_range(0..self.outer_len, body);
     }
 
-    /// As [`NdLoop::for_each`] for a part of the runs, so that threads can share them.
+    /// Calls `body` like [`NdLoop::for_each`], for a range of the runs, so that threads can share
+    /// the loop.
     pub fn for_range(&self, runs: std::ops::Range<usize>, mut body: impl FnMut([isize; N])) {
         let runs = runs.start..runs.end.min(self.outer_len);
         if runs.is_empty() {
@@ -339,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Every element the loop visits, operand offsets side by side.
+    /// Lists the operand offsets of every element that the loop visits.
     fn visit<const N: usize>(nd: &NdLoop<N>, runs: std::ops::Range<usize>) -> Vec<[isize; N]> {
         let mut out = Vec::new();
         nd.for_range(runs, |offsets| {

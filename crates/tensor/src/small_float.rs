@@ -1,13 +1,13 @@
-//! Floats of 4, 6 and 8 bits: what each code means, and the nearest code of a number.
+//! Floats of 4, 6 and 8 bits: decodes each code, and encodes numbers as the nearest code.
 //!
-//! A format is a row of facts ([`Format`]); decoding and encoding are one function each over that
-//! row. Encoding takes a number as `significand * 2^exponent` with a 64-bit significand, which
-//! holds every f32, f64, i64 and u64 exactly, so there is exactly one rounding whatever the source.
+//! A format is a row of facts ([`FloatFormat`]), for which there is one decoder and one encoder.
+//! The encoder takes a number as `significand * 2^exponent` with a 64-bit significand, which
+//! represents every f32, f64, i64 and u64 exactly, so there is exactly one rounding for any source.
 //! (The reference rounds f64 and wide integers to f32 first and is off by one code on some ties; we
-//! differ there on purpose.)
+//! differ on purpose.)
 //!
-//! float8e8m0 is a bare exponent, has neither sign nor zero, and rounds by rules of its own; it is
-//! at the end.
+//! float8e8m0 is a bare exponent without sign and zero, and has its own rounding rules; it is at
+//! the end.
 //!
 //! Sources: the tables in the ONNX documentation of Cast and of float4, float6 and float8; the OCP
 //! microscaling document.
@@ -16,7 +16,7 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
-/// Which way float8e8m0 rounds; the other formats always round to nearest, ties to even.
+/// Rounding mode of float8e8m0; the other formats always round to nearest, ties to even.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RoundMode {
     /// Towards the larger power of two.
@@ -29,7 +29,7 @@ pub enum RoundMode {
 }
 
 impl RoundMode {
-    /// From the attribute `round_mode` of Cast.
+    /// Parses the attribute `round_mode` of Cast.
     pub fn from_name(name: &str) -> Option<RoundMode> {
         match name {
             "up" => Some(RoundMode::Up),
@@ -40,15 +40,16 @@ impl RoundMode {
     }
 }
 
-/// A number taken apart: `significand * 2^exponent`, exactly, or one of the special values.
+/// Number as sign and magnitude.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts {
     negative: bool,
-    kind: Kind,
+    magnitude: Magnitude,
 }
 
+/// Magnitude of a number: `significand * 2^exponent`, exactly, or a special value.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Magnitude {
     Finite { significand: u64, exponent: i32 },
     Infinite,
     Nan,
@@ -56,9 +57,9 @@ enum Kind {
 
 impl Parts {
     #[inline]
-    pub(crate) fn of_f32(x: f32) -> Parts {
+    pub(crate) fn from_f32(x: f32) -> Parts {
         let bits = x.to_bits();
-        Self::of_bits(
+        Self::from_fields(
             (bits & 0x7F_FFFF) as u64,
             (bits >> 23 & 0xFF) as i32,
             0xFF,
@@ -69,14 +70,14 @@ impl Parts {
     }
 
     #[inline]
-    pub(crate) fn of_f64(x: f64) -> Parts {
+    pub(crate) fn from_f64(x: f64) -> Parts {
         let bits = x.to_bits();
         let exponent = (bits >> 52 & 0x7FF) as i32;
-        Self::of_bits(bits & ((1 << 52) - 1), exponent, 0x7FF, 52, 1023, bits >> 63 != 0)
+        Self::from_fields(bits & ((1 << 52) - 1), exponent, 0x7FF, 52, 1023, bits >> 63 != 0)
     }
 
     #[inline]
-    fn of_bits(
+    fn from_fields(
         mantissa: u64,
         exponent: i32,
         top: i32,
@@ -84,45 +85,48 @@ impl Parts {
         bias: i32,
         negative: bool,
     ) -> Parts {
-        let kind = if exponent == top {
-            if mantissa == 0 { Kind::Infinite } else { Kind::Nan }
+        let magnitude = if exponent == top {
+            if mantissa == 0 { Magnitude::Infinite } else { Magnitude::Nan }
         } else {
             let hidden = if exponent == 0 { 0 } else { 1u64 << mantissa_bits };
-            Kind::Finite {
+            Magnitude::Finite {
                 significand: mantissa | hidden,
                 exponent: exponent.max(1) - bias - mantissa_bits,
             }
         };
-        Parts { negative, kind }
+        Parts { negative, magnitude }
     }
 
     #[inline]
-    pub(crate) fn of_i64(x: i64) -> Parts {
-        Parts { negative: x < 0, kind: Kind::Finite { significand: x.unsigned_abs(), exponent: 0 } }
+    pub(crate) fn from_i64(x: i64) -> Parts {
+        Parts {
+            negative: x < 0,
+            magnitude: Magnitude::Finite { significand: x.unsigned_abs(), exponent: 0 },
+        }
     }
 
     #[inline]
-    pub(crate) fn of_u64(x: u64) -> Parts {
-        Parts { negative: false, kind: Kind::Finite { significand: x, exponent: 0 } }
+    pub(crate) fn from_u64(x: u64) -> Parts {
+        Parts { negative: false, magnitude: Magnitude::Finite { significand: x, exponent: 0 } }
     }
 }
 
-/// What a format does with codes beyond its largest finite number.
+/// Use of the codes beyond the largest finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Special {
-    /// Infinities above the largest number, NaN above them.
+    /// Infinity after the largest number, NaN after it.
     InfAndNan { inf: u16, nan: u16 },
     /// NaN in both signs, no infinity.
     Nan { nan: u16 },
-    /// One NaN, in the place of negative zero; no infinity ("fnuz").
+    /// One NaN, in place of negative zero; no infinity ("fnuz").
     NanForNegativeZero,
-    /// Numbers only; a NaN becomes this code, sign dropped.
+    /// Numbers only; a NaN becomes this code, without its sign.
     NumbersOnly { nan_becomes: u16 },
 }
 
-/// A float format with a sign bit, of up to 16 bits.
+/// Float format with a sign bit, of up to 16 bits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Format {
+pub(crate) struct FloatFormat {
     exponent_bits: u32,
     mantissa_bits: u32,
     bias: i32,
@@ -131,67 +135,69 @@ pub(crate) struct Format {
     special: Special,
 }
 
-pub(crate) const FLOAT8E4M3FN: Format = Format {
+pub(crate) const FLOAT8E4M3FN: FloatFormat = FloatFormat {
     exponent_bits: 4,
     mantissa_bits: 3,
     bias: 7,
     max: 0x7E,
     special: Special::Nan { nan: 0x7F },
 };
-pub(crate) const FLOAT8E4M3FNUZ: Format = Format {
+pub(crate) const FLOAT8E4M3FNUZ: FloatFormat = FloatFormat {
     exponent_bits: 4,
     mantissa_bits: 3,
     bias: 8,
     max: 0x7F,
     special: Special::NanForNegativeZero,
 };
-pub(crate) const FLOAT8E5M2: Format = Format {
+pub(crate) const FLOAT8E5M2: FloatFormat = FloatFormat {
     exponent_bits: 5,
     mantissa_bits: 2,
     bias: 15,
     max: 0x7B,
     special: Special::InfAndNan { inf: 0x7C, nan: 0x7E },
 };
-pub(crate) const FLOAT8E5M2FNUZ: Format = Format {
+pub(crate) const FLOAT8E5M2FNUZ: FloatFormat = FloatFormat {
     exponent_bits: 5,
     mantissa_bits: 2,
     bias: 16,
     max: 0x7F,
     special: Special::NanForNegativeZero,
 };
-// The documentation of float4 says that NaN becomes 6, the released node tests of Cast say -0 (they
-// hold what the reference computes). The tests are what implementations are held to, so -0.
-pub(crate) const FLOAT4E2M1: Format = Format {
+// According to the documentation of float4, NaN becomes 6; in the released node tests of Cast,
+// which hold the results of the reference, it becomes -0. Implementations are measured by the
+// tests.
+pub(crate) const FLOAT4E2M1: FloatFormat = FloatFormat {
     exponent_bits: 2,
     mantissa_bits: 1,
     bias: 1,
     max: 0x7,
     special: Special::NumbersOnly { nan_becomes: 0x8 },
 };
-// No node test covers NaN to float6; the documentation says the largest number (TYPE-30).
-pub(crate) const FLOAT6E2M3: Format = Format {
+// No node test covers NaN to float6; according to the documentation it is the largest number
+// (TYPE-30).
+pub(crate) const FLOAT6E2M3: FloatFormat = FloatFormat {
     exponent_bits: 2,
     mantissa_bits: 3,
     bias: 1,
     max: 0x1F,
     special: Special::NumbersOnly { nan_becomes: 0x1F },
 };
-pub(crate) const FLOAT6E3M2: Format = Format {
+pub(crate) const FLOAT6E3M2: FloatFormat = FloatFormat {
     exponent_bits: 3,
     mantissa_bits: 2,
     bias: 3,
     max: 0x1F,
     special: Special::NumbersOnly { nan_becomes: 0x1F },
 };
-// The 16-bit formats are here for sources wider than f32, which must not be rounded twice.
-pub(crate) const FLOAT16: Format = Format {
+// The 16-bit formats serve sources wider than f32, which must not be rounded twice.
+pub(crate) const FLOAT16: FloatFormat = FloatFormat {
     exponent_bits: 5,
     mantissa_bits: 10,
     bias: 15,
     max: 0x7BFF,
     special: Special::InfAndNan { inf: 0x7C00, nan: 0x7E00 },
 };
-pub(crate) const BFLOAT16: Format = Format {
+pub(crate) const BFLOAT16: FloatFormat = FloatFormat {
     exponent_bits: 8,
     mantissa_bits: 7,
     bias: 127,
@@ -199,13 +205,13 @@ pub(crate) const BFLOAT16: Format = Format {
     special: Special::InfAndNan { inf: 0x7F80, nan: 0x7FC0 },
 };
 
-impl Format {
+impl FloatFormat {
     const fn sign(&self) -> u16 {
         1 << (self.exponent_bits + self.mantissa_bits)
     }
 
-    /// The value of a code of at most 8 bits; bits beyond the format are ignored. Exact: f32 holds
-    /// every such value.
+    /// Returns the value of a code of at most 8 bits; bits beyond the format are ignored. Exact, as
+    /// f32 represents every such value.
     pub(crate) const fn decode(&self, code: u8) -> f32 {
         let sign = self.sign();
         let code = code as u16 & (sign | (sign - 1));
@@ -227,29 +233,29 @@ impl Format {
         if significand == 0 {
             return f32::from_bits(negative);
         }
-        // Normalise: all these values are normal numbers of f32.
+        // Normalizes: all these values are normal numbers of f32.
         let top = significand.ilog2();
         let exponent = field - self.bias - self.mantissa_bits as i32 + top as i32;
         let fraction = (significand << (23 - top)) & 0x7F_FFFF;
         f32::from_bits(negative | ((exponent + 127) as u32) << 23 | fraction)
     }
 
-    /// The code nearest to a number, ties to even. With `saturate`, what is too large (infinities
-    /// too) becomes the largest number, otherwise infinity or NaN as the format has them; formats
-    /// of numbers only always saturate.
+    /// Returns the code nearest to a number, ties to even. With `saturate`, numbers that are too
+    /// large, including infinities, become the largest number, otherwise infinity or NaN, depending
+    /// on the format; formats of numbers only always saturate.
     #[inline]
     pub(crate) fn encode(&self, number: Parts, saturate: bool) -> u16 {
         let sign = if number.negative { self.sign() } else { 0 };
-        let magnitude = match number.kind {
-            Kind::Nan => {
+        let magnitude = match number.magnitude {
+            Magnitude::Nan => {
                 return match self.special {
                     Special::InfAndNan { nan, .. } | Special::Nan { nan } => sign | nan,
                     Special::NanForNegativeZero => self.sign(),
                     Special::NumbersOnly { nan_becomes } => nan_becomes,
                 };
             }
-            Kind::Infinite => u64::MAX,
-            Kind::Finite { significand, exponent } => self.round(significand, exponent),
+            Magnitude::Infinite => u64::MAX,
+            Magnitude::Finite { significand, exponent } => self.round(significand, exponent),
         };
         if magnitude > self.max as u64 {
             return match self.special {
@@ -266,7 +272,7 @@ impl Format {
         }
     }
 
-    /// The code of `significand * 2^exponent` as if there were codes without end.
+    /// Returns the code of `significand * 2^exponent` as if the codes were unlimited.
     #[inline]
     fn round(&self, significand: u64, exponent: i32) -> u64 {
         if significand == 0 {
@@ -274,7 +280,7 @@ impl Format {
         }
         let min_exponent = 1 - self.bias;
         let e = significand.ilog2() as i32 + exponent;
-        // Steps of this size lie between neighbouring codes around the number.
+        // Distance of neighbouring codes around the number.
         let step = e.max(min_exponent) - self.mantissa_bits as i32;
         let shift = step - exponent;
         let steps = match shift {
@@ -285,14 +291,13 @@ impl Format {
                 let half = 1u64 << (shift - 1);
                 floor + (rest > half || rest == half && floor & 1 == 1) as u64
             }
-            // The step is 2^64 in units of the significand: only what exceeds half of it counts,
+            // The step is 2^64 in units of the significand: only more than half of it rounds up,
             // and ties go to 0.
             64 => (significand > 1 << 63) as u64,
             65.. => 0,
         };
-        // Codes of one sign are ordered as their values, so a carry into the exponent field comes
-        // out right by itself. The hidden bit of normal numbers is the one that adds 1 to the
-        // field.
+        // Codes of one sign are ordered like their values, so a carry into the exponent field is
+        // correct. The hidden bit of normal numbers adds 1 to the field.
         (((e - min_exponent).max(0) as u64) << self.mantissa_bits) + steps
     }
 
@@ -307,24 +312,25 @@ impl Format {
     }
 }
 
-/// An 8-bit float type.
+/// 8-bit float type.
 pub trait SmallFloat: Copy {
-    /// The value of every code.
+    /// Value of every code.
     const VALUES: &'static [f32; 256];
 
-    /// The bit pattern.
+    /// Returns the bit pattern.
     fn to_bits(self) -> u8;
 
-    /// From a bit pattern; all are valid.
+    /// Creates a value from a bit pattern; all are valid.
     fn from_bits(bits: u8) -> Self;
 
-    /// The nearest value, as Cast with `saturate` (see there what that does).
+    /// Rounds to the nearest value, like Cast with `saturate` (see
+    /// [`CastOptions`](crate::CastOptions)).
     fn from_f32(x: f32, saturate: bool) -> Self;
 
-    /// As [`SmallFloat::from_f32`], rounding only once.
+    /// Rounds to the nearest value like [`SmallFloat::from_f32`], from f64 in one step.
     fn from_f64(x: f64, saturate: bool) -> Self;
 
-    /// The value, exactly.
+    /// Returns the exact value.
     #[inline]
     fn to_f32(self) -> f32 {
         Self::VALUES[self.to_bits() as usize]
@@ -353,12 +359,12 @@ macro_rules! float8 {
 
             #[inline]
             fn from_f32(x: f32, saturate: bool) -> Self {
-                $name($format.encode(Parts::of_f32(x), saturate) as u8)
+                $name($format.encode(Parts::from_f32(x), saturate) as u8)
             }
 
             #[inline]
             fn from_f64(x: f64, saturate: bool) -> Self {
-                $name($format.encode(Parts::of_f64(x), saturate) as u8)
+                $name($format.encode(Parts::from_f64(x), saturate) as u8)
             }
         }
 
@@ -374,14 +380,14 @@ float8! {
     /// Sign, 4 exponent bits, 3 mantissa bits; NaN, no infinity, largest 448. Equality compares
     /// codes.
     Float8e4m3fn FLOAT8E4M3FN
-    /// As [`Float8e4m3fn`] with bias 8, one NaN and no negative zero; largest 240. Equality
+    /// Like [`Float8e4m3fn`], with bias 8, one NaN and no negative zero; largest 240. Equality
     /// compares codes.
     Float8e4m3fnuz FLOAT8E4M3FNUZ
-    /// Sign, 5 exponent bits, 2 mantissa bits, as IEEE formats: NaN and infinity; largest 57344.
+    /// Sign, 5 exponent bits, 2 mantissa bits, NaN and infinity like IEEE formats; largest 57344.
     /// Equality compares codes.
     Float8e5m2 FLOAT8E5M2
-    /// As [`Float8e5m2`] with bias 16, one NaN, no infinity and no negative zero. Equality compares
-    /// codes.
+    /// Like [`Float8e5m2`], with bias 16, one NaN, no infinity and no negative zero. Equality
+    /// compares codes.
     Float8e5m2fnuz FLOAT8E5M2FNUZ
 }
 
@@ -392,23 +398,23 @@ float8! {
 pub struct Float8e8m0(pub u8);
 
 impl Float8e8m0 {
-    /// The code of a number. With `saturate`, zero and what is below 2^-127 become 2^-127, and what
-    /// is above 2^127, infinity too, becomes 2^127; without, all of these become NaN. NaN stays,
-    /// and negative numbers, which the standard leaves open, become NaN. Rounding comes before the
-    /// range check; -0 counts as 0.
+    /// Rounds to a power of two. With `saturate`, zero and numbers below 2^-127 become 2^-127, and
+    /// numbers above 2^127, including infinity, become 2^127; without it, all of these become NaN.
+    /// NaN stays, and negative numbers, which the standard leaves open, become NaN. Rounding
+    /// precedes the range check; -0 counts as 0.
     pub fn from_f32_rounded(x: f32, saturate: bool, mode: RoundMode) -> Float8e8m0 {
-        Self::encode(Parts::of_f32(x), saturate, mode)
+        Self::encode(Parts::from_f32(x), saturate, mode)
     }
 
     #[inline]
     pub(crate) fn encode(number: Parts, saturate: bool, mode: RoundMode) -> Float8e8m0 {
         const NAN: Float8e8m0 = Float8e8m0(255);
-        let exponent = match number.kind {
-            Kind::Nan => return NAN,
-            Kind::Finite { significand: 0, .. } => i32::MIN,
+        let exponent = match number.magnitude {
+            Magnitude::Nan => return NAN,
+            Magnitude::Finite { significand: 0, .. } => i32::MIN,
             _ if number.negative => return NAN,
-            Kind::Infinite => i32::MAX,
-            Kind::Finite { significand, exponent } => {
+            Magnitude::Infinite => i32::MAX,
+            Magnitude::Finite { significand, exponent } => {
                 let top = significand.ilog2();
                 let fraction = significand ^ (1 << top);
                 let up = match mode {
@@ -454,14 +460,14 @@ impl SmallFloat for Float8e8m0 {
         Float8e8m0(bits)
     }
 
-    /// Rounds up, the default of Cast.
+    /// Rounds up, which is the default of Cast.
     fn from_f32(x: f32, saturate: bool) -> Self {
-        Self::encode(Parts::of_f32(x), saturate, RoundMode::Up)
+        Self::encode(Parts::from_f32(x), saturate, RoundMode::Up)
     }
 
-    /// Rounds up, the default of Cast.
+    /// Rounds up, which is the default of Cast.
     fn from_f64(x: f64, saturate: bool) -> Self {
-        Self::encode(Parts::of_f64(x), saturate, RoundMode::Up)
+        Self::encode(Parts::from_f64(x), saturate, RoundMode::Up)
     }
 }
 

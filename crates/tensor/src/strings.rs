@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn any_bytes_survive() {
-        // TENSOR-18+, TYPE-06: empty strings, embedded NUL, and bytes that are no text.
+        // TENSOR-18+, TYPE-06: empty strings, embedded NUL, and bytes that are not text.
         let source: [&[u8]; 5] = [b"", b"a\0b", b"\xff\xfe", "ü".as_bytes(), b""];
         let array = StringArray::from_iter(source);
         assert_eq!(array.iter().collect::<Vec<_>>(), source);

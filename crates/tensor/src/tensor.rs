@@ -1,8 +1,8 @@
 //! Dense row-major tensors: element type, dims and a shared reference to the values.
 //!
 //! Clones and reshapes share the bytes. [`Tensor::as_slice`] borrows the elements and fails if type
-//! or alignment do not fit; [`Tensor::to_cow`] and [`Tensor::aligned`] copy where needed and count
-//! the copies, so that a test can show that a hot path makes none.
+//! or alignment do not match; [`Tensor::to_cow`] and [`Tensor::aligned`] copy if needed and count
+//! the copies, so that a test can verify that a hot path makes none.
 //! [`TensorView`](crate::TensorView) can have strides.
 
 use std::borrow::Cow;
@@ -179,7 +179,7 @@ impl Tensor {
         let dims = dims.as_ref();
         let elems = elems(dims)?;
         if data_type == DataType::String {
-            // `vec![0; n]` aborts when memory is refused; this asks first.
+            // `vec![0; n]` aborts when memory is refused, so this tries to reserve it first.
             let mut probe: Vec<usize> = Vec::new();
             if probe.try_reserve_exact(elems).is_err() {
                 return err!(Overflow, "not enough memory for {elems} strings");
@@ -215,7 +215,7 @@ impl Tensor {
         self.elems == 0
     }
 
-    /// The values as they are kept.
+    /// Returns the storage of the values.
     #[doc(hidden)]
     pub fn storage(&self) -> &Storage {
         &self.storage
@@ -484,7 +484,9 @@ impl Tensor {
     /// If `index` is not below [`Tensor::len`].
     pub fn element_text(&self, index: usize) -> String {
         match &self.storage {
-            Storage::Bytes(buffer) => text::element(self.data_type, buffer.as_slice(), index),
+            Storage::Bytes(buffer) => {
+                text::format_element(self.data_type, buffer.as_slice(), index)
+            }
             Storage::Strings(strings) => {
                 let bytes = strings.get(index);
                 let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
@@ -519,7 +521,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Bytes of `elems` elements, as an error if there is no such number.
+/// Returns the number of bytes of `elems` elements, or an error if they cannot be addressed.
 pub(crate) fn storage_bytes(data_type: DataType, elems: usize) -> Result<usize, TensorError> {
     match data_type.storage_bytes(elems) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(bytes),
@@ -536,7 +538,7 @@ pub(crate) fn check_type<T: Element>(data_type: DataType) -> Result<(), TensorEr
 }
 
 pub(crate) fn cast_bytes<T: Element>(bytes: &[u8]) -> Result<&[T], TensorError> {
-    // No elements lie nowhere in particular, so their place cannot be wrong.
+    // An empty slice may have any address, so its alignment does not matter.
     if bytes.is_empty() {
         return Ok(&[]);
     }

@@ -1,9 +1,9 @@
-//! Elements as text and back, the way Cast does it: shortest digits that read back the same,
-//! Python's spelling.
+//! Converts elements to text and back like Cast: the shortest digits that parse to the same number,
+//! in Python's notation.
 //!
-//! Numbers print as Python prints them: `1.0`, `-0.0`, `1e-05`, `1e+16`, `nan`, `inf`, `True`.
-//! Plain notation is used from 1e-4 to below 1e16 for every width. (NumPy now switches to exponents
-//! at 1e6 for float32; the standard asks for plain notation, so the classic bounds are kept.)
+//! Numbers are printed like in Python: `1.0`, `-0.0`, `1e-05`, `1e+16`, `nan`, `inf`, `True`. For
+//! every width, plain notation is used from 1e-4 to below 1e16. (NumPy now switches to exponents at
+//! 1e6 for float32; the standard requires plain notation, so the classic bounds are kept.)
 
 use std::fmt::Write;
 
@@ -14,11 +14,11 @@ use crate::error::{TensorError, err};
 use crate::packed;
 use crate::small_float::SmallFloat;
 
-/// Element `index` of `bytes`, not a string.
+/// Formats the element at `index` of `bytes`, which is not a string.
 ///
 /// # Panics
 /// If `bytes` is too short.
-pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String {
+pub(crate) fn format_element(data_type: DataType, bytes: &[u8], index: usize) -> String {
     macro_rules! read {
         ($t:ty) => {{
             const WIDTH: usize = size_of::<$t>();
@@ -26,15 +26,15 @@ pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String
         }};
     }
     match data_type {
-        DataType::Float => float32(read!(f32)),
-        DataType::Double => float64(read!(f64)),
+        DataType::Float => format_f32(read!(f32)),
+        DataType::Double => format_f64(read!(f64)),
         DataType::Float16 => {
             let x = read!(f16);
-            shortest(x.to_f32(), |y| f16::from_f32(y) == x)
+            format_shortest(x.to_f32(), |y| f16::from_f32(y) == x)
         }
         DataType::Bfloat16 => {
             let x = read!(bf16);
-            shortest(x.to_f32(), |y| bf16::from_f32(y) == x)
+            format_shortest(x.to_f32(), |y| bf16::from_f32(y) == x)
         }
         DataType::Int8 => read!(i8).to_string(),
         DataType::Int16 => read!(i16).to_string(),
@@ -47,17 +47,17 @@ pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String
         DataType::Bool => if bytes[index] != 0 { "True" } else { "False" }.to_owned(),
         DataType::Complex64 => {
             let x = read!(crate::Complex64);
-            complex(float32(x.re), float32(x.im))
+            format_complex(format_f32(x.re), format_f32(x.im))
         }
         DataType::Complex128 => {
             let x = read!(crate::Complex128);
-            complex(float64(x.re), float64(x.im))
+            format_complex(format_f64(x.re), format_f64(x.im))
         }
-        DataType::Float8e4m3fn => float32(crate::Float8e4m3fn(bytes[index]).to_f32()),
-        DataType::Float8e4m3fnuz => float32(crate::Float8e4m3fnuz(bytes[index]).to_f32()),
-        DataType::Float8e5m2 => float32(crate::Float8e5m2(bytes[index]).to_f32()),
-        DataType::Float8e5m2fnuz => float32(crate::Float8e5m2fnuz(bytes[index]).to_f32()),
-        DataType::Float8e8m0 => float32(crate::Float8e8m0(bytes[index]).to_f32()),
+        DataType::Float8e4m3fn => format_f32(crate::Float8e4m3fn(bytes[index]).to_f32()),
+        DataType::Float8e4m3fnuz => format_f32(crate::Float8e4m3fnuz(bytes[index]).to_f32()),
+        DataType::Float8e5m2 => format_f32(crate::Float8e5m2(bytes[index]).to_f32()),
+        DataType::Float8e5m2fnuz => format_f32(crate::Float8e5m2fnuz(bytes[index]).to_f32()),
+        DataType::Float8e8m0 => format_f32(crate::Float8e8m0(bytes[index]).to_f32()),
         DataType::Uint4
         | DataType::Int4
         | DataType::Uint2
@@ -68,7 +68,7 @@ pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String
             let code = packed::get(bytes, data_type.bits().unwrap_or(8), index);
             let value = packed::code_to_f32(data_type, code).unwrap_or(f32::NAN);
             match data_type.class() {
-                Class::Float => float32(value),
+                Class::Float => format_f32(value),
                 _ => (value as i32).to_string(),
             }
         }
@@ -76,90 +76,89 @@ pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String
     }
 }
 
-/// A number read from text: an integer when it is written as one, so that 64-bit integers stay
-/// exact.
+/// Number parsed from text: an integer if it is written as one, so that 64-bit integers stay exact.
 pub(crate) enum Number {
-    /// Anything an `i64` or `u64` could hold, and more.
+    /// Integer of at least the ranges of `i64` and `u64`.
     Integer(i128),
-    /// Everything else.
+    /// Any other number.
     Real(f64),
 }
 
-/// Reads a decimal number: `3`, `3.14`, `1e-5`, `1E8`, `.5`, and `inf`, `infinity`, `nan` in any
-/// case, with an optional sign. White space around it is skipped.
-pub(crate) fn number(string: &[u8]) -> Result<Number, TensorError> {
-    let text = trimmed(string)?;
+/// Parses a decimal number: `3`, `3.14`, `1e-5`, `1E8`, `.5`, and `inf`, `infinity`, `nan` in any
+/// case, with an optional sign. Surrounding white space is skipped.
+pub(crate) fn parse_number(string: &[u8]) -> Result<Number, TensorError> {
+    let text = trim(string)?;
     if let Ok(integer) = text.parse() {
         return Ok(Number::Integer(integer));
     }
-    Ok(Number::Real(real(text)?))
+    Ok(Number::Real(parse_real(text)?))
 }
 
-/// As [`number`], rounded to f32 once.
-pub(crate) fn number_f32(string: &[u8]) -> Result<f32, TensorError> {
-    real(trimmed(string)?)
+/// Parses a number like [`parse_number`], rounded to f32 once.
+pub(crate) fn parse_f32(string: &[u8]) -> Result<f32, TensorError> {
+    parse_real(trim(string)?)
 }
 
-/// As [`number`], rounded to f64 once.
-pub(crate) fn number_f64(string: &[u8]) -> Result<f64, TensorError> {
-    real(trimmed(string)?)
+/// Parses a number like [`parse_number`], rounded to f64 once.
+pub(crate) fn parse_f64(string: &[u8]) -> Result<f64, TensorError> {
+    parse_real(trim(string)?)
 }
 
-/// Reads a truth value: `true` and `false` in any case, or a number, which is true unless zero.
-pub(crate) fn truth(string: &[u8]) -> Result<bool, TensorError> {
-    let text = trimmed(string)?;
+/// Parses a boolean: `true` and `false` in any case, or a number, which is true unless zero.
+pub(crate) fn parse_bool(string: &[u8]) -> Result<bool, TensorError> {
+    let text = trim(string)?;
     if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
         return Ok(text.eq_ignore_ascii_case("true"));
     }
-    Ok(real::<f64>(text)? != 0.0)
+    Ok(parse_real::<f64>(text)? != 0.0)
 }
 
-fn trimmed(string: &[u8]) -> Result<&str, TensorError> {
+fn trim(string: &[u8]) -> Result<&str, TensorError> {
     match std::str::from_utf8(string) {
         Ok(text) => Ok(text.trim_ascii()),
-        Err(_) => err!(Parse, "the string {} is not a number", shown(string)),
+        Err(_) => err!(Parse, "the string {} is not a number", quote(string)),
     }
 }
 
-fn real<F: std::str::FromStr>(text: &str) -> Result<F, TensorError> {
+fn parse_real<F: std::str::FromStr>(text: &str) -> Result<F, TensorError> {
     match text.parse() {
         Ok(number) => Ok(number),
-        Err(_) => err!(Parse, "the string {} is not a number", shown(text.as_bytes())),
+        Err(_) => err!(Parse, "the string {} is not a number", quote(text.as_bytes())),
     }
 }
 
-fn shown(string: &[u8]) -> String {
+fn quote(string: &[u8]) -> String {
     let cut = &string[..string.len().min(40)];
     format!("{:?}{}", String::from_utf8_lossy(cut), if string.len() > 40 { "..." } else { "" })
 }
 
-fn float32(x: f32) -> String {
+fn format_f32(x: f32) -> String {
     spell(&format!("{x:e}"), x.is_finite())
 }
 
-fn float64(x: f64) -> String {
+fn format_f64(x: f64) -> String {
     spell(&format!("{x:e}"), x.is_finite())
 }
 
-/// The fewest digits of a narrow float, given its value and a test for "reads back as the same".
-fn shortest(x: f32, same: impl Fn(f32) -> bool) -> String {
+/// Formats a narrow float with the fewest digits for which `same` accepts the parsed number.
+fn format_shortest(x: f32, same: impl Fn(f32) -> bool) -> String {
     for digits in 0..8 {
         let text = format!("{x:.digits$e}");
         if text.parse().is_ok_and(&same) {
             return spell(&text, x.is_finite());
         }
     }
-    float32(x)
+    format_f32(x)
 }
 
-fn complex(re: String, im: String) -> String {
+fn format_complex(re: String, im: String) -> String {
     let short = |s: String| s.strip_suffix(".0").map(str::to_owned).unwrap_or(s);
     let (re, im) = (short(re), short(im));
     let sign = if im.starts_with('-') { "" } else { "+" };
     format!("({re}{sign}{im}j)")
 }
 
-/// Rust's `d.ddde-x` as Python writes it.
+/// Converts Rust's `d.ddde-x` to Python's notation.
 fn spell(scientific: &str, finite: bool) -> String {
     if !finite {
         return scientific.to_ascii_lowercase();
@@ -221,21 +220,24 @@ mod tests {
             (f64::NAN, "nan"),
             (-f64::INFINITY, "-inf"),
         ] {
-            assert_eq!(float64(x), want);
+            assert_eq!(format_f64(x), want);
         }
-        assert_eq!(float32(2.345_678), "2.345678");
-        assert_eq!(float32(0.47892547), "0.47892547");
-        let f16 = |x: f32| element(DataType::Float16, &f16::from_f32(x).to_ne_bytes(), 0);
+        assert_eq!(format_f32(2.345_678), "2.345678");
+        assert_eq!(format_f32(0.47892547), "0.47892547");
+        let f16 = |x: f32| format_element(DataType::Float16, &f16::from_f32(x).to_ne_bytes(), 0);
         assert_eq!(
             [f16(0.1), f16(2.34), f16(65504.0), f16(f32::INFINITY)],
             ["0.1", "2.34", "65500.0", "inf"]
         );
-        assert_eq!(element(DataType::Complex64, bytemuck::bytes_of(&[1f32, -2.5]), 0), "(1-2.5j)");
+        assert_eq!(
+            format_element(DataType::Complex64, bytemuck::bytes_of(&[1f32, -2.5]), 0),
+            "(1-2.5j)"
+        );
     }
 
     #[test]
     fn numbers_from_text() {
-        let real = |s: &str| number_f64(s.as_bytes()).unwrap();
+        let real = |s: &str| parse_f64(s.as_bytes()).unwrap();
         assert_eq!(
             [real("2.34"), real("1e-5"), real("1E8"), real(" +.5 ")],
             [2.34, 1e-5, 1e8, 0.5]
@@ -246,13 +248,15 @@ mod tests {
         );
         assert!(real("NaN").is_nan() && real("nan").is_nan());
         assert!(matches!(
-            number(b"18446744073709551615"),
+            parse_number(b"18446744073709551615"),
             Ok(Number::Integer(18446744073709551615))
         ));
-        assert!(matches!(number(b"100.5"), Ok(Number::Real(100.5))));
+        assert!(matches!(parse_number(b"100.5"), Ok(Number::Real(100.5))));
         for bad in [&b"Hello World!"[..], b"", b"0x10", b"\xff", b"1_000", b"1e"] {
-            assert!(number(bad).is_err());
+            assert!(parse_number(bad).is_err());
         }
-        assert!(truth(b"TRUE").unwrap() && !truth(b"0").unwrap() && truth(b"2").unwrap());
+        assert!(
+            parse_bool(b"TRUE").unwrap() && !parse_bool(b"0").unwrap() && parse_bool(b"2").unwrap()
+        );
     }
 }

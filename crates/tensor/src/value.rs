@@ -177,7 +177,7 @@ impl From<Opaque> for Value {
 #[derive(Clone)]
 pub struct Opaque(Arc<Held<dyn Any + Send + Sync>>);
 
-/// An opaque value with its type and the memory that it takes.
+/// Opaque value with its type and its memory size in bytes.
 struct Held<T: ?Sized> {
     ty: OpaqueType,
     bytes: usize,
@@ -551,8 +551,8 @@ impl Sparse {
         let data_type = self.values.data_type();
         if let Some(strings) = self.values.strings() {
             let total = crate::shape::elems(&self.dims)?;
-            // Asks for the memory of the ends alone, so that a hostile shape is refused rather than
-            // fatal.
+            // Tries to allocate the ends alone first, so that a malicious shape is an error rather
+            // than an abort.
             Tensor::zeros(data_type, &self.dims)?;
             let mut out = StringArray::with_capacity(total, strings.total_bytes());
             let mut given = self.positions.iter().zip(strings.iter()).peekable();

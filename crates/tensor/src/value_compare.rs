@@ -1,15 +1,16 @@
-//! Whether a value is what is wanted, by the rules of the reference's own runner of cases.
+//! Compares values by the rules of the reference's own test runner.
 //!
-//! Types and shapes are equal. Floats are within the tolerance, bfloat16 within two units in its
-//! last place if that is more and the tolerance is not zero, NaN equals NaN. Integers, booleans and
-//! strings are equal. Sequences, maps and optionals are compared element by element.
+//! Types and shapes must be equal. Floats must be within the tolerance; bfloat16 within two units
+//! in the last place if that is more and the tolerance is not zero; NaN equals NaN. Integers,
+//! booleans and strings must be equal. Sequences, maps and optionals are compared element by
+//! element.
 
 use crate::compare::{Distance, Tolerance};
 use crate::element::DataType;
 use crate::tensor::Tensor;
 use crate::value::{Map, Sparse, Value};
 
-/// Two units in the last place of a bfloat16, as the reference runner allows.
+/// Two units in the last place of a bfloat16, which the reference runner allows.
 const BFLOAT16_RTOL: f64 = 1.0 / 64.0;
 
 impl Tolerance {
@@ -26,8 +27,8 @@ impl Tolerance {
     }
 }
 
-/// The tensors in a value, each with its place in words (empty for the value itself) and how far it
-/// is from what is wanted.
+/// Distances of the tensors in a value, each with its path in the value (empty for the value
+/// itself).
 pub type Distances = Vec<(String, Distance)>;
 
 impl Value {
@@ -43,17 +44,18 @@ impl Value {
         let distances = self.distances(want, &|data_type| tolerance.for_type(data_type))?;
         for (place, distance) in distances {
             if let Some(mismatch) = distance.mismatch() {
-                return Err(placed(&place, &mismatch.to_string()));
+                return Err(with_path(&place, &mismatch.to_string()));
             }
         }
         Ok(())
     }
 
-    /// Measures how far the elements are from what is wanted, by the tolerance for their type.
+    /// Measures the distance of each tensor in the value from the wanted one, with the tolerance
+    /// for its type.
     ///
     /// # Errors
     ///
-    /// Another type, shape or length than is wanted, in words.
+    /// Description of a difference in type, shape or length.
     #[doc(hidden)]
     pub fn distances(
         &self,
@@ -66,8 +68,8 @@ impl Value {
     }
 }
 
-/// What is wrong at a place.
-fn placed(place: &str, what: &str) -> String {
+/// Prefixes a description with its path.
+fn with_path(place: &str, what: &str) -> String {
     if place.is_empty() { what.to_string() } else { format!("{place}: {what}") }
 }
 
@@ -78,17 +80,17 @@ fn measure(
     tolerance: &dyn Fn(DataType) -> Tolerance,
     found: &mut Distances,
 ) -> Result<(), String> {
-    let wrong = |what: &str| Err(placed(place, what));
+    let wrong = |what: &str| Err(with_path(place, what));
     let mut tensors = |got: &Tensor, want: &Tensor| {
         let distance = got.distance(want, tolerance(want.data_type()));
-        let distance = distance.map_err(|mismatch| placed(place, &mismatch.to_string()))?;
+        let distance = distance.map_err(|mismatch| with_path(place, &mismatch.to_string()))?;
         found.push((place.to_string(), distance));
         Ok(())
     };
     match (got, want) {
         (Value::Tensor(got), Value::Tensor(want)) => tensors(got, want),
         (Value::Sparse(got), Value::Sparse(want)) => {
-            positions(got, want).map_err(|what| placed(place, &what))?;
+            compare_positions(got, want).map_err(|what| with_path(place, &what))?;
             tensors(got.values(), want.values())
         }
         (Value::Sequence(got), Value::Sequence(want)) => {
@@ -101,14 +103,14 @@ fn measure(
             }
             let mut pairs = got.items().iter().zip(want.items()).enumerate();
             pairs.try_for_each(|(index, (got, want))| {
-                let place = placed(place, &format!("item {index}"));
+                let place = with_path(place, &format!("item {index}"));
                 measure(got, want, &place, tolerance, found)
             })
         }
         (Value::Map(got), Value::Map(want)) => {
-            same_keys(got, want).map_err(|what| placed(place, &what))?;
+            compare_keys(got, want).map_err(|what| with_path(place, &what))?;
             for (key, want) in want.entries() {
-                let place = placed(place, &format!("entry {key:?}"));
+                let place = with_path(place, &format!("entry {key:?}"));
                 if let Some(got) = got.get(key) {
                     measure(got, want, &place, tolerance, found)?;
                 }
@@ -133,7 +135,7 @@ fn measure(
     }
 }
 
-fn positions(got: &Sparse, want: &Sparse) -> Result<(), String> {
+fn compare_positions(got: &Sparse, want: &Sparse) -> Result<(), String> {
     if got.dims() != want.dims() {
         return Err(format!("dims are {:?}, not {:?}", got.dims(), want.dims()));
     }
@@ -143,8 +145,8 @@ fn positions(got: &Sparse, want: &Sparse) -> Result<(), String> {
     Ok(())
 }
 
-/// The order of entries means nothing.
-fn same_keys(got: &Map, want: &Map) -> Result<(), String> {
+/// Compares the keys of two maps; the order of the entries does not matter.
+fn compare_keys(got: &Map, want: &Map) -> Result<(), String> {
     if got.key_type() != want.key_type() {
         return Err(format!("keys of type {}, not {}", got.key_type(), want.key_type()));
     }

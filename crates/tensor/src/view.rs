@@ -1,8 +1,8 @@
 //! Borrowed tensors, which may be transposed, sliced, broadcast or reversed without a copy.
 //!
 //! A view is dense unless it has strides. Strides and the offset count elements, also for packed
-//! types, whose elements have no address of their own. Every way to make a view checks that all its
-//! elements exist, so reading one needs no check beyond that of the slice.
+//! types, whose elements have no address. Every constructor checks that all elements of the view
+//! exist, so reading one needs no check beyond that of the slice.
 
 use std::ops::Deref;
 
@@ -22,11 +22,11 @@ pub struct TensorView<'a> {
     dims: ViewDims<'a>,
     elems: usize,
     /// Strides and offset; `None` for a dense view from the first element on.
-    layout: Option<Layout>,
+    layout: Option<ViewLayout>,
     data: ViewData<'a>,
 }
 
-/// Dims that somebody else keeps as long as the elements, or a copy.
+/// Dims that are borrowed for as long as the elements, or a copy.
 #[derive(Debug, Clone)]
 enum ViewDims<'a> {
     Borrowed(&'a [usize]),
@@ -45,7 +45,7 @@ impl Deref for ViewDims<'_> {
 }
 
 #[derive(Debug, Clone)]
-struct Layout {
+struct ViewLayout {
     strides: Strides,
     /// Index of the first element in the data.
     offset: usize,
@@ -123,8 +123,7 @@ impl<'a> TensorView<'a> {
         let (dims, strides) = (Dims::from(dims.as_ref()), Strides::from(strides.as_ref()));
         let have = match (data, data_type.bits()) {
             (ViewData::Strings(strings), None) => strings.len(),
-            // `bits` of a type that has bytes is at least 2, and the bytes of a slice times 8 may
-            // not fit.
+            // `bits` is at least 2 here, and the bytes of a slice times 8 may overflow.
             (ViewData::Bytes(bytes), Some(bits)) => {
                 bytes.len() / bits * 8 + bytes.len() % bits * 8 / bits
             }
@@ -148,12 +147,12 @@ impl<'a> TensorView<'a> {
             data_type,
             dims: ViewDims::Owned(dims),
             elems: count,
-            layout: Some(Layout { strides, offset }),
+            layout: Some(ViewLayout { strides, offset }),
             data,
         })
     }
 
-    /// For callers that have checked the size.
+    /// Makes a dense view without checking the size.
     pub(crate) fn dense_unchecked(
         data_type: DataType,
         dims: &'a [usize],
@@ -276,7 +275,7 @@ impl<'a> TensorView<'a> {
         }
         let strides = self.strides();
         let (dims, strides) = perm.iter().map(|&axis| (self.dims[axis], strides[axis])).unzip();
-        Ok(self.relaid(dims, strides, self.offset()))
+        Ok(self.with_layout(dims, strides, self.offset()))
     }
 
     /// Selects `len` elements along `axis`, from index `start` in steps of `step`, without a copy.
@@ -299,7 +298,7 @@ impl<'a> TensorView<'a> {
         elems(&dims)?;
         let mut strides = self.strides();
         if len == 0 {
-            return Ok(self.relaid(dims, strides, 0));
+            return Ok(self.with_layout(dims, strides, 0));
         }
         let last = start as i128 + (len as i128 - 1) * step as i128;
         if start >= dim || last < 0 || last >= dim as i128 {
@@ -310,7 +309,7 @@ impl<'a> TensorView<'a> {
             (self.offset() as isize).wrapping_add((start as isize).wrapping_mul(strides[axis]));
         strides[axis] = if len == 1 { strides[axis] } else { strides[axis].saturating_mul(step) };
         let empty = dims.contains(&0);
-        Ok(self.relaid(dims, strides, if empty { 0 } else { offset as usize }))
+        Ok(self.with_layout(dims, strides, if empty { 0 } else { offset as usize }))
     }
 
     /// Broadcasts the view to `dims` without a copy: repeats dims of size 1, and adds outer dims.
@@ -321,7 +320,7 @@ impl<'a> TensorView<'a> {
         let dims = Dims::from(dims.as_ref());
         elems(&dims)?;
         let strides = broadcast_strides_of(&self.dims, &self.strides(), &dims)?;
-        Ok(self.relaid(dims, strides, self.offset()))
+        Ok(self.with_layout(dims, strides, self.offset()))
     }
 
     /// Returns a view of other dims with the elements in the same row-major order. Copies nothing.
@@ -337,7 +336,7 @@ impl<'a> TensorView<'a> {
             return err!(Unsupported, "reshape of a view that is not contiguous");
         }
         let strides = shape::strides(&dims);
-        Ok(self.relaid(dims, strides, self.offset()))
+        Ok(self.with_layout(dims, strides, self.offset()))
     }
 
     /// Copies the elements into a dense tensor that is aligned to 64 bytes.
@@ -412,13 +411,13 @@ impl<'a> TensorView<'a> {
         Ok(())
     }
 
-    /// For changes that cannot leave the data.
-    fn relaid(&self, dims: Dims, strides: Strides, offset: usize) -> TensorView<'a> {
+    /// Makes a view of the same data with another layout, which must stay within the data.
+    fn with_layout(&self, dims: Dims, strides: Strides, offset: usize) -> TensorView<'a> {
         TensorView {
             data_type: self.data_type,
             elems: dims.iter().product(),
             dims: ViewDims::Owned(dims),
-            layout: Some(Layout { strides, offset }),
+            layout: Some(ViewLayout { strides, offset }),
             data: self.data,
         }
     }
@@ -562,7 +561,7 @@ impl<'a> TensorViewMut<'a> {
     }
 }
 
-/// How many elements there are, if they need exactly that many bytes.
+/// Returns the number of elements, if they need exactly `have` bytes.
 fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<usize, TensorError> {
     let elems = elems(dims)?;
     let need = storage_bytes(data_type, elems)?;

@@ -1,4 +1,4 @@
-//! Casts between all pairs of types, and the corners of each rule.
+//! Tests casts between all pairs of types, and the edge cases of each rule.
 
 use half::{bf16, f16};
 use sardonyx_tensor::{
@@ -21,8 +21,8 @@ fn parse<T: Element>(source: &str) -> Result<T, TensorErrorKind> {
     Ok(tensor.item().unwrap())
 }
 
-/// 0 and 1 are in every type but float8e8m0 (which has no 0), so all other pairs must keep them, at
-/// every alignment of the chunks inside.
+/// Checks that 0 and 1 survive all pairs of types, at every alignment of the chunks. Excludes
+/// float8e8m0, which has no 0.
 #[test]
 fn every_pair_keeps_zero_and_one() {
     let numbers = |t: &DataType| !matches!(t, DataType::Float8e8m0);
@@ -37,7 +37,7 @@ fn every_pair_keeps_zero_and_one() {
                     assert!(result.is_err(), "{from} to {target}");
                     continue;
                 }
-                // Complex text does not read back, and that is the only way to fail.
+                // Only complex text fails, as it cannot be parsed.
                 let result = result.unwrap();
                 assert_eq!((result.data_type(), result.dims()), (target, &[elems][..]));
                 if from.is_complex() || target.is_complex() || target == DataType::String {
@@ -56,7 +56,7 @@ fn floats_to_integers_truncate() {
     assert_eq!(to::<f64, i64>(&[-2.5, 9007199254740993.0]), [-2, 9007199254740992]);
     assert_eq!(to::<f16, u8>(&[f16::from_f32(200.5)]), [200]);
     assert_eq!(to::<bf16, i16>(&[bf16::from_f32(-3.5)]), [-3]);
-    // Out of range, as NumPy on x86.
+    // Out of range, with the results of NumPy on x86.
     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 300.7, -1.9, 3e9, -3e9, 65537.5];
     const MIN: i32 = i32::MIN;
     assert_eq!(to::<f64, i32>(&odd), [MIN, MIN, MIN, 300, -1, MIN, MIN, 65537]);
@@ -135,7 +135,7 @@ fn ieee_numbers_come_back() {
     let floats = to::<f16, f32>(&source);
     let doubles = to::<f16, f64>(&source);
     for (index, bits) in halves.iter().enumerate() {
-        // By the formula of the format: a fraction of 10 bits below an exponent of 5.
+        // Formula of the format: a fraction of 10 bits below an exponent of 5.
         let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
         let magnitude = match exponent {
             0 => fraction * 2f64.powi(-24),
@@ -168,7 +168,7 @@ fn ieee_numbers_come_back() {
     assert_eq!(doubles[4].to_bits(), (8_388_607.0 * 2f64.powi(-149)).to_bits());
     let bits = |floats: Vec<f32>| floats.map_each(f32::to_bits);
     assert_eq!(bits(to::<f64, f32>(&doubles)), bits(floats));
-    // Subnormals of float64 stay what they are where nothing is converted, and are 0 below.
+    // Subnormals of float64 are kept without a conversion, and become 0 in narrower types.
     let smallest = [f64::from_bits(1), -f64::from_bits(1), f64::from_bits(0x000f_ffff_ffff_ffff)];
     let kept = to::<f64, f64>(&smallest).map_each(f64::to_bits);
     assert_eq!(kept, smallest.map(f64::to_bits));

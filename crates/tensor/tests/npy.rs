@@ -1,4 +1,4 @@
-//! `.npy`: what NumPy writes, what it would read, and what a hostile file might hold.
+//! Tests `.npy` files: those that NumPy writes, those that it can read, and malicious ones.
 
 use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError, TensorErrorKind, npy};
 
@@ -63,7 +63,7 @@ fn bytes_are_those_of_numpy() {
     assert_eq!((bytes.len(), bytes[127], &bytes[128..]), (136, b'\n', &3f64.to_le_bytes()[..]));
 }
 
-/// Bytes that `numpy.save` writes for arrays of ml_dtypes 0.6.
+/// Compares with the bytes that `numpy.save` writes for arrays of ml_dtypes 0.6.
 #[test]
 fn bytes_are_those_of_numpy_and_ml_dtypes() {
     let rows = [
@@ -174,7 +174,7 @@ fn hostile_files_are_errors() {
     npy::read(&good).unwrap();
     for cut in 0..good.len() {
         assert!(npy::read(&good.slice(0..cut).unwrap()).is_err(), "cut at {cut}");
-        // Any one byte changed: an error or another array, never a panic.
+        // Changing any one byte gives an error or another array, never a panic.
         for change in [0, 0xFF, b'(', b'9', b'\''] {
             let mut bytes = good.as_slice().to_vec();
             bytes[cut] = change;

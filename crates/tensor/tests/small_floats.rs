@@ -1,5 +1,5 @@
-//! Every code of the small floats, and thousands of numbers near and on ties, against tables made
-//! from the ONNX reference by `golden/generate.py`.
+//! Tests every code of the small floats, and thousands of numbers on and near ties, against tables
+//! that `golden/generate.py` made from the ONNX reference.
 
 use sardonyx_tensor::{CastOptions, DataType, Element, RoundMode, Tensor, cast};
 
@@ -16,7 +16,7 @@ fn convert<T: Element>(numbers: &[T], to: DataType, options: CastOptions) -> Vec
     cast(&tensor, to, options).unwrap().to_codes().unwrap()
 }
 
-/// TYPE-10+-, TYPE-11+, TYPE-12+, TYPE-30+
+/// Checks the value of every code. TYPE-10+-, TYPE-11+, TYPE-12+, TYPE-30+
 #[test]
 fn all_codes_decode() {
     let mut codes_seen = 0;
@@ -80,8 +80,8 @@ fn f64_rounds_once() {
 #[test]
 fn wide_integers_round_once() {
     let plain = CastOptions { saturate: false, ..CastOptions::default() };
-    // 1.0625 * 2^40 is a tie of e8 formats with 3 mantissa bits; one more must go up, though f32
-    // cannot tell.
+    // 1.0625 * 2^40 is a tie of e8 formats with 3 mantissa bits; one more must round up, although
+    // f32 cannot represent the difference.
     let e5m2 = |x: i64| convert(&[x], DataType::Float8e5m2, plain)[0];
     assert_eq!([e5m2(9), e5m2(-9), e5m2(11), e5m2(1 << 40)], [0x48, 0xC8, 0x4A, 0x7C]);
     let bf16 = |x: i64| {
@@ -93,13 +93,13 @@ fn wide_integers_round_once() {
     assert_eq!(bf16((1 << 54) + (1 << 46) + 1), high);
     let f16 = cast(&Tensor::scalar(u64::MAX), DataType::Float16, plain).unwrap();
     assert!(f16.item::<half::f16>().unwrap().is_infinite());
-    // 2049 + a trace: f32 would make it a tie and round to 2048.
+    // 2049 and a small fraction: in f32 it would be a tie and round to 2048.
     let f16 = cast(&Tensor::scalar(2049.0 + 1e-10), DataType::Float16, plain).unwrap();
     assert_eq!(f16.item::<half::f16>().unwrap().to_f64(), 2050.0);
 }
 
-/// TYPE-30-: NaNs of any sign and payload become the largest 6-bit float, and infinities the
-/// largest of their sign, as the documents of Cast say, saturated or not.
+/// Checks that NaNs of any sign and payload become the largest 6-bit float, and infinities the
+/// largest of their sign, saturated or not, according to the documents of Cast. TYPE-30-
 #[test]
 fn floats_without_nan_take_their_largest_number() {
     for (data_type, largest) in [(DataType::Float6e2m3, 0x1f), (DataType::Float6e3m2, 0x1f)] {
@@ -120,7 +120,7 @@ fn floats_without_nan_take_their_largest_number() {
     }
 }
 
-/// Every value of every small float survives the way through each type that holds it.
+/// Checks that every value of every small float survives each wider type.
 #[test]
 fn values_survive_wider_types() {
     for from in DataType::ALL.into_iter().filter(|t| t.is_float() && t.bits() <= Some(8)) {
@@ -137,7 +137,7 @@ fn values_survive_wider_types() {
                 .to_vec::<f32>()
                 .unwrap();
             for ((code, back), value) in codes.iter().zip(back).zip(floats) {
-                // Infinity saturates by default, and one NaN may become another.
+                // Infinity saturates by default, and NaNs may change.
                 assert!(
                     *code == back || !value.is_finite(),
                     "{from} {code:02x} through {through}: {back:02x}"

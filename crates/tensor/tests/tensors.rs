@@ -1,4 +1,4 @@
-//! Tensors, views and values: construction, sharing, alignment, equality.
+//! Tests of tensors, views and values: construction, sharing, alignment, equality.
 
 use sardonyx_tensor::{
     Buffer, DataType, Map, MapKey, Sequence, SharedBytes, Sparse, StringArray, Tensor,
@@ -59,7 +59,7 @@ fn equality_is_values_and_shape() {
     assert_eq!(Tensor::scalar(f32::NAN), Tensor::scalar(f32::NAN));
     assert_ne!(Tensor::scalar(0f32), Tensor::scalar(-0f32));
     let packed = |last| Tensor::from_buffer(DataType::Int4, [3], vec![0x21, last].into()).unwrap();
-    assert_eq!(packed(0x03), packed(0xF3)); // padding is no value
+    assert_eq!(packed(0x03), packed(0xF3)); // padding bits are ignored
     assert_ne!(packed(0x03), packed(0x02));
     assert_eq!(
         Tensor::zeros(DataType::String, [2]).unwrap(),
@@ -73,7 +73,8 @@ fn odd_offsets_are_realigned_once_and_counted() {
     (0..5).for_each(|i| file.extend((i as f32).to_ne_bytes()));
     let shared: SharedBytes = Arc::new(file);
     let whole = Buffer::from_shared(shared);
-    // At least three of four neighbouring offsets are odd for f32, whatever the start.
+    // At least three of four consecutive offsets are unaligned for f32, wherever the allocation
+    // starts.
     let mut refused = 0;
     for offset in 0..4 {
         let tensor =
@@ -104,7 +105,7 @@ fn odd_offsets_are_realigned_once_and_counted() {
         assert_eq!(view.as_slice::<f32>().is_ok(), tensor.as_slice::<f32>().is_ok());
     }
     assert_eq!(refused, 3);
-    // A unique buffer at an odd offset is realigned before it is lent for writing.
+    // A unique buffer at an unaligned offset is realigned before it is borrowed for writing.
     let part = Buffer::from_vec(vec![0; 40]).slice(1..33).unwrap();
     let mut tensor = Tensor::from_buffer(DataType::Double, [4], part).unwrap();
     tensor.as_mut_slice::<f64>().unwrap().fill(1.0);

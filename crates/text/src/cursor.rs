@@ -1,17 +1,17 @@
-//! A place in a text, and the smallest steps from there: blanks, comments, words.
+//! Position in a text, and the lexical primitives of parser and formatter: blanks, comments, words.
 
 use memchr::{memchr, memchr2};
 
-/// Where the parser or the formatter is in a text.
+/// Position of the parser or the formatter in a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) pos: usize,
-    /// The blanks and comments that were gone over last.
+    /// Range of the blanks and comments that were skipped last.
     gap: (usize, usize),
 }
 
-/// What a byte may be part of.
+/// Classes of bytes.
 const BLANK: u8 = 1;
 const START: u8 = 2;
 const CONTINUE: u8 = 4;
@@ -37,12 +37,12 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     CLASSES[byte as usize] & BLANK != 0
 }
 
-/// Whether a word may begin with the byte.
+/// Whether a word may begin with `byte`.
 pub(crate) fn starts_word(byte: u8) -> bool {
     CLASSES[byte as usize] & START != 0
 }
 
-/// Whether a word may go on with the byte.
+/// Whether a word may continue with `byte`.
 pub(crate) fn continues_word(byte: u8) -> bool {
     CLASSES[byte as usize] & CONTINUE != 0
 }
@@ -58,14 +58,14 @@ impl<'a> Cursor<'a> {
         Cursor { text, pos: 0, gap: (0, 0) }
     }
 
-    /// The byte here, or 0 at the end. (A 0 in the text is refused like any other byte that no word
-    /// begins with.)
+    /// Returns the current byte, or 0 at the end. (A 0 in the text is rejected like any other byte
+    /// that cannot begin a token.)
     #[inline]
     pub(crate) fn byte(&self) -> u8 {
         self.byte_at(0)
     }
 
-    /// The byte that many further on, or 0 after the end.
+    /// Returns the byte `ahead` bytes further on, or 0 after the end.
     #[inline]
     pub(crate) fn byte_at(&self, ahead: usize) -> u8 {
         self.text.get(self.pos + ahead).copied().unwrap_or(0)
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         self.pos >= self.text.len()
     }
 
-    /// Goes over blanks and comments, and gives the byte after them, or 0 at the end.
+    /// Skips blanks and comments, and returns the byte after them, or 0 at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> u8 {
         let byte = self.byte();
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
             return byte;
         }
         let start = self.pos;
-        // Mostly it is one blank.
+        // Fast path: the gap is usually a single blank.
         let after = self.byte_at(1);
         if byte == b' ' && CLASSES[after as usize] & (BLANK | COMMENT) == 0 {
             self.pos += 1;
@@ -109,31 +109,31 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Where the last token ends: here, or before the blanks that were gone over since.
+    /// Returns the end of the last token: the position before the blanks that were skipped since.
     pub(crate) fn token_end(&self) -> usize {
         if self.gap.1 == self.pos { self.gap.0 } else { self.pos }
     }
 
-    /// Goes over the mark with which some editors begin a file.
+    /// Skips the byte order mark with which some editors begin a file.
     pub(crate) fn skip_byte_order_mark(&mut self) {
         if self.text.starts_with(b"\xef\xbb\xbf") {
             self.pos = 3;
         }
     }
 
-    /// Goes to the end of the line.
+    /// Moves to the end of the line.
     #[cold]
     pub(crate) fn skip_comment(&mut self) {
         let rest = &self.text[self.pos..];
         self.pos += memchr(b'\n', rest).unwrap_or(rest.len());
     }
 
-    /// Goes over a byte if it is the next one after blanks.
+    /// Skips `byte` if it is the next one after blanks. Returns whether it was.
     #[inline]
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
-        // At the end `next` gives 0, which nobody asks for. Not shorter, as
-        // `self.pos += usize::from(self.next() == byte)`: rustc 1.95 to 1.97 then leaves `pos`
-        // where it is when this is inlined with a constant (its pass SimplifyComparisonIntegral).
+        // At the end `next` returns 0, which no caller passes. The shorter `self.pos +=
+        // usize::from(self.next() == byte)` is miscompiled by rustc 1.95 to 1.97: `pos` does not
+        // change if this is inlined with a constant (pass SimplifyComparisonIntegral).
         if self.next() != byte {
             return false;
         }
@@ -141,9 +141,9 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Goes over a word that begins here, if one does.
+    /// Skips the word at this position and returns it, if there is one.
     #[inline]
-    pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn eat_word(&mut self) -> Option<&'a [u8]> {
         if !starts_word(self.byte()) {
             return None;
         }
@@ -154,15 +154,15 @@ impl<'a> Cursor<'a> {
         Some(word)
     }
 
-    /// The word that begins here, without going over it.
+    /// Returns the word at this position without skipping it.
     pub(crate) fn peek_word(&self) -> Option<&'a [u8]> {
-        self.clone().word()
+        self.clone().eat_word()
     }
 
-    /// Goes over what a quote that stands here encloses, if that is plain; otherwise the cursor
-    /// stays.
+    /// Skips the quoted text at this position and returns the range of its content, if it has no
+    /// escapes. Otherwise does not move.
     #[inline]
-    pub(crate) fn plain_quoted(&mut self) -> Option<std::ops::Range<usize>> {
+    pub(crate) fn eat_plain_quoted(&mut self) -> Option<std::ops::Range<usize>> {
         let start = self.pos + 1;
         let end = start + memchr2(b'"', b'\\', self.text.get(start..)?)?;
         if self.text[end] != b'"' {
@@ -172,10 +172,10 @@ impl<'a> Cursor<'a> {
         Some(start..end)
     }
 
-    /// Goes over what a quote that stands here encloses. `None` if nothing closes it; then the
-    /// cursor stays.
+    /// Skips the quoted text at this position and returns it. Returns `None` and does not move if
+    /// the quote is not closed.
     #[inline]
-    pub(crate) fn quoted(&mut self) -> Option<Quoted<'a>> {
+    pub(crate) fn eat_quoted(&mut self) -> Option<Quoted<'a>> {
         let start = self.pos + 1;
         let mut at = start;
         let mut escapes = false;
@@ -192,19 +192,19 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What stands between quotes.
+/// Text in quotes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quoted<'a> {
-    /// As it stands there.
+    /// Content with its escapes.
     pub(crate) content: &'a [u8],
     pub(crate) start: usize,
-    /// Whether it has backslashes.
+    /// Whether the content has backslashes.
     pub(crate) escapes: bool,
 }
 
 impl Quoted<'_> {
-    /// What it means: after a backslash every byte stands for itself.
-    pub(crate) fn unescaped(&self) -> Vec<u8> {
+    /// Resolves the escapes: a backslash makes the following byte literal.
+    pub(crate) fn unescape(&self) -> Vec<u8> {
         let mut meaning = Vec::with_capacity(self.content.len());
         let mut bytes = self.content.iter();
         while let Some(byte) = bytes.next() {
@@ -223,7 +223,7 @@ mod tests {
     fn blanks_and_comments_are_gone_over() {
         let mut cursor = Cursor::new(b" ab # c\n :1");
         assert_eq!(cursor.next(), b'a');
-        assert_eq!(cursor.word(), Some(&b"ab"[..]));
+        assert_eq!(cursor.eat_word(), Some(&b"ab"[..]));
         assert!(!cursor.eat(b','));
         assert_eq!(cursor.token_end(), 3);
         assert!(cursor.eat(b':'));

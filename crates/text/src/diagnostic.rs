@@ -18,7 +18,7 @@ pub enum DiagnosticSeverity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity of the diagnostic.
     #[doc(hidden)]
     pub severity: DiagnosticSeverity,
     /// Place in the text: a range of byte offsets.
@@ -99,13 +99,13 @@ impl Position {
     }
 }
 
-/// Counts lines, from the last place on if the next one lies after it.
+/// Counter of lines that continues from its last position for a later offset.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Up to where lines have been counted.
+    /// Offset up to which newlines have been counted.
     counted: usize,
     newlines: usize,
-    /// Start of the line that `counted` lies in.
+    /// Start of the line that contains `counted`.
     start: usize,
 }
 
@@ -127,14 +127,14 @@ impl Lines {
 }
 
 fn characters(text: &[u8]) -> usize {
-    // Bytes that continue a character of UTF-8 do not count.
+    // UTF-8 continuation bytes do not count.
     text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
-/// Most characters of a source line that are shown.
+/// Maximum number of characters of a source line that are displayed.
 const SHOWN: usize = 100;
 
-/// The diagnostics for people: message, place, the line with a mark under it, advice.
+/// Renders diagnostics for display: message, position, source line with a mark, advice.
 pub fn render(text: &[u8], name: &str, diagnostics: &[Diagnostic]) -> String {
     let mut lines = Lines::default();
     let mut out = String::new();
@@ -164,7 +164,7 @@ fn render_one(
     let number = position.line.to_string();
     let margin = number.len();
     let (excerpt, mark_at, mark_len) = excerpt(text, lines.start, &diagnostic.span);
-    // Writing into a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "{severity}: {}\n{:margin$}--> {name}{colon}{}{}{}\n{:margin$} |\n{number} | {excerpt}\n{:margin$} | {:mark_at$}{}",
@@ -183,8 +183,8 @@ fn render_one(
     }
 }
 
-/// The source line, or the part of it around the place; where in it the mark begins, and how long
-/// it is.
+/// Returns the source line, or its part around the position, with the start and the length of the
+/// mark in it.
 fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usize, usize) {
     let start = span.start.min(text.len());
     let line_end = text[start..]
@@ -200,7 +200,7 @@ fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usiz
     let before = visible(&before);
     let marked = visible(&marked);
     let after = visible(&after);
-    // Of a long line the neighbourhood of the place is shown.
+    // A long line is cut to the neighbourhood of the position.
     let skipped = before.len().saturating_sub(SHOWN * 2 / 3);
     let mut shown: Vec<char> = before[skipped..].to_vec();
     if skipped > 0 {
@@ -220,14 +220,14 @@ fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usiz
     (shown, mark_at, mark_len)
 }
 
-/// A line for a terminal, or the part of it around a place; where in it the mark begins, and how
-/// long it is, in columns.
+/// Returns a line for a terminal, or its part around `mark`, with the start and the length of the
+/// mark, in columns.
 pub fn marked_line(line: &str, mark: Range<usize>) -> (String, usize, usize) {
     excerpt(line.as_bytes(), 0, &mark)
 }
 
-/// Characters as a terminal can show them, one column each: blanks for tabs, a sign for what cannot
-/// be seen.
+/// Converts characters to ones that a terminal displays in one column each: blanks for tabs, a
+/// replacement for invisible ones.
 fn visible(text: &str) -> Vec<char> {
     text.chars()
         .map(|character| match character {
@@ -238,7 +238,7 @@ fn visible(text: &str) -> Vec<char> {
         .collect()
 }
 
-/// Whether a character looks like a blank, or like nothing at all.
+/// Whether a character looks like a blank or is invisible.
 pub(crate) fn is_unseen(character: char) -> bool {
     is_bidi_control(character)
         || matches!(
@@ -248,8 +248,7 @@ pub(crate) fn is_unseen(character: char) -> bool {
         )
 }
 
-/// Whether a character changes the order in which others are shown, so that a text looks like
-/// another one.
+/// Whether a character changes the display order of others, which can disguise a text.
 pub(crate) fn is_bidi_control(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

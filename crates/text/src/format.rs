@@ -1,4 +1,4 @@
-//! One look for texts that people write.
+//! Formats texts in the layout of the printer.
 
 use sardonyx_tensor::Buffer;
 
@@ -6,16 +6,16 @@ use crate::diagnostic::{DiagnosticSeverity, ParseError};
 use crate::layout;
 use crate::parse::diagnose;
 
-/// A text in the layout in which models are printed, with its comments. Its meaning stays the same,
-/// and formatting it again changes nothing.
+/// Formats a text in the layout in which models are printed, with its comments. The meaning does
+/// not change, and formatting the result again changes nothing.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with a text that cannot be read.
+/// All errors of a text that cannot be parsed.
 pub fn format(text: Buffer) -> Result<Vec<u8>, ParseError> {
     let diagnostics = diagnose(&text);
     if diagnostics.iter().any(|found| found.severity == DiagnosticSeverity::Error) {
         return Err(ParseError::new(text, diagnostics));
     }
-    Ok(layout::text(text.as_slice()))
+    Ok(layout::lay_out_text(text.as_slice()))
 }

@@ -11,14 +11,14 @@ use crate::left_out::LeftOut;
 impl Serialize for ParseError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct DiagnosticForm<'a> {
             code: &'static str,
             message: &'a str,
             line: usize,
             column: usize,
             help: Option<&'a str>,
         }
-        serializer.collect_seq(self.locate_all().map(|(found, position)| Form {
+        serializer.collect_seq(self.locate_all().map(|(found, position)| DiagnosticForm {
             code: match found.severity {
                 DiagnosticSeverity::Error => "syntax-error",
                 DiagnosticSeverity::Warning => "syntax-warning",

@@ -1,32 +1,37 @@
-//! Where lines are broken: one layout for what is printed and for what people write.
+//! Line breaking, for printed and for formatted texts.
 //!
-//! It works on tokens and brackets and does not need to know what they mean, as there are few
-//! places where a bracket is told from another one, and what stands beside it does that. A
-//! statement is one line if it fits. If not, its brackets are opened from the left until the rest
-//! fits: all that is in them on a line of its own, or if that is too long, one item per line, and
-//! numbers as many as there is room for. Some brackets are always open: nodes, headers, and types
-//! and constants of a graph.
+//! The layout works on tokens and brackets; the neighbours of a bracket decide in the few cases
+//! where its role matters. A statement that fits is one line. Otherwise its brackets are opened
+//! from the left until the rest fits: their content on a line of its own, or if that is too long,
+//! one item per line, and as many numbers per line as fit. Some brackets are always open: those of
+//! nodes, of headers, and of types and constants of a graph.
 
 use crate::cursor::{Cursor, continues_word, starts_word};
 use crate::words::{element_type, is_float_word};
 
-/// Bytes of a line.
+/// Maximum length of a line, in bytes.
 pub(crate) const WIDTH: usize = 100;
 
-/// Bytes of brackets with nothing in them. These are never opened.
+/// Length of empty brackets, in bytes. These are never opened.
 const EMPTY: usize = 2;
 
-/// Blanks per level.
+/// Number of blanks per level.
 pub(crate) const INDENT: usize = 2;
 
-/// Lays out a statement that is one long line, with that many blanks before it already, and that
-/// many bytes to come after it.
-pub(crate) fn statement(flat: &[u8], indent: usize, tail: usize, out: &mut Vec<u8>) {
+/// Lays out a statement that is one long line, indented by `indent` blanks and followed by `tail`
+/// bytes.
+pub(crate) fn lay_out_statement(flat: &[u8], indent: usize, tail: usize, out: &mut Vec<u8>) {
     lay_out(Reader::new(flat), indent, indent, tail, out);
 }
 
-/// Lays out what continues a line at a column.
-pub(crate) fn continued(flat: &[u8], indent: usize, column: usize, tail: usize, out: &mut Vec<u8>) {
+/// Lays out a text that continues a line at `column`.
+pub(crate) fn lay_out_continuation(
+    flat: &[u8],
+    indent: usize,
+    column: usize,
+    tail: usize,
+    out: &mut Vec<u8>,
+) {
     let mut reader = Reader::new(flat);
     reader.behind_something = true;
     lay_out(reader, indent, column, tail, out);
@@ -34,21 +39,21 @@ pub(crate) fn continued(flat: &[u8], indent: usize, column: usize, tail: usize, 
 
 fn lay_out(mut reader: Reader<'_>, indent: usize, column: usize, tail: usize, out: &mut Vec<u8>) {
     let flat = reader.cursor.text;
-    let items = reader.items(Ends::Statement);
+    let items = reader.read_items(Ends::Statement);
     let mut writer = Writer { text: flat, line_start: out.len() - column.min(out.len()), out };
-    // What goes on after something else has a blank before it.
+    // A continuation is separated from the text before it by a blank.
     if flat.first() == Some(&b' ') {
         writer.out.push(b' ');
     }
     for item in &items {
-        writer.item(item, indent, tail);
+        writer.write_item(item, indent, tail);
     }
 }
 
-/// Lays out a whole text, which has to be one that can be read.
-pub(crate) fn text(text: &[u8]) -> Vec<u8> {
+/// Lays out a whole text, which must be valid.
+pub(crate) fn lay_out_text(text: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new(text);
-    let items = reader.items(Ends::Text);
+    let items = reader.read_items(Ends::Text);
     let mut out = Vec::with_capacity(text.len() + text.len() / 8);
     let mut writer = Writer { text, line_start: 0, out: &mut out };
     let mut before: Option<&Item> = None;
@@ -56,23 +61,23 @@ pub(crate) fn text(text: &[u8]) -> Vec<u8> {
         if before.is_some_and(|before| !before.is_header()) {
             writer.new_line(0);
         }
-        writer.lead(item, 0);
-        writer.item(item, 0, 0);
-        writer.trail(item);
+        writer.write_lead(item, 0);
+        writer.write_item(item, 0, 0);
+        writer.write_trail(item);
         writer.new_line(0);
         before = Some(item);
     }
     for comment in &reader.left_comments {
-        writer.comment(comment);
+        writer.write_comment(comment);
         writer.new_line(0);
     }
     out
 }
 
-/// A word, number, text or sign.
+/// Word, number, quoted text or sign.
 #[derive(Clone, Copy)]
 struct Token {
-    kind: Kind,
+    kind: TokenKind,
     start: usize,
     end: usize,
 }
@@ -80,16 +85,16 @@ struct Token {
 impl Token {
     fn text<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         match self.kind {
-            Kind::Gap => b"\"\"",
+            TokenKind::Gap => b"\"\"",
             _ => &text[self.start..self.end],
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Word,
-    /// A number, or a text in quotes.
+    /// Number or quoted text.
     Literal,
     Comma,
     Colon,
@@ -99,24 +104,24 @@ enum Kind {
     At,
     /// `?`, alone or with the number of an element type.
     Absent,
-    /// Nothing, where something is left out: an empty quote says so more clearly.
+    /// Empty token of an omitted name, printed as an empty quote for clarity.
     Gap,
     Open(u8),
     Close(u8),
-    /// Nothing that a text has that can be read.
+    /// Character that no valid text has.
     Other,
 }
 
 struct Comment {
     start: usize,
     end: usize,
-    /// Whether nothing stands before it in its line.
+    /// Whether the comment is the first token of its line.
     own_line: bool,
-    /// Whether the line before it is empty.
+    /// Whether the preceding line is empty.
     blank_before: bool,
 }
 
-/// A token, or brackets with what is in them.
+/// Token, or brackets with their content.
 enum Piece {
     Token(Token),
     Group(Group),
@@ -127,40 +132,40 @@ struct Group {
     content: Content,
     /// Comments before the closing bracket.
     last_comments: Vec<Comment>,
-    /// Bytes of it on one line; `None` if it has lines of its own.
+    /// Length in bytes on one line; `None` if the group needs several lines.
     flat: Option<usize>,
 }
 
 enum Content {
-    /// Items with commas between them.
+    /// Items separated by commas.
     List(Vec<Item>),
     /// Statements.
     Block(Vec<Item>),
-    /// Numbers only, which stand here.
+    /// Numbers only, in this range of the text.
     Numbers { start: usize, end: usize },
 }
 
-/// A statement, or what stands between two commas.
+/// Statement, or list item.
 struct Item {
     pieces: Vec<Piece>,
-    /// Comments before it.
+    /// Comments before the item.
     lead: Vec<Comment>,
-    /// The comment after it.
+    /// Comment after the item, in its line.
     trail: Option<Comment>,
-    /// Whether an empty line stands before it.
+    /// Whether an empty line precedes the item.
     blank_before: bool,
-    /// Bytes of it on one line, as for a group.
+    /// Length in bytes on one line; `None` if the item needs several lines.
     flat: Option<usize>,
 }
 
 impl Item {
-    /// Whether it is a header, which belongs to what follows.
+    /// Whether the item is a header, which belongs to the following item.
     fn is_header(&self) -> bool {
         matches!(&self.pieces[..], [Piece::Group(Group { open: b'<', .. })])
     }
 }
 
-/// What ends a list of items.
+/// End of a list of items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     /// The end of the text, which is a model.
@@ -173,18 +178,18 @@ enum Ends {
     Block,
 }
 
-// From text to pieces.
+// Reading: from text to pieces.
 
 struct Reader<'a> {
     cursor: Cursor<'a>,
-    /// Comments that were passed on the way to the next token.
+    /// Comments that were skipped on the way to the next token.
     comments: Vec<Comment>,
-    /// Whether an empty line was passed on the way.
+    /// Whether an empty line was skipped on the way to the next token.
     blank_line: bool,
     left_comments: Vec<Comment>,
-    /// Whether the text goes on after something else.
+    /// Whether the text continues a line.
     behind_something: bool,
-    /// Whether an operator stands next, which may be called like a number.
+    /// Whether an operator is next, whose name may look like a number.
     callee_is_next: bool,
 }
 
@@ -202,7 +207,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes to the next token; gathers comments.
+    /// Moves to the next token and collects comments.
     fn skip(&mut self) {
         let mut newlines = usize::from(self.cursor.pos == 0);
         loop {
@@ -232,7 +237,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn token(&mut self) -> Option<Token> {
+    fn read_token(&mut self) -> Option<Token> {
         self.skip();
         if self.cursor.at_end() {
             return None;
@@ -243,23 +248,23 @@ impl<'a> Reader<'a> {
         let kind = match byte {
             b'x' if next == b'"' => {
                 self.cursor.pos += 1;
-                self.quoted()
+                self.skip_quoted()
             }
-            b'"' => self.quoted(),
+            b'"' => self.skip_quoted(),
             _ if starts_word(byte) => {
-                let word = self.cursor.word().unwrap_or_default();
+                let word = self.cursor.eat_word().unwrap_or_default();
                 let bits = word.eq_ignore_ascii_case(b"nan") && self.cursor.byte() == b'(';
                 if bits && !self.callee_is_next {
-                    self.number_rest();
-                    Kind::Literal
+                    self.skip_number_rest();
+                    TokenKind::Literal
                 } else {
-                    Kind::Word
+                    TokenKind::Word
                 }
             }
             b'0'..=b'9' | b'-' => {
                 self.cursor.pos += 1;
-                self.number_rest();
-                Kind::Literal
+                self.skip_number_rest();
+                TokenKind::Literal
             }
             b'?' => {
                 self.cursor.pos += 1;
@@ -269,38 +274,38 @@ impl<'a> Reader<'a> {
                         self.cursor.pos += 1;
                     }
                 }
-                Kind::Absent
+                TokenKind::Absent
             }
             b'=' if next == b'>' => {
                 self.cursor.pos += 2;
-                Kind::Arrow
+                TokenKind::Arrow
             }
             _ => {
                 self.cursor.pos += 1;
                 match byte {
-                    b',' => Kind::Comma,
-                    b':' => Kind::Colon,
-                    b'=' => Kind::Equals,
-                    b'.' => Kind::Dot,
-                    b'@' => Kind::At,
-                    b'(' | b'[' | b'{' | b'<' => Kind::Open(byte),
-                    b')' | b']' | b'}' | b'>' => Kind::Close(byte),
-                    _ => Kind::Other,
+                    b',' => TokenKind::Comma,
+                    b':' => TokenKind::Colon,
+                    b'=' => TokenKind::Equals,
+                    b'.' => TokenKind::Dot,
+                    b'@' => TokenKind::At,
+                    b'(' | b'[' | b'{' | b'<' => TokenKind::Open(byte),
+                    b')' | b']' | b'}' | b'>' => TokenKind::Close(byte),
+                    _ => TokenKind::Other,
                 }
             }
         };
         Some(Token { kind, start, end: self.cursor.pos })
     }
 
-    fn quoted(&mut self) -> Kind {
-        if self.cursor.quoted().is_none() {
+    fn skip_quoted(&mut self) -> TokenKind {
+        if self.cursor.eat_quoted().is_none() {
             self.cursor.pos = self.cursor.text.len();
         }
-        Kind::Literal
+        TokenKind::Literal
     }
 
-    /// Goes over the rest of a number.
-    fn number_rest(&mut self) {
+    /// Skips the rest of a number.
+    fn skip_number_rest(&mut self) {
         loop {
             let byte = self.cursor.byte();
             let sign = matches!(byte, b'+' | b'-')
@@ -311,7 +316,7 @@ impl<'a> Reader<'a> {
                 break;
             }
         }
-        // The bits of a NaN.
+        // Payload of a NaN.
         if self.cursor.byte() == b'(' && self.cursor.text[self.cursor.pos - 1].is_ascii_alphabetic()
         {
             while !self.cursor.at_end() && self.cursor.byte() != b')' {
@@ -323,20 +328,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Items up to what ends them, which is gone over.
-    fn items(&mut self, ends: Ends) -> Vec<Item> {
+    /// Reads items up to their end, which is skipped.
+    fn read_items(&mut self, ends: Ends) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
         let mut item = Item::empty();
         loop {
             self.callee_is_next = ends != Ends::List
                 && item.pieces.last().is_some_and(|last| {
-                    let before = [Kind::Equals, Kind::Dot, Kind::Colon];
+                    let before = [TokenKind::Equals, TokenKind::Dot, TokenKind::Colon];
                     before.iter().any(|kind| is(last, *kind))
                 });
-            let token = self.token();
+            let token = self.read_token();
             let mut comments = std::mem::take(&mut self.comments);
             let blank_line = std::mem::take(&mut self.blank_line);
-            // A comment in the line of an item that is complete belongs to it.
+            // A comment in the line of a complete item belongs to the item.
             if item.pieces.is_empty()
                 && let Some(last) = items.last_mut()
                 && last.trail.is_none()
@@ -349,26 +354,30 @@ impl<'a> Reader<'a> {
                 break;
             };
             match token.kind {
-                Kind::Close(_) => {
+                TokenKind::Close(_) => {
                     self.comments = comments;
-                    if let Some(comment) = self.trailing_comment(&mut item) {
+                    if let Some(comment) = self.take_trailing_comment(&mut item) {
                         item.trail = Some(comment);
                     }
                     break;
                 }
-                Kind::Comma if ends == Ends::List => {
+                TokenKind::Comma if ends == Ends::List => {
                     item.lead.extend(comments);
                     if item.pieces.is_empty() {
-                        item.pieces.push(gap(token));
+                        item.pieces.push(make_gap(token));
                     }
                     self.end_item(&mut items, &mut item);
                     continue;
                 }
-                // Between the outputs of a node.
-                Kind::Comma if item.pieces.last().is_none_or(|last| is(last, Kind::Comma)) => {
-                    item.pieces.push(gap(token));
+                // Omitted output of a node.
+                TokenKind::Comma
+                    if item.pieces.last().is_none_or(|last| is(last, TokenKind::Comma)) =>
+                {
+                    item.pieces.push(make_gap(token));
                 }
-                Kind::Equals if item.pieces.last().is_some_and(|last| is(last, Kind::Comma)) => {
+                TokenKind::Equals
+                    if item.pieces.last().is_some_and(|last| is(last, TokenKind::Comma)) =>
+                {
                     item.pieces.pop();
                 }
                 _ => {}
@@ -377,8 +386,8 @@ impl<'a> Reader<'a> {
                 item.blank_before = blank_line;
             }
             item.lead.extend(comments);
-            if let Kind::Open(open) = token.kind {
-                let group = self.group(open, token, &item);
+            if let TokenKind::Open(open) = token.kind {
+                let group = self.read_group(open, token, &item);
                 item.pieces.push(Piece::Group(group));
             } else {
                 item.pieces.push(Piece::Token(token));
@@ -393,8 +402,8 @@ impl<'a> Reader<'a> {
         items
     }
 
-    /// The comment in the line of an item, before the bracket that closes its list.
-    fn trailing_comment(&mut self, item: &mut Item) -> Option<Comment> {
+    /// Takes the comment in the line of an item, before the bracket that closes its list.
+    fn take_trailing_comment(&mut self, item: &mut Item) -> Option<Comment> {
         let first = self.comments.first()?;
         (!first.own_line && !item.pieces.is_empty()).then(|| self.comments.remove(0))
     }
@@ -405,7 +414,7 @@ impl<'a> Reader<'a> {
         items.push(done);
     }
 
-    /// Whether a statement ends here. What separates list items is seen before.
+    /// Whether a statement ends here. Separators of list items are handled before.
     fn is_complete(&mut self, item: &Item, before: &[Item], ends: Ends) -> bool {
         let last_is = |bracket: u8| matches!(item.pieces.last(), Some(Piece::Group(group)) if group.open == bracket);
         match ends {
@@ -415,13 +424,13 @@ impl<'a> Reader<'a> {
                     item.pieces.last(),
                     Some(Piece::Group(Group { content: Content::Block(_), .. }))
                 );
-                let absent = matches!(&item.pieces[..], [Piece::Token(token)] if token.kind == Kind::Absent)
+                let absent = matches!(&item.pieces[..], [Piece::Token(token)] if token.kind == TokenKind::Absent)
                     && before.iter().all(Item::is_header)
                     && !matches!(self.peek(), b'(' | b'=');
                 block || item.is_header() || absent
             }
             Ends::Block => {
-                // A node ends after its inputs, unless attributes or notes follow.
+                // A node ends after its inputs, unless attributes or annotations follow.
                 let has_inputs = item
                     .pieces
                     .iter()
@@ -437,28 +446,29 @@ impl<'a> Reader<'a> {
         self.cursor.clone().next()
     }
 
-    fn group(&mut self, open: u8, token: Token, item: &Item) -> Group {
-        if let Some(end) = self.numbers(open) {
+    fn read_group(&mut self, open: u8, token: Token, item: &Item) -> Group {
+        if let Some(end) = self.find_end_of_numbers(open) {
             let content = Content::Numbers { start: token.end, end };
             self.cursor.pos = end + 1;
             return Group { open, content, last_comments: Vec::new(), flat: None }
-                .measured(self.cursor.text, false);
+                .with_measure(self.cursor.text, false);
         }
-        // The braces of a graph stand after parentheses or brackets, those of a tensor after a
-        // name or sign.
+        // The braces of a graph follow parentheses or brackets, those of a tensor a name or sign.
         let block = open == b'{'
             && matches!(item.pieces.last(), Some(Piece::Group(group)) if matches!(group.open, b'(' | b'<'));
-        let items = self.items(if block { Ends::Block } else { Ends::List });
+        let items = self.read_items(if block { Ends::Block } else { Ends::List });
         let last_comments = std::mem::take(&mut self.comments);
         let begins = !self.behind_something;
         let always_open =
             !items.is_empty() && (block || (begins && is_always_open(open, &item.pieces)));
         let content = if block { Content::Block(items) } else { Content::List(items) };
-        Group { open, content, last_comments, flat: None }.measured(self.cursor.text, always_open)
+        Group { open, content, last_comments, flat: None }
+            .with_measure(self.cursor.text, always_open)
     }
 
-    /// Where the bracket is that closes a list of nothing but numbers.
-    fn numbers(&self, open: u8) -> Option<usize> {
+    /// Returns the position of the bracket that closes a list of numbers only; `None` for other
+    /// lists.
+    fn find_end_of_numbers(&self, open: u8) -> Option<usize> {
         let close = match open {
             b'{' => b'}',
             b'[' => b']',
@@ -479,7 +489,7 @@ impl<'a> Reader<'a> {
             if !(byte.is_ascii_digit() || byte == b'-' || word) {
                 return None;
             }
-            probe.token()?;
+            probe.read_token()?;
             match probe.cursor.next() {
                 b',' => probe.cursor.pos += 1,
                 byte if byte == close => break,
@@ -492,23 +502,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn gap(token: Token) -> Piece {
-    Piece::Token(Token { kind: Kind::Gap, ..token })
+fn make_gap(token: Token) -> Piece {
+    Piece::Token(Token { kind: TokenKind::Gap, ..token })
 }
 
-/// Whether a bracket after some pieces has lines of its own, however short: headers, notes of a
-/// model, types and constants of a graph or function.
+/// Whether a bracket after `before` always takes several lines: headers, annotations of a model,
+/// types and constants of a graph or function.
 fn is_always_open(open: u8, before: &[Piece]) -> bool {
     open == b'<'
         && match before {
             [] => true,
-            [Piece::Token(token)] => token.kind == Kind::At,
-            [.., arrow, Piece::Group(group)] => group.open == b'(' && is(arrow, Kind::Arrow),
+            [Piece::Token(token)] => token.kind == TokenKind::At,
+            [.., arrow, Piece::Group(group)] => group.open == b'(' && is(arrow, TokenKind::Arrow),
             _ => false,
         }
 }
 
-fn is(piece: &Piece, kind: Kind) -> bool {
+fn is(piece: &Piece, kind: TokenKind) -> bool {
     matches!(piece, Piece::Token(token) if token.kind == kind)
 }
 
@@ -523,13 +533,13 @@ impl Item {
 
     fn measure(&mut self, text: &[u8]) {
         self.flat = (self.lead.is_empty() && self.trail.is_none())
-            .then(|| width(&self.pieces, text, self.is_statement()))
+            .then(|| measure_pieces(&self.pieces, text, self.is_statement()))
             .flatten();
     }
 }
 
-/// Bytes of pieces on one line.
-fn width(pieces: &[Piece], text: &[u8], statement: bool) -> Option<usize> {
+/// Returns the length in bytes of pieces on one line; `None` if one of them needs several lines.
+fn measure_pieces(pieces: &[Piece], text: &[u8], statement: bool) -> Option<usize> {
     let mut sum = 0;
     for (index, piece) in pieces.iter().enumerate() {
         sum += usize::from(has_blank_before(pieces, index, text, statement));
@@ -542,7 +552,7 @@ fn width(pieces: &[Piece], text: &[u8], statement: bool) -> Option<usize> {
 }
 
 impl Group {
-    fn measured(mut self, text: &[u8], always_open: bool) -> Self {
+    fn with_measure(mut self, text: &[u8], always_open: bool) -> Self {
         if always_open || !self.last_comments.is_empty() {
             return self;
         }
@@ -564,7 +574,7 @@ impl Group {
         self
     }
 
-    fn close(&self) -> u8 {
+    fn closing_bracket(&self) -> u8 {
         match self.open {
             b'(' => b')',
             b'[' => b']',
@@ -578,42 +588,43 @@ fn numbers_in(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Whether a blank stands before a piece.
+/// Whether a blank precedes the piece at `index`.
 fn has_blank_before(pieces: &[Piece], index: usize, text: &[u8], statement: bool) -> bool {
     let Some(before) = index.checked_sub(1).map(|before| &pieces[before]) else {
         return false;
     };
     let kind = |piece: &Piece| match piece {
         Piece::Token(token) => token.kind,
-        Piece::Group(_) => Kind::Other,
+        Piece::Group(_) => TokenKind::Other,
     };
     match kind(before) {
-        Kind::Dot | Kind::At => return false,
-        // Of a node it is the one before an overload.
-        Kind::Colon => return !statement,
-        Kind::Equals | Kind::Arrow => return true,
+        TokenKind::Dot | TokenKind::At => return false,
+        // In a statement, the colon precedes an overload.
+        TokenKind::Colon => return !statement,
+        TokenKind::Equals | TokenKind::Arrow => return true,
         _ => {}
     }
     let group = match &pieces[index] {
         Piece::Token(token) => {
-            return !matches!(token.kind, Kind::Colon | Kind::Dot | Kind::Comma);
+            return !matches!(token.kind, TokenKind::Colon | TokenKind::Dot | TokenKind::Comma);
         }
         Piece::Group(group) => group,
     };
-    let is_head =
-        |parenthesis: usize| pieces.get(parenthesis + 1).is_some_and(|next| is(next, Kind::Arrow));
+    let is_head = |parenthesis: usize| {
+        pieces.get(parenthesis + 1).is_some_and(|next| is(next, TokenKind::Arrow))
+    };
     match group.open {
         b'(' => is_head(index),
         b'[' => match before {
             Piece::Token(token) => {
                 let word = &text[token.start..token.end];
-                let type_word = token.kind == Kind::Word && element_type(word).is_some();
-                !(type_word || token.kind == Kind::Absent)
+                let type_word = token.kind == TokenKind::Word && element_type(word).is_some();
+                !(type_word || token.kind == TokenKind::Absent)
             }
             Piece::Group(_) => true,
         },
         b'<' => match before {
-            // The parameters of a function, or the attributes of a node.
+            // Parameters of a function, or attributes of a node.
             Piece::Token(_) => is_group(pieces.get(index + 1), b'(') && is_head(index + 1),
             Piece::Group(_) => is_always_open(b'<', &pieces[..index]),
         },
@@ -621,7 +632,7 @@ fn has_blank_before(pieces: &[Piece], index: usize, text: &[u8], statement: bool
     }
 }
 
-// From pieces to text.
+// Writing: from pieces to text.
 
 struct Writer<'a, 'o> {
     text: &'a [u8],
@@ -640,38 +651,38 @@ impl Writer<'_, '_> {
         self.out.resize(self.line_start + indent, b' ');
     }
 
-    fn comment(&mut self, comment: &Comment) {
+    fn write_comment(&mut self, comment: &Comment) {
         self.out.extend_from_slice(&self.text[comment.start..comment.end]);
     }
 
-    /// The comments before an item, each on a line of its own.
-    fn lead(&mut self, item: &Item, indent: usize) {
+    /// Writes the comments before an item, each on a line of its own.
+    fn write_lead(&mut self, item: &Item, indent: usize) {
         for (index, comment) in item.lead.iter().enumerate() {
             if index > 0 && comment.blank_before {
-                self.blank_line(indent);
+                self.write_blank_line(indent);
             }
-            self.comment(comment);
+            self.write_comment(comment);
             self.new_line(indent);
         }
     }
 
-    /// Leaves a line empty, before a line that has nothing but its indentation yet.
-    fn blank_line(&mut self, indent: usize) {
+    /// Inserts an empty line before a line that has nothing but its indentation yet.
+    fn write_blank_line(&mut self, indent: usize) {
         self.out.truncate(self.line_start);
         self.new_line(indent);
     }
 
-    /// The comment after an item.
-    fn trail(&mut self, item: &Item) {
+    /// Writes the comment after an item.
+    fn write_trail(&mut self, item: &Item) {
         if let Some(comment) = &item.trail {
             self.out.extend_from_slice(b"  ");
-            self.comment(comment);
+            self.write_comment(comment);
         }
     }
 
-    /// An item with that many bytes to come after it in its last line.
-    fn item(&mut self, item: &Item, indent: usize, tail: usize) {
-        // Statements are those that have a colon without a blank; within lists there are none.
+    /// Writes an item whose last line is followed by `tail` bytes.
+    fn write_item(&mut self, item: &Item, indent: usize, tail: usize) {
+        // Only in statements a colon has no blank after it; lists contain no statements.
         let statement = item.is_statement();
         for (index, piece) in item.pieces.iter().enumerate() {
             if has_blank_before(&item.pieces, index, self.text, statement) {
@@ -680,23 +691,25 @@ impl Writer<'_, '_> {
             match piece {
                 Piece::Token(token) => self.out.extend_from_slice(token.text(self.text)),
                 Piece::Group(group) => {
-                    let rest = self.up_to_next_group(&item.pieces, index + 1, statement, tail);
+                    let rest = self.measure_to_next_group(&item.pieces, index + 1, statement, tail);
                     let fits = |flat| self.column() + flat + rest <= WIDTH;
-                    // To open the name of a node would help nobody.
+                    // A node's name stays on one line: breaking it would not make the rest fit
+                    // better.
                     let label = index == 0 && group.open == b'[' && group.flat.is_some();
                     let empty = group.flat == Some(EMPTY);
                     if label || empty || group.flat.is_some_and(fits) {
-                        self.flat_group(group);
+                        self.write_flat_group(group);
                     } else {
-                        self.open_group(group, indent);
+                        self.write_open_group(group, indent);
                     }
                 }
             }
         }
     }
 
-    /// Bytes after a group that stay in its last line whatever happens to the next one.
-    fn up_to_next_group(
+    /// Returns the length in bytes of the text after a group that stays in its last line, however
+    /// the next group is laid out.
+    fn measure_to_next_group(
         &self,
         pieces: &[Piece],
         from: usize,
@@ -717,7 +730,7 @@ impl Writer<'_, '_> {
         sum + tail
     }
 
-    fn flat_group(&mut self, group: &Group) {
+    fn write_flat_group(&mut self, group: &Group) {
         self.out.push(group.open);
         match &group.content {
             Content::Numbers { start, end } => {
@@ -728,21 +741,21 @@ impl Writer<'_, '_> {
                     self.out.extend_from_slice(number);
                 }
             }
-            Content::List(items) | Content::Block(items) => self.flat_items(items),
+            Content::List(items) | Content::Block(items) => self.write_flat_items(items),
         }
-        self.out.push(group.close());
+        self.out.push(group.closing_bracket());
     }
 
-    fn flat_items(&mut self, items: &[Item]) {
+    fn write_flat_items(&mut self, items: &[Item]) {
         for (index, item) in items.iter().enumerate() {
             if index > 0 {
                 self.out.extend_from_slice(b", ");
             }
-            self.flat_item(item);
+            self.write_flat_item(item);
         }
     }
 
-    fn flat_item(&mut self, item: &Item) {
+    fn write_flat_item(&mut self, item: &Item) {
         let statement = item.is_statement();
         for (index, piece) in item.pieces.iter().enumerate() {
             if has_blank_before(&item.pieces, index, self.text, statement) {
@@ -750,12 +763,12 @@ impl Writer<'_, '_> {
             }
             match piece {
                 Piece::Token(token) => self.out.extend_from_slice(token.text(self.text)),
-                Piece::Group(group) => self.flat_group(group),
+                Piece::Group(group) => self.write_flat_group(group),
             }
         }
     }
 
-    fn open_group(&mut self, group: &Group, indent: usize) {
+    fn write_open_group(&mut self, group: &Group, indent: usize) {
         let inner = indent + INDENT;
         self.out.push(group.open);
         match &group.content {
@@ -765,7 +778,7 @@ impl Writer<'_, '_> {
                 for number in numbers_in(&self.text[*start..*end]) {
                     if !first {
                         self.out.push(b',');
-                        // With the comma or bracket after it.
+                        // Includes the comma or bracket after the number.
                         if self.column() + 1 + number.len() + 1 > WIDTH {
                             self.new_line(inner);
                         } else {
@@ -776,19 +789,19 @@ impl Writer<'_, '_> {
                     self.out.extend_from_slice(number);
                 }
             }
-            // What fits into one line of its own stays together.
+            // Content that fits into one line of its own is not split.
             Content::List(items) if group.flat.is_some_and(|flat| inner + flat - 2 <= WIDTH) => {
                 self.new_line(inner);
-                self.flat_items(items);
+                self.write_flat_items(items);
             }
             Content::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let comma = usize::from(index + 1 < items.len());
                     self.new_line(inner);
-                    self.lead(item, inner);
-                    self.item(item, inner, comma);
+                    self.write_lead(item, inner);
+                    self.write_item(item, inner, comma);
                     self.out.extend_from_slice(&b","[..comma]);
-                    self.trail(item);
+                    self.write_trail(item);
                 }
             }
             Content::Block(items) => {
@@ -797,29 +810,29 @@ impl Writer<'_, '_> {
                     let blank =
                         item.lead.first().map_or(item.blank_before, |comment| comment.blank_before);
                     if index > 0 && blank {
-                        self.blank_line(inner);
+                        self.write_blank_line(inner);
                     }
-                    self.lead(item, inner);
-                    self.item(item, inner, 0);
-                    self.trail(item);
+                    self.write_lead(item, inner);
+                    self.write_item(item, inner, 0);
+                    self.write_trail(item);
                 }
             }
         }
         for comment in &group.last_comments {
             self.new_line(inner);
-            self.comment(comment);
+            self.write_comment(comment);
         }
         self.new_line(indent);
-        self.out.push(group.close());
+        self.out.push(group.closing_bracket());
     }
 }
 
 impl Item {
-    /// Whether it is a node, which is where a colon stands without blanks: it has an `=` with no
-    /// colon before it.
+    /// Whether the item is a node, in which colons have no blanks: it has an `=` before the first
+    /// colon.
     fn is_statement(&self) -> bool {
-        let equals = self.pieces.iter().position(|piece| is(piece, Kind::Equals));
-        let colon = self.pieces.iter().position(|piece| is(piece, Kind::Colon));
+        let equals = self.pieces.iter().position(|piece| is(piece, TokenKind::Equals));
+        let colon = self.pieces.iter().position(|piece| is(piece, TokenKind::Colon));
         match (equals, colon) {
             (Some(equals), Some(colon)) => equals < colon,
             _ => false,

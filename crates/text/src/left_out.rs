@@ -8,18 +8,18 @@ pub struct LeftOut {
     kinds: Vec<LeftOutKind>,
 }
 
-/// One kind of thing that was left out.
+/// Kind of omitted content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOutKind {
-    /// What.
+    /// Description of the content.
     pub what: &'static str,
-    /// Where the first one is.
+    /// Place of the first omission.
     pub first: String,
-    /// How many there are.
+    /// Number of omissions.
     pub count: u64,
-    /// Whether this changes what the model computes, its signature, or what the `onnx` package
-    /// reads. Documentation, how values are stored, and whether something empty is there do not.
+    /// Whether this changes the results of the model, its signature, or the content that the `onnx`
+    /// package reads. Documentation, the storage of values and empty fields do not.
     pub changes_meaning: bool,
 }
 
@@ -36,7 +36,7 @@ impl LeftOut {
         self.kinds.is_empty()
     }
 
-    /// What was left out, in the order in which it came up.
+    /// Returns the kinds of omitted content, in the order of their first occurrence.
     #[doc(hidden)]
     pub fn kinds(&self) -> &[LeftOutKind] {
         &self.kinds
@@ -55,12 +55,12 @@ impl LeftOut {
         }
     }
 
-    /// Adds something without which the model means something else.
+    /// Adds an omission that changes the meaning of the model.
     pub(crate) fn add(&mut self, what: &'static str, place: impl FnOnce() -> String) {
         self.add_kind(what, true, place);
     }
 
-    /// Adds something without which the model means the same.
+    /// Adds an omission that does not change the meaning of the model.
     pub(crate) fn add_harmless(&mut self, what: &'static str, place: impl FnOnce() -> String) {
         self.add_kind(what, false, place);
     }
@@ -71,7 +71,7 @@ impl LeftOut {
         changes_meaning: bool,
         place: impl FnOnce() -> String,
     ) {
-        // There are few kinds, and the texts are constants.
+        // Linear search: there are few kinds.
         match self.kinds.iter_mut().find(|kind| kind.what == what) {
             Some(kind) => {
                 kind.count += 1;

@@ -1,4 +1,4 @@
-//! The notation: ONNX text, parser, printer and formatter side by side.
+//! ONNX text: parser, printer and formatter.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 
@@ -19,7 +19,7 @@ pub use diagnostic::{Diagnostic, DiagnosticSeverity, ParseError, Position, marke
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
 pub use parse::{
-    ParseOptions, Parsed, Part, looks_like_text, parse_function, parse_model, parse_part,
+    ParseOptions, Parsed, TextPart, looks_like_text, parse_function, parse_model, parse_part,
     syntax_tree,
 };
 pub use print::{
@@ -29,7 +29,7 @@ pub use print::{
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
 
-/// `1 value`, `2 values`.
+/// Formats a count with its noun: `1 value`, `2 values`.
 pub(crate) fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,10 +1,10 @@
-//! Number literals: reading and writing them, one at a time and by the million.
+//! Reads and writes number literals, one at a time and by the million.
 //!
-//! The weights of a model in text are nearly all of the text, so its speed is decided here. The one
-//! idea: the common literal runs through code without branches that depend on the data (eight
-//! digits at a time in a word, signs and lengths as arithmetic), because a branch on random digits
-//! costs more than all the arithmetic of a number; what is uncommon (long digit strings, large
-//! exponents, words, errors) leaves that path for plain code and the standard library.
+//! Most of the text of a model is weights, so this module determines the speed. Common literals
+//! take a path without data-dependent branches (eight digits at a time in a word, signs and lengths
+//! as arithmetic), because a mispredicted branch on random digits costs more than all the
+//! arithmetic of a number. Uncommon ones (long digit strings, large exponents, words, errors) take
+//! plain code and the standard library.
 //!
 //! A literal is
 //!
@@ -15,8 +15,8 @@
 //! exp   = ("e" | "E") ["+" | "-"] digit+
 //! ```
 //!
-//! with the words in any letter case. `nan(7fc00001)` gives all bits of a NaN, for those that are
-//! not the canonical one. No letter, digit, `_` or `.` may follow directly.
+//! with the words in any letter case. `nan(7fc00001)` gives all bits of a NaN that is not the
+//! canonical one. No letter, digit, `_` or `.` may follow directly.
 
 mod read;
 mod read_lists;
@@ -30,31 +30,31 @@ pub(crate) use read_lists::{
     read_unsigned, read_unsigned_varints,
 };
 pub(crate) use write::{
-    Form, Print, Wrap, push_f32, push_f64, push_i64, push_le_list, push_list, push_u64,
+    FloatForm, Print, Wrap, push_f32, push_f64, push_i64, push_le_list, push_list, push_u64,
 };
 
-/// What kind of number a literal is by its form.
+/// Type of a number literal by its notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Literal {
     Int,
     Float,
 }
 
-/// Why there is no number of the wanted type at a place.
+/// Reason why a text is not a number of the required type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NumberError {
-    /// No digit and no number word stands there (after the sign, if there is one).
+    /// No digit and no number word (after the sign, if there is one).
     NoDigits,
-    /// `1e`, `1e+`: no digit follows the mark of the exponent.
+    /// `1e`, `1e+`: no digit after the `e` of an exponent.
     EmptyExponent,
-    /// A letter, a digit, `_` or `.` stands directly after the number: `12abc`, `inf9`, `1.2.3`.
+    /// A letter, a digit, `_` or `.` directly after the number: `12abc`, `inf9`, `1.2.3`.
     Malformed,
-    /// The number is no value of the type, or not within the wanted range.
+    /// The number is out of range for the type, or not in the required range.
     OutOfRange,
-    /// A sign where only numbers without one are allowed.
+    /// A sign although only unsigned numbers are allowed.
     Negative,
-    /// A float literal where an integer is wanted.
+    /// A float literal although an integer is required.
     NotInteger,
-    /// What stands in `nan(…)` is not the bits of a NaN of the type, or there is a sign before it.
+    /// The digits in `nan(…)` are not the bits of a NaN of the type, or a sign precedes it.
     NanBits,
 }

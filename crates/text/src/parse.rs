@@ -1,9 +1,9 @@
-//! From text to the graph.
+//! Parses text into the graph.
 //!
-//! A hand-written descent that builds the model as it reads: names stay where they stand in the
-//! text, numbers go straight into their payloads. An error is written down where it is found; then
-//! the parser goes on at the next node, entry or function, so that one pass finds everything that
-//! is wrong.
+//! A hand-written recursive descent parser that builds the model as it reads: names stay spans of
+//! the text, numbers are written to their payloads directly. An error is recorded where it is
+//! found; then the parser continues at the next node, entry or function, so that one pass finds all
+//! errors.
 
 mod attribute;
 mod graph;
@@ -17,8 +17,8 @@ use std::ops::Range;
 
 use memchr::memchr_iter;
 use sardonyx_model::{
-    Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, NoExternalData,
-    NodeId, Part as ModelPart, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
+    Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, ModelPart,
+    NoExternalData, NodeId, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
 };
 use sardonyx_proto::{MessageDef, Slice};
 use sardonyx_tensor::Buffer;
@@ -30,16 +30,16 @@ use crate::tree::{SyntaxKind, SyntaxTree};
 use recover::Next;
 pub(crate) use tensor::{entry_range, narrow};
 
-/// How a text is read.
+/// Options of parsing.
 #[derive(Clone, Copy)]
 pub struct ParseOptions<'o> {
-    /// What the model may cost. Graphs in graphs count three levels each, as in a file.
+    /// Limits of the model. A nested graph counts as three levels, like in a file.
     pub limits: ReadLimits,
-    /// Finds the values of tensors that are loaded from files (`raw [...]`). The default finds
-    /// none.
+    /// Source of the values of tensors that are loaded from files (`raw [...]`). The default has no
+    /// files.
     pub external: &'o dyn ExternalData,
-    /// Whether a tensor may have another number of values than its shape asks for, which is only a
-    /// warning then. The parser of the `onnx` package does not count them.
+    /// Whether a tensor may have another number of values than its shape requires; then this is
+    /// only a warning. The parser of the `onnx` package does not count values.
     pub any_count: bool,
 }
 
@@ -55,18 +55,18 @@ impl std::fmt::Debug for ParseOptions<'_> {
     }
 }
 
-/// What a text says.
+/// Result of parsing a text.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The model. It keeps the text, in which its names lie.
+    /// Model. It keeps the text, which holds its names.
     pub model: Model,
-    /// What is probably not what was meant.
+    /// Probable mistakes in the text.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// A part of a model that can be read alone.
+/// Part of a model that can be parsed alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum TextPart {
     /// A whole model.
     Model,
     /// A graph, which becomes a `GraphProto`.
@@ -83,57 +83,56 @@ pub enum Part {
     Type,
 }
 
-/// Reads a model.
+/// Parses a model.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text.
+/// All errors in the text.
 pub fn parse_model(text: Buffer, options: ParseOptions<'_>) -> Result<Parsed, ParseError> {
     let mut model = Model::default();
-    let warnings = parse_with(&mut model, text, options, |parser| parser.model())?.1;
+    let warnings = parse_with(&mut model, text, options, |parser| parser.parse_model())?.1;
     Ok(Parsed { model, warnings })
 }
 
-/// Reads a function into a model that is complete, which gets it as its last one.
+/// Parses a function and appends it to a complete model.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text. The model may have parts of the function then, which
-/// nothing refers to.
+/// All errors in the text. The model may then have unreachable parts of the function.
 pub fn parse_function(
     model: &mut Model,
     text: Buffer,
     options: ParseOptions<'_>,
 ) -> Result<(), ParseError> {
-    parse_with(model, text, options, |parser| parser.function())?;
+    parse_with(model, text, options, |parser| parser.parse_function())?;
     Ok(())
 }
 
-/// Whether bytes begin as a model does in the notation: with a header, or with the name of a graph
+/// Whether the bytes begin like a model in ONNX text: with a header, or with the name of a graph
 /// and its inputs.
 pub fn looks_like_text(bytes: &[u8]) -> bool {
     let mut cursor = Cursor::new(bytes);
     cursor.skip_byte_order_mark();
     let header = cursor.eat(b'<');
     let named = match cursor.next() {
-        b'"' => cursor.quoted().is_some(),
-        _ => cursor.word().is_some(),
+        b'"' => cursor.eat_quoted().is_some(),
+        _ => cursor.eat_word().is_some(),
     };
     let sign = if header { b':' } else { b'(' };
     named && cursor.eat(sign)
 }
 
-/// Reads a part of a model, and gives the message that it is in a file.
+/// Parses a part of a model and returns it as an encoded message.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text; also what is left over after the part.
+/// All errors in the text, and any text after the part.
 pub fn parse_part(
-    part: Part,
+    part: TextPart,
     text: Buffer,
     options: ParseOptions<'_>,
 ) -> Result<Vec<u8>, ParseError> {
-    /// What has to be kept beside the model, as the model has no place for it.
+    /// Part that the model has no place for.
     enum Found {
         Model,
         Graph(GraphId),
@@ -145,29 +144,29 @@ pub fn parse_part(
     }
     let mut model = Model::default();
     let found = parse_with(&mut model, text, options, |parser| {
-        let at = parser.offset();
+        let at = parser.next_offset();
         Ok(match part {
-            Part::Model => {
-                parser.model()?;
+            TextPart::Model => {
+                parser.parse_model()?;
                 Found::Model
             }
-            Part::Graph => Found::Graph(parser.graph(None, None)?),
-            Part::Function => {
-                parser.function()?;
+            TextPart::Graph => Found::Graph(parser.parse_graph(None, None)?),
+            TextPart::Function => {
+                parser.parse_function()?;
                 Found::Function
             }
-            Part::Node => {
+            TextPart::Node => {
                 let built = parser.build.add_graph(None, None, at);
-                let graph = parser.built(built)?;
-                Found::Node(parser.node(graph)?)
+                let graph = parser.check_built(built)?;
+                Found::Node(parser.parse_node(graph)?)
             }
-            Part::Attribute => {
+            TextPart::Attribute => {
                 let mut attribute = Box::<Attribute>::default();
-                parser.attribute(&mut attribute, None)?;
+                parser.parse_attribute(&mut attribute, None)?;
                 Found::Attribute(attribute)
             }
-            Part::Tensor => Found::Tensor(Box::new(parser.tensor()?)),
-            Part::Type => Found::Type(Box::new(parser.type_proto()?)),
+            TextPart::Tensor => Found::Tensor(Box::new(parser.parse_tensor()?)),
+            TextPart::Type => Found::Type(Box::new(parser.parse_type_proto()?)),
         })
     })?
     .0;
@@ -185,34 +184,34 @@ pub fn parse_part(
     })
 }
 
-/// The bytes of a message without a syntax of its own.
-pub(crate) fn message_bytes(def: &'static MessageDef, text: &[u8]) -> Option<Vec<u8>> {
+/// Parses a message without a syntax of its own and returns its encoding.
+pub(crate) fn encode_message(def: &'static MessageDef, text: &[u8]) -> Option<Vec<u8>> {
     let text = Buffer::from_vec(text.to_vec());
     let options = ParseOptions::default();
-    let read = |parser: &mut Parser<'_, '_>| parser.message(def, message::MESSAGE_LEVELS);
+    let read = |parser: &mut Parser<'_, '_>| parser.parse_message(def, message::MESSAGE_LEVELS);
     let read = parse_with(&mut Model::default(), text, options, read);
     read.ok().map(|(bytes, _)| bytes)
 }
 
-/// The parts of a text, as far as it can be read, and what is wrong with it. For editors.
+/// Returns the syntax tree of a text, as far as it can be parsed, and its diagnostics. For editors.
 pub fn syntax_tree(text: &Buffer) -> (SyntaxTree, Vec<Diagnostic>) {
-    let (tree, diagnostics) = look_at(text, true);
+    let (tree, diagnostics) = inspect_text(text, true);
     (tree.unwrap_or_default().tree, diagnostics)
 }
 
-/// What is wrong with a text.
+/// Returns the diagnostics of a text.
 pub(crate) fn diagnose(text: &Buffer) -> Vec<Diagnostic> {
-    look_at(text, false).1
+    inspect_text(text, false).1
 }
 
-fn look_at(text: &Buffer, with_tree: bool) -> (Option<Recorder>, Vec<Diagnostic>) {
+fn inspect_text(text: &Buffer, with_tree: bool) -> (Option<Recorder>, Vec<Diagnostic>) {
     let mut model = Model::default();
     let options = ParseOptions { external: &Nothing, ..ParseOptions::default() };
-    let (parser, _) = run(&mut model, text, options, with_tree, Parser::model);
-    (parser.tree, sorted(parser.diagnostics))
+    let (parser, _) = run(&mut model, text, options, with_tree, Parser::parse_model);
+    (parser.tree, sort_by_start(parser.diagnostics))
 }
 
-/// Stands in for files whose content does not matter.
+/// Data files whose content does not matter.
 struct Nothing;
 
 impl ExternalData for Nothing {
@@ -221,7 +220,7 @@ impl ExternalData for Nothing {
     }
 }
 
-/// Reads a text with one of the parser's productions; gives its result and the warnings.
+/// Parses a text with one production of the parser; returns its result and the warnings.
 fn parse_with<T>(
     model: &mut Model,
     text: Buffer,
@@ -234,9 +233,9 @@ fn parse_with<T>(
     match result {
         Ok(result) if !failed => {
             parser.build.finish();
-            Ok((result, sorted(diagnostics)))
+            Ok((result, sort_by_start(diagnostics)))
         }
-        _ => Err(ParseError::new(text, sorted(diagnostics))),
+        _ => Err(ParseError::new(text, sort_by_start(diagnostics))),
     }
 }
 
@@ -267,10 +266,10 @@ fn run<'m, 'a, T>(
         empty: None,
         numbers: Vec::new(),
     };
-    /// Below this size, growing step by step costs less than counting.
+    /// Size in bytes below which growing step by step costs less than counting.
     const SMALL: usize = 4 << 10;
     if bytes.len() > SMALL {
-        // A node has a line, usually, and never fewer bytes than this if it does.
+        // A node usually has a line of its own, of at least 32 bytes.
         let lines = memchr_iter(b'\n', bytes).count();
         parser.build.reserve(lines.min(bytes.len() / 32));
     }
@@ -279,24 +278,24 @@ fn run<'m, 'a, T>(
     if result.is_ok() {
         result = parser.expect_end().and(result);
     }
-    if parser.hopeless() {
-        parser.say_where_it_stopped();
+    if parser.is_hopeless() {
+        parser.report_stop();
     }
     (parser, result)
 }
 
-fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+fn sort_by_start(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|found| found.span.start);
     diagnostics
 }
 
-/// A graph in a graph is three messages deeper: node, attribute, graph.
+/// Message levels of a nested graph: node, attribute, graph.
 const MESSAGES_PER_GRAPH: u32 = 3;
 
-/// More errors than this, and the text is something else.
+/// Number of errors at which the parser gives up, as the text is probably something else.
 const MOST_ERRORS: usize = 100;
 
-/// An error has been written down.
+/// Marker of an error that has been recorded.
 pub(crate) struct Failed;
 
 /// Advice about lists.
@@ -308,24 +307,24 @@ pub(crate) struct Parser<'m, 'a> {
     cursor: Cursor<'a>,
     build: Builder<'m, 'a>,
     external: &'m dyn ExternalData,
-    /// The files that the header lists, each with the digest that tells it from others.
+    /// Files that the header lists, each with its digest.
     files: Vec<(String, String)>,
-    /// Files about which an error was reported that all references to them have.
+    /// Files with an error that all references to them share; it is reported once.
     faulty_files: Vec<String>,
-    /// Whether the constants of the main graph are being read, not those of a graph in it.
+    /// Whether a constant of the main graph is being read, rather than one of a nested graph.
     in_main_graph: bool,
-    /// Whether the tensor that is being read is a constant of a graph, not part of a node or of a
-    /// sparse tensor.
+    /// Whether the tensor that is being read is a constant of a graph, rather than part of a node
+    /// or of a sparse tensor.
     in_initializer: bool,
-    /// Whether it was said that a file cannot be told from others.
+    /// Whether the missing digest of a file was reported.
     warned_of_files: bool,
-    /// Whether tensors may have too few values or too many.
+    /// Whether tensors may have too few or too many values.
     any_count: bool,
-    /// Whether the header says that this is the full form.
+    /// Whether the header declares the full form.
     full: bool,
-    /// Levels of graphs that may still be opened.
+    /// Number of graph levels that may still be opened.
     graph_levels: u32,
-    /// Levels of types that may still be opened.
+    /// Number of type levels that may still be opened.
     type_levels: u32,
     diagnostics: Vec<Diagnostic>,
     tree: Option<Recorder>,
@@ -335,18 +334,18 @@ pub(crate) struct Parser<'m, 'a> {
     numbers: Vec<u8>,
 }
 
-/// A tree that is growing.
+/// Syntax tree under construction.
 #[derive(Default)]
 struct Recorder {
     tree: SyntaxTree,
     current: Option<usize>,
 }
 
-/// A name or text as it stands.
+/// Name or text.
 pub(crate) enum Name<'a> {
-    /// These bytes of the text.
+    /// Bytes of the text, without escapes.
     Here(Slice<'a>),
-    /// What escapes or hexadecimal digits stand for.
+    /// Decoded escapes or hexadecimal digits.
     Own(Vec<u8>),
 }
 
@@ -359,10 +358,10 @@ impl<'a> Name<'a> {
     }
 }
 
-// Errors and places.
+// Errors and positions.
 impl<'a> Parser<'_, 'a> {
-    /// Where the next token begins.
-    fn offset(&mut self) -> u64 {
+    /// Returns the start of the next token.
+    fn next_offset(&mut self) -> u64 {
         self.cursor.next();
         self.cursor.pos as u64
     }
@@ -389,14 +388,14 @@ impl<'a> Parser<'_, 'a> {
         });
     }
 
-    /// An error about a part of the text.
+    /// Reports an error about a range of the text.
     #[cold]
     fn fail<T>(&mut self, span: Range<usize>, message: impl Into<String>) -> Parse<T> {
         self.report(span, message, None);
         Err(Failed)
     }
 
-    /// An error about a part of the text, with advice.
+    /// Reports an error about a range of the text, with advice.
     #[cold]
     fn fail_with<T>(
         &mut self,
@@ -408,19 +407,19 @@ impl<'a> Parser<'_, 'a> {
         Err(Failed)
     }
 
-    /// An error about the next token: what would have been right there.
+    /// Reports an error about the next token: `what` was expected.
     #[cold]
-    fn expected<T>(&mut self, what: &str) -> Parse<T> {
-        let (span, found) = self.token();
+    fn fail_expected<T>(&mut self, what: &str) -> Parse<T> {
+        let (span, found) = self.describe_token();
         let help = self.advice_on_character().map(String::from);
         self.report(span, format!("expected {what}, found {found}"), help);
         Err(Failed)
     }
 
-    /// The same, with advice.
+    /// Reports an error about the next token, with advice.
     #[cold]
-    fn expected_with<T>(&mut self, what: &str, help: impl Into<String>) -> Parse<T> {
-        let (span, found) = self.token();
+    fn fail_expected_with<T>(&mut self, what: &str, help: impl Into<String>) -> Parse<T> {
+        let (span, found) = self.describe_token();
         let help = match self.advice_on_character() {
             Some(advice) => advice.to_string(),
             None => help.into(),
@@ -428,7 +427,7 @@ impl<'a> Parser<'_, 'a> {
         self.fail_with(span, format!("expected {what}, found {found}"), help)
     }
 
-    /// What to write for the next character, which only looks like another one.
+    /// Returns advice for the next character, if it only looks like another one.
     #[cold]
     fn advice_on_character(&self) -> Option<&'static str> {
         let at = self.cursor.pos.min(self.cursor.text.len());
@@ -452,10 +451,10 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// The name around a place after a word: other characters that somebody wrote into it without
-    /// quotes.
+    /// Returns the unquoted name around the position after a word, including characters that are
+    /// only allowed in quotes.
     #[cold]
-    fn odd_name(&self) -> Option<String> {
+    fn find_odd_name(&self) -> Option<String> {
         let odd =
             |byte: u8| continues_word(byte) || byte >= 0x80 || b"./-:$~%&!|\\".contains(&byte);
         let text = self.cursor.text;
@@ -474,27 +473,27 @@ impl<'a> Parser<'_, 'a> {
             .then(|| sardonyx_proto::shown(name.as_bytes()).to_string())
     }
 
-    /// Advice about a name that has to stand in quotes, if such a one is around here.
+    /// Returns advice about a name that must be quoted, if there is one at this position.
     #[cold]
     fn advice_on_name(&mut self) -> Option<String> {
         if self.cursor.next().is_ascii_digit() {
-            let (span, found) = self.token();
+            let (span, found) = self.describe_token();
             let number = crate::numbers::scan(&self.cursor.text[span]).is_ok();
             let bare = found.trim_matches('`');
             return (!number)
                 .then(|| format!("a name that begins with a digit stands in quotes: \"{bare}\""));
         }
-        // Signs of the notation are no part of a name.
+        // Signs of the notation are not part of a name.
         if b"()<>[]{},=\"".contains(&self.cursor.byte()) {
             return None;
         }
-        let name = self.odd_name()?;
+        let name = self.find_odd_name()?;
         Some(format!(
             "a name with other characters than letters, digits and `_` stands in quotes: \"{name}\""
         ))
     }
 
-    /// Advice about a bracket that was opened at a place.
+    /// Returns advice about a bracket that was opened at `opened`.
     #[cold]
     fn advice_on_opened(&self, opened: usize, close: u8) -> String {
         let line = crate::diagnostic::Position::of(self.cursor.text, opened).line;
@@ -502,9 +501,9 @@ impl<'a> Parser<'_, 'a> {
         format!("the `{open}` of line {line} has no `{}`", close as char)
     }
 
-    /// The next token: where it is, and what, for people.
+    /// Returns the range of the next token, and its description for messages.
     #[cold]
-    fn token(&mut self) -> (Range<usize>, String) {
+    fn describe_token(&mut self) -> (Range<usize>, String) {
         let byte = self.cursor.next();
         let start = self.cursor.pos;
         if self.cursor.at_end() {
@@ -517,12 +516,12 @@ impl<'a> Parser<'_, 'a> {
         } else {
             ""
         };
-        if let Some(word) = probe.word() {
+        if let Some(word) = probe.eat_word() {
             let shown = sardonyx_proto::shown(word);
             return (start..probe.pos, format!("`{shown}`"));
         }
         if probe.byte() == b'"' {
-            return match probe.quoted() {
+            return match probe.eat_quoted() {
                 Some(quoted) => {
                     let shown = sardonyx_proto::shown(quoted.content);
                     (start..probe.pos, format!("`{prefix}\"{shown}\"`"))
@@ -535,7 +534,7 @@ impl<'a> Parser<'_, 'a> {
             while continues_word(probe.byte()) || probe.byte() == b'.' {
                 let exponent = byte.is_ascii_digit() && matches!(probe.byte(), b'e' | b'E');
                 probe.pos += 1;
-                // The sign of an exponent belongs to it.
+                // The sign of an exponent is part of it.
                 if exponent && matches!(probe.byte(), b'+' | b'-') {
                     probe.pos += 1;
                 }
@@ -547,7 +546,7 @@ impl<'a> Parser<'_, 'a> {
         let rest = &self.cursor.text[start..(start + 4).min(self.cursor.text.len())];
         let character = String::from_utf8_lossy(rest).chars().next();
         match character {
-            // These look like blanks, or like nothing.
+            // Characters that look like blanks or are invisible.
             Some(character) if crate::diagnostic::is_unseen(character) => (
                 start..start + character.len_utf8(),
                 format!("the character U+{:04X}", u32::from(character)),
@@ -566,13 +565,13 @@ impl<'a> Parser<'_, 'a> {
         self.diagnostics.iter().any(error)
     }
 
-    /// Whether so much is wrong that going on would help nobody.
-    fn hopeless(&self) -> bool {
+    /// Whether there are so many errors that more would not help the user.
+    fn is_hopeless(&self) -> bool {
         self.diagnostics.len() >= MOST_ERRORS
     }
 
     #[cold]
-    fn say_where_it_stopped(&mut self) {
+    fn report_stop(&mut self) {
         let last = self.diagnostics.iter().map(|found| found.span.end).max();
         let last = last.unwrap_or_default().min(self.cursor.text.len());
         let rest = !self.cursor.text[last..].trim_ascii().is_empty();
@@ -582,13 +581,13 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Turns a failure of the builder into an error.
-    fn built<T>(&mut self, result: Built<T>) -> Parse<T> {
-        result.map_err(|failure| self.failed_to_build(&failure))
+    /// Converts a failure of the builder to an error.
+    fn check_built<T>(&mut self, result: Built<T>) -> Parse<T> {
+        result.map_err(|failure| self.report_build_failure(&failure))
     }
 
     #[cold]
-    fn failed_to_build(&mut self, failure: &Failure) -> Failed {
+    fn report_build_failure(&mut self, failure: &Failure) -> Failed {
         let at = (failure.offset as usize).min(self.cursor.text.len());
         let message = match failure.kind {
             ErrorKind::TooMuchStructure { limit } => format!(
@@ -600,7 +599,7 @@ impl<'a> Parser<'_, 'a> {
             }
             _ => "this cannot be stored in a model".to_string(),
         };
-        // Nothing that follows can be built either.
+        // The builder rejects everything that follows, too.
         self.cursor.pos = self.cursor.text.len();
         self.report(at..at, message, None);
         Failed
@@ -614,21 +613,21 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.at_end() {
             return Ok(());
         }
-        self.expected("the end of the text")
+        self.fail_expected("the end of the text")
     }
 
-    /// Goes over a sign that must come next.
+    /// Skips a sign that must come next.
     #[inline]
     fn expect(&mut self, byte: u8, what: &str) -> Parse {
         if self.cursor.eat(byte) {
             return Ok(());
         }
-        self.expected(what)
+        self.fail_expected(what)
     }
 
-    /// Goes over a `?`, which stands for what a file does not say. A type may begin with one as
-    /// well; see `types`.
-    fn absent(&mut self) -> bool {
+    /// Skips a `?`, which stands for an absent field. A type may begin with `?` as well; see
+    /// `types`.
+    fn eat_absent(&mut self) -> bool {
         let found = self.cursor.next() == b'?' && !self.at_type_sign();
         if found {
             self.cursor.pos += 1;
@@ -636,7 +635,7 @@ impl<'a> Parser<'_, 'a> {
         found
     }
 
-    /// Whether a name or text in quotes comes next, in either form.
+    /// Whether a quoted text comes next, plain or hexadecimal.
     #[inline]
     fn at_quoted(&mut self) -> bool {
         match self.cursor.next() {
@@ -646,20 +645,19 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// A text in quotes, which stands here.
-    fn quoted(&mut self) -> Parse<Name<'a>> {
+    /// Parses the quoted text at this position.
+    fn parse_quoted(&mut self) -> Parse<Name<'a>> {
         let start = self.cursor.pos;
         let hexadecimal = self.cursor.byte() == b'x';
-        if !hexadecimal && let Some(range) = self.cursor.plain_quoted() {
+        if !hexadecimal && let Some(range) = self.cursor.eat_plain_quoted() {
             return Ok(Name::Here(self.slice(range)));
         }
         if hexadecimal {
             self.cursor.pos += 1;
         }
-        let Some(quoted) = self.cursor.quoted() else {
+        let Some(quoted) = self.cursor.eat_quoted() else {
             self.cursor.pos = start;
-            // Whatever follows is inside of it, or was meant to be; where it should end nobody
-            // knows.
+            // The rest of the text may or may not belong to the quote, so parsing stops.
             let line = self.cursor.text[start..].iter().position(|byte| *byte == b'\n');
             let end = line.map_or(self.cursor.text.len(), |length| start + length);
             self.cursor.pos = self.cursor.text.len();
@@ -670,16 +668,16 @@ impl<'a> Parser<'_, 'a> {
             );
         };
         if hexadecimal {
-            return self.hexadecimal(quoted);
+            return self.parse_hexadecimal(quoted);
         }
         Ok(if quoted.escapes {
-            Name::Own(quoted.unescaped())
+            Name::Own(quoted.unescape())
         } else {
             Name::Here(Slice { bytes: quoted.content, offset: quoted.start as u64 })
         })
     }
 
-    fn hexadecimal(&mut self, quoted: Quoted<'a>) -> Parse<Name<'a>> {
+    fn parse_hexadecimal(&mut self, quoted: Quoted<'a>) -> Parse<Name<'a>> {
         let mut bytes = Vec::with_capacity(quoted.content.len() / 2);
         let mut high = None;
         for (index, byte) in quoted.content.iter().enumerate() {
@@ -709,114 +707,114 @@ impl<'a> Parser<'_, 'a> {
         Ok(Name::Own(bytes))
     }
 
-    /// A text in quotes.
-    fn string(&mut self, what: &str) -> Parse<Name<'a>> {
+    /// Parses a quoted text.
+    fn parse_string(&mut self, what: &str) -> Parse<Name<'a>> {
         if self.at_quoted() {
-            return self.quoted();
+            return self.parse_quoted();
         }
         let byte = self.cursor.next();
         if !continues_word(byte) && byte != b'-' {
-            return self.expected(what);
+            return self.fail_expected(what);
         }
-        let shown = match self.odd_name() {
+        let shown = match self.find_odd_name() {
             Some(name) => name,
-            None => self.token().1.trim_matches('`').to_string(),
+            None => self.describe_token().1.trim_matches('`').to_string(),
         };
-        self.expected_with(what, format!("write strings in quotes: \"{shown}\""))
+        self.fail_expected_with(what, format!("write strings in quotes: \"{shown}\""))
     }
 
-    /// A text in quotes, or `?` for none.
-    fn maybe_string(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
-        if self.absent() {
+    /// Parses a quoted text, or `?` for none.
+    fn parse_maybe_string(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
+        if self.eat_absent() {
             return Ok(None);
         }
-        self.string(what).map(Some)
+        self.parse_string(what).map(Some)
     }
 
-    /// An identifier, if one comes next.
+    /// Parses an identifier, if one comes next.
     #[inline]
-    fn maybe_word(&mut self) -> Option<Slice<'a>> {
+    fn parse_maybe_word(&mut self) -> Option<Slice<'a>> {
         if self.cursor.next() == b'x' && self.cursor.byte_at(1) == b'"' {
             return None;
         }
         let start = self.cursor.pos;
-        self.cursor.word()?;
+        self.cursor.eat_word()?;
         Some(self.slice(start..self.cursor.pos))
     }
 
-    /// A name: an identifier, or anything in quotes.
+    /// Parses a name: an identifier or a quoted text.
     #[inline]
-    fn name(&mut self, what: &str) -> Parse<Name<'a>> {
+    fn parse_name(&mut self, what: &str) -> Parse<Name<'a>> {
         if self.at_quoted() {
-            return self.quoted();
+            return self.parse_quoted();
         }
         let start = self.cursor.pos;
-        match self.cursor.word() {
+        match self.cursor.eat_word() {
             Some(_) => Ok(Name::Here(self.slice(start..self.cursor.pos))),
-            None => self.expected_name(what),
+            None => self.fail_expected_name(what),
         }
     }
 
     #[cold]
-    fn expected_name<T>(&mut self, what: &str) -> Parse<T> {
+    fn fail_expected_name<T>(&mut self, what: &str) -> Parse<T> {
         match self.advice_on_name() {
-            Some(help) => self.expected_with(what, help),
-            None => self.expected(what),
+            Some(help) => self.fail_expected_with(what, help),
+            None => self.fail_expected(what),
         }
     }
 
-    /// A name, or `?` for none.
-    fn maybe_name(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
-        if self.absent() {
+    /// Parses a name, or `?` for none.
+    fn parse_maybe_name(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
+        if self.eat_absent() {
             return Ok(None);
         }
-        self.name(what).map(Some)
+        self.parse_name(what).map(Some)
     }
 
-    /// An identifier.
-    fn word(&mut self, what: &str) -> Parse<Slice<'a>> {
+    /// Parses an identifier.
+    fn parse_word(&mut self, what: &str) -> Parse<Slice<'a>> {
         self.cursor.next();
         let start = self.cursor.pos;
-        match self.cursor.word() {
+        match self.cursor.eat_word() {
             Some(_) => Ok(self.slice(start..self.cursor.pos)),
-            None => self.expected(what),
+            None => self.fail_expected(what),
         }
     }
 
-    fn symbol(&mut self, name: &Name<'a>) -> Parse<Symbol> {
+    fn intern_name(&mut self, name: &Name<'a>) -> Parse<Symbol> {
         match name {
             Name::Here(slice) => {
                 let built = self.build.name(*slice);
-                self.built(built)
+                self.check_built(built)
             }
             Name::Own(bytes) => Ok(self.build.own_name(bytes)),
         }
     }
 
-    /// The symbol of a name of which there are few, each many times.
-    fn frequent_symbol(&mut self, name: &Name<'a>) -> Parse<Symbol> {
+    /// Interns a name of which there are few different ones, each used many times.
+    fn intern_frequent(&mut self, name: &Name<'a>) -> Parse<Symbol> {
         match name {
             Name::Here(slice) => {
                 let built = self.build.frequent_name(*slice);
-                self.built(built)
+                self.check_built(built)
             }
             Name::Own(bytes) => Ok(self.build.own_name(bytes)),
         }
     }
 
-    fn maybe_symbol(&mut self, name: Option<Name<'a>>) -> Parse<Option<Symbol>> {
-        name.map(|name| self.symbol(&name)).transpose()
+    fn intern_maybe(&mut self, name: Option<Name<'a>>) -> Parse<Option<Symbol>> {
+        name.map(|name| self.intern_name(&name)).transpose()
     }
 
-    /// The symbol of the empty text.
-    fn empty_symbol(&mut self) -> Symbol {
+    /// Interns the empty text.
+    fn intern_empty(&mut self) -> Symbol {
         let build = &mut self.build;
         *self.empty.get_or_insert_with(|| build.own_name(b""))
     }
 
-    /// A name for the builder.
+    /// Converts a name for the builder.
     #[inline]
-    fn text(&mut self, name: Name<'a>) -> Text<'a> {
+    fn convert_name(&mut self, name: Name<'a>) -> Text<'a> {
         match name {
             Name::Here(slice) => Text::Here(slice),
             Name::Own(bytes) if bytes.is_empty() => Text::Here(self.slice(0..0)),
@@ -824,29 +822,29 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// The bytes of a text, kept by the model.
-    fn kept(&mut self, name: Name<'a>) -> Span {
+    /// Adds the bytes of a text to the model.
+    fn keep_name(&mut self, name: Name<'a>) -> Span {
         match name {
             Name::Here(slice) => self.build.span(slice),
             Name::Own(bytes) => self.build.keep(&bytes),
         }
     }
 
-    /// A list between two signs, its items separated by commas: calls `item` at each. An item that
-    /// fails is left, and the list goes on after the next comma.
-    fn list(
+    /// Parses a list between two signs, with commas between its items: calls `item` for each. After
+    /// an item that fails, the list continues after the next comma.
+    fn parse_list(
         &mut self,
         open: u8,
         close: u8,
         what: &str,
         item: impl FnMut(&mut Self) -> Parse,
     ) -> Parse {
-        self.list_of(open, close, what, |_| false, item)
+        self.parse_list_of(open, close, what, |_| false, item)
     }
 
-    /// The same, where one can tell that an item begins: with such a one the list goes on even if a
-    /// comma or a bracket is missing before it.
-    fn list_of(
+    /// Parses a list like [`parse_list`](Self::parse_list), but `begins` recognizes the start of an
+    /// item: there the list continues even if a comma or bracket is missing.
+    fn parse_list_of(
         &mut self,
         open: u8,
         close: u8,
@@ -863,14 +861,14 @@ impl<'a> Parser<'_, 'a> {
         let mut failed = false;
         let reported = self.diagnostics.len();
         loop {
-            let begin = self.offset() as usize;
+            let begin = self.next_offset() as usize;
             if item(self).is_err() {
                 failed = true;
-                // No item is at its beginning where one before it has a comma.
+                // After a comma an item must follow, so the comma is the error.
                 if self.cursor.text.get(begin) == Some(&close) && self.cursor.pos == begin {
                     self.advise(NO_LAST_COMMA);
                 }
-                if self.hopeless() {
+                if self.is_hopeless() {
                     return Err(Failed);
                 }
                 match self.skip_to_next_item(begin, close, begins) {
@@ -886,15 +884,15 @@ impl<'a> Parser<'_, 'a> {
                     return if failed { Err(Failed) } else { Ok(()) };
                 }
                 _ => {
-                    // What went wrong in an item may have taken the closing sign along.
+                    // The failed item may have consumed the closing sign.
                     if self.cursor.at_end() && self.diagnostics.len() > reported {
                         return Err(Failed);
                     }
-                    self.expected_separator(start, close, begins);
+                    self.report_missing_separator(start, close, begins);
                     failed = true;
-                    // What cannot be in the list is after it.
+                    // Text that cannot be in the list follows it.
                     let after = self.at_block() || (close == b')' && self.at_arrow());
-                    if self.hopeless() || after || self.at_graph_start() {
+                    if self.is_hopeless() || after || self.at_graph_start() {
                         return Err(Failed);
                     }
                     if begins(self) {
@@ -916,9 +914,9 @@ impl<'a> Parser<'_, 'a> {
     }
 
     #[cold]
-    fn expected_separator(&mut self, start: usize, close: u8, begins: fn(&Self) -> bool) {
+    fn report_missing_separator(&mut self, start: usize, close: u8, begins: fn(&Self) -> bool) {
         let byte = self.cursor.next();
-        let (span, found) = self.token();
+        let (span, found) = self.describe_token();
         let message = format!("expected `,` or `{}`, found {found}", close as char);
         let end = self.cursor.token_end();
         let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
@@ -944,9 +942,9 @@ impl<'a> Parser<'_, 'a> {
     }
 }
 
-// The tree.
+// The syntax tree.
 impl Parser<'_, '_> {
-    /// Begins a part of the text.
+    /// Opens a part of the tree.
     #[inline]
     fn open(&mut self, kind: SyntaxKind) -> Option<usize> {
         self.tree.as_ref()?;
@@ -961,7 +959,7 @@ impl Parser<'_, '_> {
         recorder.current
     }
 
-    /// Ends it.
+    /// Closes a part of the tree.
     #[inline]
     fn close(&mut self, part: Option<usize>) {
         if let (Some(recorder), Some(part)) = (&mut self.tree, part) {
@@ -969,9 +967,9 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// A part of the text that `production` reads.
+    /// Parses a part of the tree with `production`.
     #[inline]
-    fn part<T>(
+    fn parse_part<T>(
         &mut self,
         kind: SyntaxKind,
         production: impl FnOnce(&mut Self) -> Parse<T>,

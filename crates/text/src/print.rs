@@ -1,8 +1,8 @@
-//! From the graph to text.
+//! Prints the graph as text.
 //!
-//! A statement (a node, a constant, the head of a graph) is written as one line. If that is too
-//! long, or has lines of its own in it, the line is laid out by [`layout`](crate::layout), which
-//! also lays out what people write: what is printed and what is formatted look the same.
+//! A statement (a node, a constant, the head of a graph) is written as one line. If it is too long
+//! or contains lines of its own, [`layout`](crate::layout) breaks it, like in the formatter, so
+//! that printed and formatted texts look the same.
 
 mod excerpt;
 mod message;
@@ -26,68 +26,67 @@ pub use excerpt::{
     Excerpt, NodeMark, attribute_excerpt, node_excerpt, tensor_excerpt, value_excerpt,
 };
 
-/// Which of the two forms of the notation.
+/// Form of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextForm {
-    /// Everything: read back, the text gives the same bytes.
+    /// Everything: parsing the text gives the same bytes.
     #[default]
     Full,
-    /// What the parser of the `onnx` package accepts.
+    /// The subset that the parser of the `onnx` package accepts.
     Portable,
 }
 
-/// How a model is printed.
+/// Options of printing.
 #[derive(Debug, Default)]
 pub struct PrintOptions<'o> {
-    /// Which form.
+    /// Form of the notation.
     pub form: TextForm,
-    /// What becomes of values that take more than [`inline_bytes`](Self::inline_bytes).
+    /// Treatment of values that take more than [`inline_bytes`](Self::inline_bytes).
     pub weights: Weights<'o>,
-    /// Values of this many bytes stand in the text.
+    /// Size in bytes up to which values are written into the text.
     pub inline_bytes: u64,
-    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks,
-    /// and `...`, which nothing reads back, for values of 2 and 4 bits.
+    /// Whether tensors are printed like by the `onnx` package: numbers on one line without blanks,
+    /// and for values of 2 and 4 bits `...`, which cannot be parsed.
     pub like_onnx: bool,
 }
 
-/// What becomes of the values of large tensors.
+/// Treatment of the values of large tensors.
 #[derive(Default)]
 pub enum Weights<'o> {
-    /// They stand in the text.
+    /// Values are written into the text.
     #[default]
     Inline,
-    /// They are left out; a text, such as a digest, stands for them. What is printed cannot be read
-    /// back.
+    /// Values are omitted and replaced by a text, such as a digest. The result cannot be parsed.
     Elided(&'o dyn Fn(&[u8]) -> String),
-    /// They are in a file, which is asked where.
+    /// Values are in a file, whose location the callback returns.
     Placed(&'o mut dyn Payloads),
 }
 
-/// A place for values outside of the text.
+/// Storage of values outside the text.
 pub trait Payloads {
-    /// The files, relative to the text, in which values of more than `inline_bytes` bytes are, each
-    /// with the digest that tells it from others. Asked once, before anything is placed. Values may
-    /// be put into a file for this.
+    /// Returns the files, relative to the text, that hold values of more than `inline_bytes` bytes,
+    /// each with its digest. Called once, before the first call of `place`. May write the values to
+    /// a file.
     ///
     /// # Errors
     ///
-    /// Those of writing a file.
+    /// An error of writing a file.
     fn files(&mut self, model: &Model, inline_bytes: u64) -> io::Result<Vec<(String, String)>>;
 
-    /// Where these bytes of the model lie; `None` if they are to stand in the text after all.
+    /// Returns the location of these bytes of the model; `None` to write them into the text.
     fn place(&mut self, model: &Model, span: Span) -> Option<Placed>;
 }
 
-/// Where values lie outside of the text.
+/// Location of values outside the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// The file, relative to the text.
+    /// Path of the file, relative to the text.
     pub location: String,
-    /// First byte in it.
+    /// Offset of the first byte in the file.
     pub offset: u64,
-    /// Which tensor of that file it is; see [`Model::tensor_paths`].
+    /// Path of the tensor in that file; see [`Model::tensor_paths`].
     pub tensor: Option<Vec<u8>>,
-    /// SHA-256 of the values, hexadecimal, if the text is to say it.
+    /// SHA-256 of the values, hexadecimal, if it is to be printed.
     pub sha256: Option<String>,
 }
 
@@ -101,19 +100,19 @@ impl std::fmt::Debug for Weights<'_> {
     }
 }
 
-/// Prints a model. Gives what the text does not say; nothing of the full form, unless values were
-/// elided.
+/// Prints a model. Returns the content that the text leaves out; none in the full form, unless
+/// values were elided.
 ///
 /// # Errors
 ///
-/// Those of `sink`, and of placing values.
+/// An error of `sink`, or of storing values.
 pub fn print_model(
     model: &Model,
     options: PrintOptions<'_>,
     sink: &mut dyn io::Write,
 ) -> io::Result<LeftOut> {
     let mut printer = Printer::new(model, options, Some(sink));
-    printer.model();
+    printer.write_model();
     printer.finish().map(|(_, left_out)| left_out)
 }
 
@@ -121,20 +120,20 @@ pub fn print_model(
 ///
 /// # Errors
 ///
-/// Those of placing values.
+/// An error of storing values.
 pub fn model_to_text(model: &Model, options: PrintOptions<'_>) -> io::Result<(Vec<u8>, LeftOut)> {
     let mut printer = Printer::new(model, options, None);
-    // Growing would copy it several times; what is not needed is never touched.
+    // Growing would copy the text several times, while untouched memory is not committed.
     printer.out.reserve(BYTES_PER_PART * model.part_count());
-    printer.model();
+    printer.write_model();
     printer.finish()
 }
 
-/// What a part of a model takes as text, or a little more.
+/// Upper estimate of the size in bytes of a typical part in a text.
 const BYTES_PER_PART: usize = 64;
 
-/// A part of a model to be printed alone. Like all such parts it is read without a header, and so
-/// without the defaults that the header of the full form changes.
+/// Part of a model that is printed alone. Such texts are parsed without a header, and so without
+/// the defaults that the header of the full form changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrintPart {
     /// A graph.
@@ -149,39 +148,38 @@ pub enum PrintPart {
 ///
 /// # Errors
 ///
-/// Those of placing values.
+/// An error of storing values.
 pub fn part_to_text(
     model: &Model,
     part: PrintPart,
     options: PrintOptions<'_>,
 ) -> io::Result<(Vec<u8>, LeftOut)> {
     let mut printer = Printer::new(model, options, None);
-    printer.ask_for_files();
+    printer.collect_files();
     match part {
-        PrintPart::Graph(graph) => printer.graph_statement(graph),
+        PrintPart::Graph(graph) => printer.write_graph_statement(graph),
         PrintPart::Function(index) => match model.functions.get(index) {
-            Some(function) => printer.function_statement(function),
+            Some(function) => printer.write_function_statement(function),
             None => {
                 return Err(io::Error::other(format!("the model has no function {index}")));
             }
         },
-        PrintPart::Node(node) => printer.node_statement(node),
+        PrintPart::Node(node) => printer.write_node_statement(node),
     }
     printer.finish()
 }
 
-/// Names are looked up, numbers are turned into digits, and everything goes to the end of one
-/// buffer.
+/// Printer that appends all output to one buffer.
 pub(crate) struct Printer<'m, 'o, 's> {
     model: &'m Model,
     texts: Texts<'m>,
-    /// By symbol, what is in its text.
+    /// Properties of texts, by symbol.
     looks: Vec<Looks>,
     form: TextForm,
     weights: Weights<'o>,
-    /// The files that hold values, each with its digest.
+    /// Files that hold values, each with its digest.
     files: Vec<(String, String)>,
-    /// Whether the header says these digests; each reference does otherwise.
+    /// Whether the header lists the digests; otherwise each reference has its own.
     files_in_header: bool,
     inline_bytes: u64,
     like_onnx: bool,
@@ -189,20 +187,22 @@ pub(crate) struct Printer<'m, 'o, 's> {
     sink: Option<&'s mut dyn io::Write>,
     failure: Option<io::Error>,
     left_out: LeftOut,
-    /// Blanks before a statement.
+    /// Number of blanks before a statement.
     indent: usize,
-    /// Whether a statement stands within another one, whose lines are not laid out yet.
+    /// Whether the statement is part of another one, whose lines are not laid out yet.
     nested: bool,
-    /// Whether the statement that is being written has lines of its own in it.
+    /// Whether the current statement contains lines of its own.
     has_lines: bool,
     /// Whether the lines of the statement are laid out already.
     laid_out: bool,
-    /// Where the brackets of the statement are that is being written, and room to wrap it.
+    /// Positions of the brackets of the current statement.
     marks: wrap::Marks,
+    /// Buffer for wrapping a statement.
     wrapped: Vec<u8>,
 }
 
-/// That much is gathered before it goes to the sink: more would not stay near the processor.
+/// Number of bytes that are collected before they are written to the sink: more would not stay in
+/// the cache.
 const CHUNK: usize = 1 << 18;
 
 impl<'m, 'o, 's> Printer<'m, 'o, 's> {
@@ -251,7 +251,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
-    fn ask_for_files(&mut self) {
+    fn collect_files(&mut self) {
         if let Weights::Placed(payloads) = &mut self.weights {
             match payloads.files(self.model, self.inline_bytes) {
                 Ok(files) => self.files = files,
@@ -260,7 +260,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
-    fn full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.form == TextForm::Full
     }
 
@@ -269,15 +269,15 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A statement on a line of its own.
+    /// Writes a statement on a line of its own.
     #[inline]
-    fn statement(&mut self, write: impl FnOnce(&mut Self)) {
-        self.statement_before(0, write);
+    fn write_statement(&mut self, write: impl FnOnce(&mut Self)) {
+        self.write_statement_before(0, write);
     }
 
-    /// A statement with that many bytes after it on its last line.
+    /// Writes a statement whose last line is followed by `tail` bytes.
     #[inline]
-    fn statement_before(&mut self, tail: usize, write: impl FnOnce(&mut Self)) {
+    fn write_statement_before(&mut self, tail: usize, write: impl FnOnce(&mut Self)) {
         if self.nested {
             return write(self);
         }
@@ -304,7 +304,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         flat.clear();
         flat.extend_from_slice(&self.out[start..]);
         self.out.truncate(start);
-        layout::statement(&flat, self.indent, tail, &mut self.out);
+        layout::lay_out_statement(&flat, self.indent, tail, &mut self.out);
         self.wrapped = flat;
     }
 
@@ -323,34 +323,34 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
 
     // Names and texts.
 
-    /// A name: as it is if it is an identifier that means nothing else, in quotes otherwise.
+    /// Writes a name: unquoted if it is an identifier without another meaning, otherwise in quotes.
     #[inline]
-    fn name(&mut self, symbol: Symbol) {
-        let (text, looks) = self.look(symbol);
+    fn write_name(&mut self, symbol: Symbol) {
+        let (text, looks) = self.look_up(symbol);
         if looks.has(Looks::FREE_WORD) {
             self.out.extend_from_slice(text);
         } else {
-            self.quoted_as(text, looks);
+            self.write_quoted_as(text, looks);
         }
     }
 
-    fn maybe_name(&mut self, symbol: Option<Symbol>) {
+    fn write_maybe_name(&mut self, symbol: Option<Symbol>) {
         match symbol {
-            Some(symbol) => self.name(symbol),
+            Some(symbol) => self.write_name(symbol),
             None => self.push("?"),
         }
     }
 
-    /// A text, and what is in it: most texts are written several times, and looked at once.
+    /// Returns a text with its properties, which are cached: most texts are written several times.
     #[inline]
-    fn look(&mut self, symbol: Symbol) -> (&'m [u8], Looks) {
+    fn look_up(&mut self, symbol: Symbol) -> (&'m [u8], Looks) {
         let text = self.texts.text(symbol);
         if let Some(looks) = self.looks.get(symbol.index())
             && *looks != Looks::UNKNOWN
         {
             return (text, *looks);
         }
-        let looks = Looks::of(text);
+        let looks = Looks::from_text(text);
         if self.looks.len() <= symbol.index() {
             self.looks.resize(symbol.index() + 1, Looks::UNKNOWN);
         }
@@ -358,17 +358,17 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         (text, looks)
     }
 
-    /// A text in quotes.
-    fn quoted(&mut self, text: &[u8]) {
-        self.quoted_as(text, Looks::of(text));
+    /// Writes a text in quotes.
+    fn write_quoted(&mut self, text: &[u8]) {
+        self.write_quoted_as(text, Looks::from_text(text));
     }
 
-    fn quoted_as(&mut self, text: &[u8], looks: Looks) {
+    fn write_quoted_as(&mut self, text: &[u8], looks: Looks) {
         self.out.reserve(text.len() + 2);
         if looks.has(Looks::ODD) {
-            self.odd_quoted(text);
+            self.write_odd_quoted(text);
         } else if looks.has(Looks::SPECIAL) {
-            self.escaped(text);
+            self.write_escaped(text);
         } else {
             self.out.push(b'"');
             self.out.extend_from_slice(text);
@@ -376,14 +376,14 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
-    /// A text in quotes that has other characters than those of ASCII.
+    /// Writes a text with other than printable ASCII characters in quotes.
     #[cold]
-    fn odd_quoted(&mut self, text: &[u8]) {
-        if self.full() && !is_plain(text) {
-            return self.hexadecimal(text);
+    fn write_odd_quoted(&mut self, text: &[u8]) {
+        if self.is_full() && !is_plain(text) {
+            return self.write_hexadecimal(text);
         }
-        if self.full() {
-            return self.escaped(text);
+        if self.is_full() {
+            return self.write_escaped(text);
         }
         let without_zeros: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
         if without_zeros.len() < text.len() {
@@ -397,11 +397,11 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
                 sardonyx_proto::shown(text)
             });
         }
-        self.escaped(&without_zeros);
+        self.write_escaped(&without_zeros);
     }
 
-    /// A text in quotes, with a backslash before quotes and backslashes.
-    fn escaped(&mut self, text: &[u8]) {
+    /// Writes a text in quotes, with a backslash before quotes and backslashes.
+    fn write_escaped(&mut self, text: &[u8]) {
         let mut rest = text;
         self.out.push(b'"');
         while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
@@ -413,8 +413,8 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         self.out.push(b'"');
     }
 
-    /// Bytes as hexadecimal digits.
-    fn hexadecimal(&mut self, bytes: &[u8]) {
+    /// Writes bytes as hexadecimal digits.
+    fn write_hexadecimal(&mut self, bytes: &[u8]) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.push("x\"");
         for byte in bytes {
@@ -424,16 +424,16 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         self.out.push(b'"');
     }
 
-    fn quoted_symbol(&mut self, symbol: Symbol) {
-        let (text, looks) = self.look(symbol);
-        self.quoted_as(text, looks);
+    fn write_quoted_symbol(&mut self, symbol: Symbol) {
+        let (text, looks) = self.look_up(symbol);
+        self.write_quoted_as(text, looks);
     }
 
-    /// A text in quotes, or `?` for none.
-    fn maybe_quoted(&mut self, symbol: Option<Symbol>, place: impl FnOnce() -> String) {
+    /// Writes a text in quotes, or `?` for none.
+    fn write_maybe_quoted(&mut self, symbol: Option<Symbol>, place: impl FnOnce() -> String) {
         match symbol {
-            Some(symbol) => self.quoted_symbol(symbol),
-            None if self.full() => self.push("?"),
+            Some(symbol) => self.write_quoted_symbol(symbol),
+            None if self.is_full() => self.push("?"),
             None => {
                 self.left_out.add_harmless("absent texts, which become empty ones", place);
                 self.push("\"\"");
@@ -441,66 +441,68 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
-    fn integer(&mut self, value: i64) {
+    fn write_integer(&mut self, value: i64) {
         crate::numbers::push_i64(&mut self.out, value);
     }
 
     // Lists.
 
-    /// What separates an item from the one before it.
-    fn separator(&mut self, first: &mut bool) {
+    /// Writes the separator before an item, unless it is the first one.
+    fn write_separator(&mut self, first: &mut bool) {
         if !std::mem::take(first) {
             self.push(", ");
         }
     }
 
-    /// `["key": "value", …]`
-    fn pairs(&mut self, entries: &[Entry], place: &dyn Fn() -> String) {
+    /// Writes `["key": "value", …]`.
+    fn write_pairs(&mut self, entries: &[Entry], place: &dyn Fn() -> String) {
         self.push("[");
         let mut first = true;
         for entry in entries {
-            self.separator(&mut first);
-            self.marks.entry(self.out.len(), entry);
-            self.maybe_quoted(entry.key, place);
+            self.write_separator(&mut first);
+            self.marks.begin_entry(self.out.len(), entry);
+            self.write_maybe_quoted(entry.key, place);
             self.push(": ");
-            self.maybe_quoted(entry.value, place);
-            self.unknown_notes(&entry.unknown, place);
+            self.write_maybe_quoted(entry.value, place);
+            self.write_unknown_notes(&entry.unknown, place);
         }
         self.push("]");
     }
 
-    /// The notes of something that has nothing but unknown fields.
-    fn unknown_notes(&mut self, unknown: &Unknowns, place: &dyn Fn() -> String) {
+    /// Writes the annotations of a part that has only unknown fields.
+    fn write_unknown_notes(&mut self, unknown: &Unknowns, place: &dyn Fn() -> String) {
         let mut notes = Notes::default();
-        self.unknown(&mut notes, "unknown", unknown, place);
+        self.write_unknown(&mut notes, "unknown", unknown, place);
         self.end_notes(notes);
     }
 
-    // Notes.
+    // Annotations.
 
-    /// Begins an entry of notes, if this form has notes. Otherwise what it would say is left out.
-    fn note(
+    /// Begins an entry of annotations, if this form has them. Otherwise records that its content is
+    /// left out.
+    fn begin_note(
         &mut self,
         notes: &mut Notes,
         key: &str,
         what: &'static str,
         place: &dyn Fn() -> String,
     ) -> bool {
-        self.note_of_kind(notes, key, what, true, place)
+        self.begin_note_of_kind(notes, key, what, true, place)
     }
 
-    /// The same for what does not change what the model means.
-    fn harmless_note(
+    /// Begins an entry of annotations, like [`begin_note`](Self::begin_note), that does not change
+    /// the meaning of the model.
+    fn begin_harmless_note(
         &mut self,
         notes: &mut Notes,
         key: &str,
         what: &'static str,
         place: &dyn Fn() -> String,
     ) -> bool {
-        self.note_of_kind(notes, key, what, false, place)
+        self.begin_note_of_kind(notes, key, what, false, place)
     }
 
-    fn note_of_kind(
+    fn begin_note_of_kind(
         &mut self,
         notes: &mut Notes,
         key: &str,
@@ -508,11 +510,11 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         changes_meaning: bool,
         place: &dyn Fn() -> String,
     ) -> bool {
-        if !self.full() {
+        if !self.is_full() {
             self.left_out.add_kind(what, changes_meaning, place);
             return false;
         }
-        // Notes of what is inside would be taken for these.
+        // Without the empty list, these would be read as annotations of the inner part.
         if notes.reach_out && !notes.begun {
             self.push(" @<>");
         }
@@ -523,7 +525,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             (false, false) => " @<",
         });
         if notes.marked {
-            self.marks.note(self.out.len(), key, !notes.begun);
+            self.marks.begin_note(self.out.len(), key, !notes.begun);
         }
         notes.begun = true;
         self.push(key);
@@ -540,90 +542,101 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
-    fn doc_note(&mut self, notes: &mut Notes, doc: Option<Symbol>, place: &dyn Fn() -> String) {
+    fn write_doc_note(
+        &mut self,
+        notes: &mut Notes,
+        doc: Option<Symbol>,
+        place: &dyn Fn() -> String,
+    ) {
         if let Some(doc) = doc
-            && self.harmless_note(notes, "doc_string", "documentation", place)
+            && self.begin_harmless_note(notes, "doc_string", "documentation", place)
         {
-            self.quoted_symbol(doc);
+            self.write_quoted_symbol(doc);
         }
     }
 
-    fn metadata_note(&mut self, notes: &mut Notes, entries: &[Entry], place: &dyn Fn() -> String) {
-        if !entries.is_empty() && self.harmless_note(notes, "metadata_props", "metadata", place) {
-            self.pairs(entries, place);
+    fn write_metadata_note(
+        &mut self,
+        notes: &mut Notes,
+        entries: &[Entry],
+        place: &dyn Fn() -> String,
+    ) {
+        if !entries.is_empty()
+            && self.begin_harmless_note(notes, "metadata_props", "metadata", place)
+        {
+            self.write_pairs(entries, place);
         }
     }
 
-    fn unknown(
+    fn write_unknown(
         &mut self,
         notes: &mut Notes,
         key: &str,
         unknown: &Unknowns,
         place: &dyn Fn() -> String,
     ) {
-        if !unknown.is_empty() && self.note(notes, key, "unknown fields", place) {
-            self.unknown_list(unknown);
+        if !unknown.is_empty() && self.begin_note(notes, key, "unknown fields", place) {
+            self.write_unknown_list(unknown);
         }
     }
 
-    /// `[number: x"record", …]`
-    fn unknown_list(&mut self, unknown: &Unknowns) {
+    /// Writes `[number: x"record", …]`.
+    fn write_unknown_list(&mut self, unknown: &Unknowns) {
         self.push("[");
         let mut first = true;
         for (after, record) in unknown.iter() {
-            self.separator(&mut first);
-            self.integer(after.into());
+            self.write_separator(&mut first);
+            self.write_integer(after.into());
             self.push(": ");
-            self.hexadecimal(self.model.bytes(record));
+            self.write_hexadecimal(self.model.bytes(record));
         }
         self.push("]");
     }
 }
 
-/// Notes that are being written.
+/// Annotations that are being written.
 #[derive(Default)]
 pub(crate) struct Notes {
     begun: bool,
-    /// Whether what stands before them could have notes, but has none.
+    /// Whether the inner part before them could have annotations, but has none.
     reach_out: bool,
-    /// Whether they may be the last thing in a statement, so that their places are kept for
+    /// Whether they may be the end of a statement, so that their positions are recorded for
     /// wrapping it.
     marked: bool,
 }
 
 impl Notes {
-    fn marked() -> Notes {
+    fn with_marks() -> Notes {
         Notes { marked: true, ..Notes::default() }
     }
 }
 
-/// Whether a text is an identifier that means nothing else.
+/// Whether a text is an identifier without another meaning.
 #[inline]
 pub(crate) fn is_free_word(text: &[u8]) -> bool {
     is_word(text) && !is_type_word(text) && !is_float_word(text)
 }
 
-/// What is in a text.
+/// Properties of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Looks(u8);
 
 impl Looks {
-    /// Nobody has looked.
+    /// Not determined yet.
     const UNKNOWN: Looks = Looks(0);
     const KNOWN: u8 = 1;
-    /// An identifier that means nothing else.
+    /// An identifier without another meaning.
     const FREE_WORD: u8 = 2;
-    /// Other bytes than those of printable ASCII characters, line breaks and tabs.
+    /// Other bytes than printable ASCII characters, line breaks and tabs.
     const ODD: u8 = 4;
     /// Quotes or backslashes.
     const SPECIAL: u8 = 8;
 
-    fn of(text: &[u8]) -> Looks {
+    fn from_text(text: &[u8]) -> Looks {
         if is_free_word(text) {
             return Looks(Self::KNOWN | Self::FREE_WORD);
         }
-        // No way out before the end, and bytes for truth values: that many bytes are looked at at
-        // once.
+        // No early exit, and bytes instead of booleans, so that the compiler vectorizes the loop.
         let (mut odd, mut special) = (0, 0);
         for byte in text {
             let printable = byte.wrapping_sub(b' ') <= b'~' - b' ';
@@ -638,7 +651,7 @@ impl Looks {
     }
 }
 
-/// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters,
+/// Whether a text can be quoted without misleading the reader: UTF-8 without control characters,
 /// except line breaks and tabs, and without characters that change the direction of writing.
 fn is_plain(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| {

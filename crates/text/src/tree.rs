@@ -1,8 +1,8 @@
-//! A tree of spans: which part of a text is what. For editors and for the formatter.
+//! Syntax tree of a text, for editors and for the formatter.
 
 use std::ops::Range;
 
-/// What a part of a text is.
+/// Kind of a part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyntaxKind {
@@ -34,11 +34,11 @@ pub enum SyntaxKind {
     Dimension,
     /// A tensor with its values.
     Tensor,
-    /// The values of a tensor, in braces or wherever they lie.
+    /// The values of a tensor, in braces or at another location.
     Values,
     /// A sparse tensor.
     SparseTensor,
-    /// The name that something is given.
+    /// The name in a definition.
     Definition,
     /// The name of a value that is read.
     Reference,
@@ -50,7 +50,7 @@ pub enum SyntaxKind {
     Notes,
 }
 
-/// The parts of a text. Part 0 is the whole.
+/// Parts of a text. Part 0 is the whole text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SyntaxTree {
     parts: Vec<SyntaxPart>,
@@ -60,23 +60,23 @@ pub struct SyntaxTree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyntaxPart {
-    /// What it is.
+    /// Kind of the part.
     pub kind: SyntaxKind,
-    /// Where it stands, in bytes from the start of the text, without blanks around it.
+    /// Byte range in the text, without surrounding blanks.
     pub span: Range<usize>,
-    /// The smallest part around it.
+    /// Smallest enclosing part.
     pub parent: Option<usize>,
-    /// The first part after it that is not in it.
+    /// Index of the next part that is not inside this one.
     pub end: usize,
 }
 
 impl SyntaxTree {
-    /// All parts, each before those in it, in the order of the text.
+    /// Returns all parts in the order of the text, each before the parts inside it.
     pub fn parts(&self) -> &[SyntaxPart] {
         &self.parts
     }
 
-    /// The parts directly in one.
+    /// Iterates over the parts directly inside a part.
     pub fn children(&self, part: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.parts.get(part).map_or(0, |found| found.end);
         let mut next = part + 1;
@@ -87,7 +87,7 @@ impl SyntaxTree {
         })
     }
 
-    /// The smallest part around a byte.
+    /// Returns the smallest part that contains the byte at `offset`.
     pub fn at(&self, offset: usize) -> Option<usize> {
         let covers = |part: usize| {
             let span = &self.parts[part].span;
@@ -105,7 +105,7 @@ impl SyntaxTree {
         self.parts.len() - 1
     }
 
-    /// Ends a part; gives the one around it.
+    /// Closes a part; returns the enclosing one.
     pub(crate) fn close(&mut self, part: usize, end: usize) -> Option<usize> {
         let count = self.parts.len();
         let closed = &mut self.parts[part];

@@ -1,4 +1,4 @@
-//! The words of the notation that parser, printer and editors share.
+//! Words of the notation that parser, printer and editors share.
 
 use sardonyx_proto::AttributeType;
 use sardonyx_tensor::DataType;
@@ -21,25 +21,25 @@ pub const MODEL_KEYS: &[&str] = &[
 pub const FUNCTION_KEYS: &[&str] =
     &["domain", "overload", "opset_import", "doc_string", "metadata_props", "unknown"];
 
-/// Notes of a model.
+/// Keys of a model's annotations.
 pub const MODEL_NOTES: &[&str] = &["training_info", "configuration", "unknown"];
 
 /// Keys of a training step.
 pub const TRAINING_KEYS: &[&str] =
     &["initialization", "algorithm", "initialization_binding", "update_binding", "unknown"];
 
-/// Notes of a graph.
+/// Keys of a graph's annotations.
 pub const GRAPH_NOTES: &[&str] =
     &["doc_string", "quantization_annotation", "metadata_props", "unknown"];
 
-/// Notes of a node.
+/// Keys of a node's annotations.
 pub const NODE_NOTES: &[&str] =
     &["doc_string", "metadata_props", "device_configurations", "unknown"];
 
-/// Notes of an input, an output or the type of a value.
+/// Keys of the annotations of an input, an output or the type of a value.
 pub const VALUE_NOTES: &[&str] = &["doc_string", "metadata_props", "unknown"];
 
-/// Notes of an attribute.
+/// Keys of an attribute's annotations.
 pub const ATTRIBUTE_NOTES: &[&str] = &[
     "doc_string",
     "f",
@@ -59,7 +59,7 @@ pub const ATTRIBUTE_NOTES: &[&str] = &[
     "unknown",
 ];
 
-/// Notes of a tensor.
+/// Keys of a tensor's annotations.
 pub const TENSOR_NOTES: &[&str] = &[
     "segment",
     "raw_data",
@@ -71,19 +71,19 @@ pub const TENSOR_NOTES: &[&str] = &[
     "unknown",
 ];
 
-/// Notes of a type.
+/// Keys of a type's annotations.
 pub const TYPE_NOTES: &[&str] = &["denotation", "unknown", "kind_unknown", "shape_unknown"];
 
-/// Notes of a dimension.
+/// Keys of a dimension's annotations.
 pub const DIMENSION_NOTES: &[&str] = &["denotation", "unknown"];
 
 /// Words that begin a type with parentheses.
 pub const TYPE_CONSTRUCTORS: &[&str] = &["seq", "map", "optional", "sparse_tensor", "opaque"];
 
-/// Words after `=` that say how the values of a tensor are stored.
+/// Words after `=` that select the storage of a tensor's values.
 pub const STORAGE_WORDS: &[&str] = &["raw", "fields", "elided"];
 
-/// Attribute types: word, type, and the one of an element where it is a list.
+/// Attribute types: word, type, and the element type of a list.
 pub const ATTRIBUTE_TYPES: &[(&str, AttributeType, Option<AttributeType>)] = &[
     ("float", AttributeType::FLOAT, None),
     ("int", AttributeType::INT, None),
@@ -101,34 +101,34 @@ pub const ATTRIBUTE_TYPES: &[(&str, AttributeType, Option<AttributeType>)] = &[
     ("type_protos", AttributeType::TYPE_PROTOS, Some(AttributeType::TYPE_PROTO)),
 ];
 
-/// The attribute type with a name.
+/// Returns the attribute type with a name.
 pub(crate) fn attribute_type(word: &[u8]) -> Option<AttributeType> {
     let found = ATTRIBUTE_TYPES.iter().find(|(name, ..)| name.as_bytes() == word);
     found.map(|(_, ty, _)| *ty)
 }
 
-/// The name of an attribute type.
+/// Returns the name of an attribute type.
 pub(crate) fn attribute_word(ty: AttributeType) -> Option<&'static str> {
     let found = ATTRIBUTE_TYPES.iter().find(|(_, other, _)| *other == ty);
     found.map(|(name, ..)| *name)
 }
 
-/// The type of an element of a list, if it is a list.
+/// Returns the element type of a list type; `None` for other types.
 pub(crate) fn element_of(ty: AttributeType) -> Option<AttributeType> {
     let found = ATTRIBUTE_TYPES.iter().find(|(_, other, _)| *other == ty);
     found.and_then(|(.., element)| *element)
 }
 
-/// The list type with elements of a type.
+/// Returns the list type with elements of a type.
 pub(crate) fn list_of(element: AttributeType) -> Option<AttributeType> {
     let found = ATTRIBUTE_TYPES.iter().find(|(.., other)| *other == Some(element));
     found.map(|(_, ty, _)| *ty)
 }
 
-/// The element type that a word names.
+/// Returns the element type with a name.
 #[inline]
 pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
-    // Nearly all words that are asked about are names of values.
+    // Fast path: nearly all words are names of values.
     if !matches!(word.first()?, b'f' | b'd' | b'b' | b'i' | b'u' | b's' | b'c')
         || !(3..=14).contains(&word.len())
     {
@@ -137,7 +137,7 @@ pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
     DataType::from_name(word)
 }
 
-/// Whether a type begins with a word.
+/// Whether `word` begins a type.
 #[inline]
 pub(crate) fn is_type_word(word: &[u8]) -> bool {
     element_type(word).is_some()
@@ -149,14 +149,14 @@ pub(crate) fn is_float_word(word: &[u8]) -> bool {
     [&b"inf"[..], b"infinity", b"nan"].iter().any(|float| word.eq_ignore_ascii_case(float))
 }
 
-/// The known word that somebody may have meant.
+/// Returns the known word that is similar to `word`, if there is one.
 pub(crate) fn nearest<'w>(word: &[u8], known: &[&'w str]) -> Option<&'w str> {
     let close = |candidate: &&str| distance(word, candidate.as_bytes());
     let best = known.iter().min_by_key(|candidate| close(candidate))?;
     (close(best) <= 1 + best.len() / 5).then_some(*best)
 }
 
-/// How many letters have to be added, left out, replaced or swapped with their neighbour.
+/// Counts the insertions, deletions, replacements and swaps of neighbours between two words.
 /// Damerau, "A technique for computer detection and correction of spelling errors" (1964).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     if a.len().abs_diff(b.len()) > 8 {
@@ -181,8 +181,8 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Words for a sentence: `a`, `b` and `c`.
-pub(crate) fn listed(words: &[&str]) -> String {
+/// Joins words for a sentence: `a`, `b` and `c`.
+pub(crate) fn join_words(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         None => String::new(),

@@ -1,5 +1,5 @@
-//! The grammar for editors knows exactly the words of the notation, and its samples are texts that
-//! the parser takes.
+//! Checks that the grammar for editors has exactly the words of the notation, and that the parser
+//! accepts its samples.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn editor() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../editors/vscode")
 }
 
-/// The words of the grammar's rule with a name: `\b(one|two)\b`.
+/// Returns the words of a rule of the grammar: `\b(one|two)\b`.
 fn grammar_words(grammar: &Value, rule: &str) -> BTreeSet<String> {
     let rule = &grammar["repository"][rule];
     let pattern = rule["match"].as_str().or(rule["begin"].as_str()).unwrap();
@@ -65,7 +65,7 @@ fn samples_are_texts() {
         count += 1;
         let text = Buffer::from_vec(std::fs::read(&path).unwrap());
         for found in syntax_tree(&text).1 {
-            // Values that were left out are no mistake in a text that only shows something.
+            // Omitted values are not an error in a text that only demonstrates syntax.
             if found.severity == DiagnosticSeverity::Error
                 && !found.message.contains("were left out")
             {

@@ -1,5 +1,4 @@
-//! The tests of this crate that see it from outside, as one program: each file of its own would be
-//! linked with the whole crate once more.
+//! Integration tests of this crate, as one program: each program costs a link of the whole crate.
 #![allow(clippy::unwrap_used)]
 
 mod editor_words;

@@ -1,5 +1,5 @@
-//! Model to text to model, for models with everything in them; and every part of the notation read
-//! alone.
+//! Checks that models survive printing and parsing, and that every part of the notation can be
+//! parsed alone.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::path::Path;
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    ParseOptions, Part, PrintOptions, PrintPart, TextForm, format, model_to_text, parse_model,
+    ParseOptions, PrintOptions, PrintPart, TextForm, TextPart, format, model_to_text, parse_model,
     parse_part, part_to_text,
 };
 
-/// The models that fuzzing starts from: small ones, and one with something of everything.
+/// Reads the seed models of the fuzzer: small ones, and one with every field.
 fn models() -> Vec<(String, Model)> {
     let directory =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/notation_roundtrip");
@@ -62,7 +62,7 @@ fn a_portable_text_says_what_it_leaves_out() {
     ] {
         assert!(kinds.contains(&kind), "{kind} is not in {kinds:?}");
     }
-    // Printing what was read leaves nothing out any more, except that.
+    // A portable text that is parsed and printed again leaves nothing more out.
     let (again, left_out) = model_to_text(&parse(&text), portable()).unwrap();
     assert!(left_out.is_empty(), "{left_out}");
     assert!(again == text);
@@ -72,23 +72,22 @@ fn a_portable_text_says_what_it_leaves_out() {
 fn every_part_is_read_alone_and_to_its_end() {
     // TEXT-39+-
     let rows = [
-        (Part::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }", "%"),
-        (Part::Graph, "g (float[N] x) => (y) { y = A(x) }", "%"),
-        (Part::Function, "f <a> (x) => (y) { y = A<a = @a>(x) }", "g () => () {} %"),
-        (Part::Node, "[n] y = d.A:o <k = 1> (x)", "g () => () { % }"),
-        (Part::Attribute, "k: ints = [1, 2]", "g () => () { y = A<%>() }"),
-        (Part::Tensor, "float[2] {1, 2}", "g () => () { y = A<t = %>() }"),
-        (Part::Type, "seq(float[N])", "g (% x) => () {}"),
+        (TextPart::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }", "%"),
+        (TextPart::Graph, "g (float[N] x) => (y) { y = A(x) }", "%"),
+        (TextPart::Function, "f <a> (x) => (y) { y = A<a = @a>(x) }", "g () => () {} %"),
+        (TextPart::Node, "[n] y = d.A:o <k = 1> (x)", "g () => () { % }"),
+        (TextPart::Attribute, "k: ints = [1, 2]", "g () => () { y = A<%>() }"),
+        (TextPart::Tensor, "float[2] {1, 2}", "g () => () { y = A<t = %>() }"),
+        (TextPart::Type, "seq(float[N])", "g (% x) => () {}"),
     ];
     for (part, text, place) in rows {
-        let inside = |text: &str| place.replace('%', text);
         let read = |text: &str| {
             let text = Buffer::from_vec(text.as_bytes().to_vec());
             parse_part(part, text, ParseOptions::default())
         };
-        // The part equals that message of a model that is read whole.
+        // The part equals that message in a model that is parsed as a whole.
         let part = read(text).unwrap();
-        let whole = parse(inside(text).as_bytes()).to_bytes();
+        let whole = parse(place.replace('%', text).as_bytes()).to_bytes();
         let is_there = whole.windows(part.len()).any(|window| window == part);
         assert!(part.len() > 4 && is_there, "{text}: {part:x?} in {whole:x?}");
         let error = read(&format!("{text} ]")).unwrap_err();

@@ -1,17 +1,18 @@
-//! The MPI library of the system: opened at run time, called through safe functions.
+//! Interface to the MPI library of the system, opened at run time and called through safe
+//! functions.
 //!
-//! MPI is a source interface: what a handle is, and which numbers stand for constants, differs
-//! between libraries. There are three binary interfaces: the standard one of MPI 5, that of MPICH
-//! and all that follow it (Intel MPI, MVAPICH, Cray MPI), and Open MPI's. A library says by its
-//! symbols which one it has. Values are those of `mpi_abi.h` of the standard, of `mpi.h` of
-//! MPICH 3.1 to 5, and of `mpi.h` of Open MPI 4 and 5.
+//! MPI standardizes source code: the types of handles and the values of constants differ between
+//! libraries. There are three binary interfaces: that of MPI 5, that of MPICH and its relatives
+//! (Intel MPI, MVAPICH, Cray MPI), and that of Open MPI. The symbols of a library reveal its
+//! interface. The values come from `mpi_abi.h` of the standard, from `mpi.h` of MPICH 3.1 to 5, and
+//! from `mpi.h` of Open MPI 4 and 5.
 //!
-//! *Why calls are sound.* Functions have the types of the standard. All memory that MPI may still
-//! read or write belongs to an [`Operation`]; it comes back only when MPI says that the operation
-//! is complete, and is leaked if the operation is given up. All calls take `&mut self`, so no two
-//! run at the same time.
+//! *Soundness.* Functions have the types of the standard. All memory that MPI may still access
+//! belongs to an [`Operation`]. It becomes accessible again once MPI reports the operation as
+//! complete, and is leaked if the operation is abandoned. All calls take `&mut self`, so that two
+//! of them never overlap.
 
-// The one exception in this crate: functions and constants of a library that is found at run time
+// The only module of this crate with unsafe code: functions of a library that is found at run time
 // cannot be called otherwise.
 #![allow(unsafe_code)]
 
@@ -19,128 +20,153 @@ use std::ffi::{CStr, OsString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr;
 
-use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use sardonyx_tensor::DataType;
 
 use crate::error::{TransportError, err};
 use crate::reduction::Reduction;
 use crate::scratch::{Piece, Scratch};
 
-/// The binary interface of a library.
+/// Binary interface of an MPI library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MpiInterface {
-    /// That of MPI 5.
+    /// Interface of MPI 5.
     Standard,
-    /// That of MPICH.
+    /// Interface of MPICH.
     Mpich,
-    /// That of Open MPI.
+    /// Interface of Open MPI.
     OpenMpi,
 }
 
-/// An MPI library with a communicator of its own.
+/// MPI library with a communicator of its own.
 pub(super) trait Api: Send + fmt::Debug {
-    /// The own number, and how many workers there are.
+    /// Returns the number of this worker and the number of workers.
     fn place(&mut self) -> Result<(usize, usize), TransportError>;
 
-    /// Starts to send.
+    /// Starts to send a message.
     fn send(&mut self, to: usize, bytes: Piece) -> Result<Operation, TransportError>;
 
-    /// Starts to receive what a worker sends next, if that is known yet.
+    /// Starts to receive the next message of a worker, if one has been announced.
     fn receive(
         &mut self,
         from: usize,
         memory: &Scratch,
     ) -> Result<Option<Operation>, TransportError>;
 
-    /// Whether an operation is complete, all of its memory is the caller's again then.
+    /// Tests whether an operation is complete. After that, the caller may access its memory again.
     fn test(&mut self, operation: &mut Operation) -> Result<bool, TransportError>;
 
-    /// A communicator of these workers alone. All of them call this at the same time.
-    fn group(&mut self, workers: &[usize]) -> Result<Communicator, TransportError>;
+    /// Creates a communicator of these workers. All of them must call this at the same time.
+    fn create_group(&mut self, workers: &[usize]) -> Result<Communicator, TransportError>;
 
-    /// Starts a collective. The counts of arguments are checked by the caller.
-    fn collective(
+    /// Starts a collective. The caller has checked the counts.
+    fn start_collective(
         &mut self,
         communicator: Communicator,
         call: Call,
     ) -> Result<Operation, TransportError>;
 
-    /// Whether the library has this reduction for elements of this type, and does it right.
+    /// Returns whether the library has this reduction for the type and computes it as [`Reduction`]
+    /// defines it.
     fn has(&self, reduction: Reduction, data_type: DataType) -> bool;
 
-    /// Ends the use of the library, for good if it began here.
+    /// Releases the library, and finalizes it if this process initialized it here.
     fn finish(&mut self);
 
-    /// Ends the processes of all workers, if the use of the library began here.
+    /// Aborts the processes of all workers, if the library was initialized here.
     fn abort(&mut self);
 }
 
-/// A communicator of an [`Api`].
+/// Index of a communicator of an [`Api`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Communicator(usize);
 
 impl Communicator {
-    /// That of all workers.
+    /// Communicator of all workers.
     pub(super) const ALL: Communicator = Communicator(1);
 }
 
-/// A collective and its memory. Parts are lengths in elements of the type, or in bytes where there
-/// is none, by worker.
+/// Collective with its memory. Parts have the lengths per worker, in elements of the type or,
+/// without a type, in bytes.
 #[derive(Debug)]
 pub(super) enum Call {
-    AllReduce { of: (Reduction, DataType), data: Piece, into: Piece, elems: c_int },
-    ReduceScatter { of: (Reduction, DataType), data: Piece, into: Piece, parts: Vec<c_int> },
-    AllGather { data: Piece, into: Piece, parts: Vec<c_int> },
-    AllToAll { data: Piece, parts: Vec<c_int>, into: Piece, into_parts: Vec<c_int> },
-    Broadcast { data: Piece, root: c_int },
+    AllReduce {
+        reduction: Reduction,
+        data_type: DataType,
+        data: Piece,
+        into: Piece,
+        elems: c_int,
+    },
+    ReduceScatter {
+        reduction: Reduction,
+        data_type: DataType,
+        data: Piece,
+        into: Piece,
+        parts: Vec<c_int>,
+    },
+    AllGather {
+        data: Piece,
+        into: Piece,
+        parts: Vec<c_int>,
+    },
+    AllToAll {
+        data: Piece,
+        parts: Vec<c_int>,
+        into: Piece,
+        into_parts: Vec<c_int>,
+    },
+    Broadcast {
+        data: Piece,
+        root: c_int,
+    },
 }
 
-/// Something that MPI has begun, with the memory that it works on.
+/// Operation in progress, with the memory on which MPI works.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// The bits of the request's handle.
+    /// Bits of the handle of the request.
     request: usize,
+    /// Piece to send, and piece to receive.
     pieces: [Option<Piece>; 2],
-    /// Lengths and places of parts, which MPI may read until the end.
+    /// Lengths and offsets of parts, which MPI may read until the operation is complete.
     counts: Vec<c_int>,
     complete: bool,
 }
 
 impl Operation {
-    fn new(pieces: [Option<Piece>; 2], counts: Vec<c_int>) -> Operation {
-        Operation { request: 0, pieces, counts, complete: false }
+    fn new(sent: Option<Piece>, received: Option<Piece>, counts: Vec<c_int>) -> Operation {
+        Operation { request: 0, pieces: [sent, received], counts, complete: false }
     }
 
-    /// The memory of a complete operation: what was sent, and what was received.
+    /// Returns the memory of a complete operation: the piece sent and the piece received.
     pub(super) fn pieces(mut self) -> [Option<Piece>; 2] {
         if self.complete { std::mem::take(&mut self.pieces) } else { [None, None] }
     }
 
-    /// For an operation that could not be started: MPI has forgotten its memory.
-    fn refused(mut self, error: TransportError) -> TransportError {
+    /// Releases the memory of an operation that could not be started, since MPI does not access it.
+    fn release(mut self) {
         self.complete = true;
-        error
     }
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
         if !self.complete {
-            // MPI may still use it.
+            // MPI may still access the memory.
             std::mem::forget(std::mem::take(&mut self.pieces));
             std::mem::forget(std::mem::take(&mut self.counts));
         }
     }
 }
 
-/// What a handle is: a number or a pointer.
+/// Type of the library's handles: a number or a pointer.
 trait Handle: Copy + fmt::Debug + Send + 'static {
     fn to_bits(self) -> usize;
     fn from_bits(bits: usize) -> Self;
 }
 
-/// MPICH's handles.
+/// Handles of MPICH.
 impl Handle for c_int {
     fn to_bits(self) -> usize {
         self as u32 as usize
@@ -151,12 +177,12 @@ impl Handle for c_int {
     }
 }
 
-/// The others' handles, pointers to what only the library knows; none is ever followed here.
+/// Handles of the other libraries. The pointers are never dereferenced here.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 struct Pointer(*mut c_void);
 
-// SAFETY: the pointer is a name for something in the library, which may be used by any thread.
+// SAFETY: the pointer is never dereferenced here, and the library accepts it from any thread.
 unsafe impl Send for Pointer {}
 
 impl Handle for Pointer {
@@ -169,12 +195,12 @@ impl Handle for Pointer {
     }
 }
 
-/// More than any library's `MPI_Status` takes, which is opaque here.
+/// Opaque `MPI_Status`, larger than that of any library.
 #[repr(C, align(16))]
 struct Status([u64; 8]);
 
-/// Declares the functions with their types, and reads them from a library. A function cannot
-/// declare a struct.
+/// Declares a struct of the functions with their types, and its constructor, which looks them up in
+/// a library. A macro, because a function cannot declare fields.
 macro_rules! functions {
     ($($field:ident $symbol:literal ($($argument:ty),*))*) => {
         struct Functions<H> {
@@ -182,11 +208,11 @@ macro_rules! functions {
         }
 
         impl<H: Handle> Functions<H> {
-            fn of(library: &Opened) -> Result<Functions<H>, TransportError> {
+            fn load(library: &Library) -> Result<Functions<H>, TransportError> {
                 Ok(Functions {
                     $($field: {
-                        // SAFETY: the standard gives the function of this name this type, but for
-                        // what a handle is, and `H` is the handle of the library's interface.
+                        // SAFETY: the standard gives the function of this name this type, up to the
+                        // type of handles, and `H` is the type of the library's handles.
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($argument),*) -> c_int>(
                                 $symbol.as_bytes(),
@@ -240,7 +266,7 @@ functions! {
     ibcast "MPI_Ibcast" (*mut c_void, c_int, H, c_int, H, *mut H)
 }
 
-/// The constants that are needed here.
+/// Constants of the library that are used here.
 #[derive(Debug)]
 struct Constants<H> {
     world: H,
@@ -248,22 +274,28 @@ struct Constants<H> {
     byte: H,
     types: [(DataType, H); 10],
     operations: [(Reduction, H); 4],
-    thread_serialized: c_int,
-    thread_multiple: c_int,
+    levels: ThreadLevels,
+}
+
+/// Values of the levels of thread support of `MPI_Init_thread`.
+#[derive(Debug, Clone, Copy)]
+struct ThreadLevels {
+    serialized: c_int,
+    multiple: c_int,
 }
 
 impl<H> Constants<H> {
-    /// From where handles come: `named` gives those of these names.
+    /// Looks up all constants. `find` returns the handle of a name.
     fn new(
-        named: impl Fn(Name) -> Result<H, TransportError>,
-        (thread_serialized, thread_multiple): (c_int, c_int),
+        find: impl Fn(HandleName) -> Result<H, TransportError>,
+        levels: ThreadLevels,
     ) -> Result<Constants<H>, TransportError> {
-        let of_type = |data_type| Ok((data_type, named(Name::Type(data_type))?));
-        let of_operation = |reduction| Ok((reduction, named(Name::Operation(reduction))?));
+        let of_type = |data_type| Ok((data_type, find(HandleName::Type(data_type))?));
+        let of_operation = |reduction| Ok((reduction, find(HandleName::Operation(reduction))?));
         Ok(Constants {
-            world: named(Name::World)?,
-            errors_return: named(Name::ErrorsReturn)?,
-            byte: named(Name::Byte)?,
+            world: find(HandleName::World)?,
+            errors_return: find(HandleName::ErrorsReturn)?,
+            byte: find(HandleName::Byte)?,
             types: [
                 of_type(DataType::Float)?,
                 of_type(DataType::Double)?,
@@ -282,15 +314,14 @@ impl<H> Constants<H> {
                 of_operation(Reduction::Min)?,
                 of_operation(Reduction::Max)?,
             ],
-            thread_serialized,
-            thread_multiple,
+            levels,
         })
     }
 }
 
-/// A constant that is a handle.
+/// Name of a constant handle.
 #[derive(Debug, Clone, Copy)]
-enum Name {
+enum HandleName {
     World,
     ErrorsReturn,
     Byte,
@@ -298,56 +329,57 @@ enum Name {
     Operation(Reduction),
 }
 
-impl Name {
-    /// Of MPICH, of the standard, and the symbol of Open MPI.
+impl HandleName {
+    /// Returns the value for MPICH, the value for the standard interface, and the symbol of Open
+    /// MPI.
     fn values(self) -> (c_int, usize, &'static str) {
         match self {
-            Name::World => (0x4400_0000, 0x101, "ompi_mpi_comm_world"),
-            Name::ErrorsReturn => (0x5400_0001, 0x143, "ompi_mpi_errors_return"),
-            Name::Operation(Reduction::Max) => (0x5800_0001, 0x23, "ompi_mpi_op_max"),
-            Name::Operation(Reduction::Min) => (0x5800_0002, 0x22, "ompi_mpi_op_min"),
-            Name::Operation(Reduction::Sum) => (0x5800_0003, 0x21, "ompi_mpi_op_sum"),
-            Name::Operation(_) => (0x5800_0004, 0x24, "ompi_mpi_op_prod"),
-            Name::Type(DataType::Float) => (0x4c00_040a, 0x210, "ompi_mpi_float"),
-            Name::Type(DataType::Double) => (0x4c00_080b, 0x214, "ompi_mpi_double"),
-            Name::Type(DataType::Int8) => (0x4c00_0137, 0x240, "ompi_mpi_int8_t"),
-            Name::Type(DataType::Int16) => (0x4c00_0238, 0x248, "ompi_mpi_int16_t"),
-            Name::Type(DataType::Int32) => (0x4c00_0439, 0x250, "ompi_mpi_int32_t"),
-            Name::Type(DataType::Int64) => (0x4c00_083a, 0x258, "ompi_mpi_int64_t"),
-            Name::Type(DataType::Uint8) => (0x4c00_013b, 0x241, "ompi_mpi_uint8_t"),
-            Name::Type(DataType::Uint16) => (0x4c00_023c, 0x249, "ompi_mpi_uint16_t"),
-            Name::Type(DataType::Uint32) => (0x4c00_043d, 0x251, "ompi_mpi_uint32_t"),
-            Name::Type(DataType::Uint64) => (0x4c00_083e, 0x259, "ompi_mpi_uint64_t"),
-            Name::Byte | Name::Type(_) => (0x4c00_010d, 0x247, "ompi_mpi_byte"),
+            HandleName::World => (0x4400_0000, 0x101, "ompi_mpi_comm_world"),
+            HandleName::ErrorsReturn => (0x5400_0001, 0x143, "ompi_mpi_errors_return"),
+            HandleName::Operation(Reduction::Max) => (0x5800_0001, 0x23, "ompi_mpi_op_max"),
+            HandleName::Operation(Reduction::Min) => (0x5800_0002, 0x22, "ompi_mpi_op_min"),
+            HandleName::Operation(Reduction::Sum) => (0x5800_0003, 0x21, "ompi_mpi_op_sum"),
+            HandleName::Operation(_) => (0x5800_0004, 0x24, "ompi_mpi_op_prod"),
+            HandleName::Type(DataType::Float) => (0x4c00_040a, 0x210, "ompi_mpi_float"),
+            HandleName::Type(DataType::Double) => (0x4c00_080b, 0x214, "ompi_mpi_double"),
+            HandleName::Type(DataType::Int8) => (0x4c00_0137, 0x240, "ompi_mpi_int8_t"),
+            HandleName::Type(DataType::Int16) => (0x4c00_0238, 0x248, "ompi_mpi_int16_t"),
+            HandleName::Type(DataType::Int32) => (0x4c00_0439, 0x250, "ompi_mpi_int32_t"),
+            HandleName::Type(DataType::Int64) => (0x4c00_083a, 0x258, "ompi_mpi_int64_t"),
+            HandleName::Type(DataType::Uint8) => (0x4c00_013b, 0x241, "ompi_mpi_uint8_t"),
+            HandleName::Type(DataType::Uint16) => (0x4c00_023c, 0x249, "ompi_mpi_uint16_t"),
+            HandleName::Type(DataType::Uint32) => (0x4c00_043d, 0x251, "ompi_mpi_uint32_t"),
+            HandleName::Type(DataType::Uint64) => (0x4c00_083e, 0x259, "ompi_mpi_uint64_t"),
+            HandleName::Byte | HandleName::Type(_) => (0x4c00_010d, 0x247, "ompi_mpi_byte"),
         }
     }
 }
 
-/// Opens a library and begins to use it. `names` are tried in order.
+/// Opens and initializes the first available library. Tries `names` in order.
 pub(super) fn open(names: &[OsString]) -> Result<(MpiInterface, Box<dyn Api>), TransportError> {
-    let library = opened(names)?;
+    let library = open_library(names)?;
     let has = |symbol: &str| {
-        // SAFETY: the address of a symbol is asked for and not used.
+        // SAFETY: only checks that the symbol exists, without using its address.
         unsafe { library.get::<*const c_void>(symbol.as_bytes()) }.is_ok()
     };
     let opened: (MpiInterface, Box<dyn Api>) = if has_standard_interface(&library) {
-        let named = |name: Name| Ok(Pointer::from_bits(name.values().1));
-        let constants = Constants::new(named, (2048, 4096))?;
+        let find = |name: HandleName| Ok(Pointer::from_bits(name.values().1));
+        let constants = Constants::new(find, ThreadLevels { serialized: 2048, multiple: 4096 })?;
         (MpiInterface::Standard, Box::new(Mpi::<Pointer>::start(&library, constants)?))
     } else if has("ompi_mpi_comm_world") {
-        let named = |name: Name| {
+        let find = |name: HandleName| {
             let symbol = name.values().2;
-            // SAFETY: the address of a symbol is asked for; it is the handle.
+            // SAFETY: only takes the address of the symbol, which is the handle.
             match unsafe { library.get::<*mut c_void>(symbol.as_bytes()) } {
                 Ok(address) => Ok(Pointer(*address)),
                 Err(_) => err!(System, "the MPI library has no {symbol}"),
             }
         };
-        let constants = Constants::new(named, (2, 3))?;
+        let constants = Constants::new(find, ThreadLevels { serialized: 2, multiple: 3 })?;
         (MpiInterface::OpenMpi, Box::new(Mpi::<Pointer>::start(&library, constants)?))
     } else if has("MPIR_Dup_fn") {
-        let named = |name: Name| Ok(name.values().0);
-        let constants = Constants::new(named, (2, 3))?;
+        let find = |name: HandleName| Ok(name.values().0);
+        let constants = Constants::new(find, ThreadLevels { serialized: 2, multiple: 3 })?;
         (MpiInterface::Mpich, Box::new(Mpi::<c_int>::start(&library, constants)?))
     } else {
         return err!(
@@ -355,21 +387,22 @@ pub(super) fn open(names: &[OsString]) -> Result<(MpiInterface, Box<dyn Api>), T
             "the MPI library has neither the interface of MPI 5 nor MPICH's nor Open MPI's"
         );
     };
-    // It stays as long as the process: MPI leaves threads and handlers behind.
+    // The library stays loaded until the process ends, because MPI leaves threads and handlers
+    // behind.
     std::mem::forget(library);
     Ok(opened)
 }
 
-/// The first library that can be opened; one that the process has already, if there is one.
-fn opened(names: &[OsString]) -> Result<Opened, TransportError> {
-    /// Opens nothing that is not open.
+/// Opens the first library that exists. Prefers one that the process has loaded already.
+fn open_library(names: &[OsString]) -> Result<Library, TransportError> {
+    /// Flag that limits `dlopen` to libraries that are loaded already.
     const NO_LOAD: c_int = if cfg!(target_os = "linux") { 4 } else { 0x10 };
     let mut last = None;
     for more in [NO_LOAD, 0] {
         for name in names {
-            // SAFETY: initializers of an MPI library do nothing that others could notice. Its
-            // plugins look for its symbols, so these are for all.
-            match unsafe { Opened::open(Some(name), RTLD_NOW | RTLD_GLOBAL | more) } {
+            // SAFETY: initializers of an MPI library have no observable effect. Its plugins look up
+            // its symbols, so these are made global.
+            match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | more) } {
                 Ok(library) => return Ok(library),
                 Err(error) => last = Some(error),
             }
@@ -384,8 +417,9 @@ fn opened(names: &[OsString]) -> Result<Opened, TransportError> {
     )
 }
 
-/// What `MPI_Abi_get_version` says: libraries that have the function may have another interface.
-fn has_standard_interface(library: &Opened) -> bool {
+/// Returns whether `MPI_Abi_get_version` reports the standard interface. Libraries that have this
+/// function may have another interface.
+fn has_standard_interface(library: &Library) -> bool {
     type GetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
     let (mut major, mut minor) = (-1, -1);
     // SAFETY: the standard gives the function this type, and lets it be called at any time.
@@ -397,23 +431,24 @@ fn has_standard_interface(library: &Opened) -> bool {
     matches!(asked, Ok(0)) && major >= 1
 }
 
-/// A library whose handles are `H`.
+/// MPI library with handles of type `H`.
 struct Mpi<H> {
     functions: Functions<H>,
     constants: Constants<H>,
-    /// The first has the messages, the second the collectives of all workers: libraries make
-    /// communicators of groups with messages of their own, which a receive could find.
+    /// Communicators by index: first that of messages, then that of collectives of all workers,
+    /// then those of groups. Libraries create communicators of groups by messages of their own,
+    /// which a receive could match if there were only one.
     communicators: Vec<H>,
-    /// Whether the library was initialized here, and is to be finalized here.
+    /// Whether the library was initialized here, and has to be finalized here.
     is_ours: bool,
-    /// The bits of a null handle, which is never used.
+    /// Null handle, a placeholder for results.
     none: H,
 }
 
 impl<H: Handle> Mpi<H> {
-    fn start(library: &Opened, constants: Constants<H>) -> Result<Mpi<H>, TransportError> {
+    fn start(library: &Library, constants: Constants<H>) -> Result<Mpi<H>, TransportError> {
         let none = H::from_bits(0);
-        let functions = Functions::of(library)?;
+        let functions = Functions::load(library)?;
         let mut mpi = Mpi { functions, constants, communicators: Vec::new(), is_ours: false, none };
         mpi.initialize()?;
         for _ in 0..2 {
@@ -429,10 +464,11 @@ impl<H: Handle> Mpi<H> {
         Ok(mpi)
     }
 
-    /// Initializes the library unless that is done, and sees that any thread may call it.
+    /// Initializes the library unless the process has done so, and checks that any thread may call
+    /// it.
     fn initialize(&mut self) -> Result<(), TransportError> {
         let (mut initialized, mut finalized, mut level) = (0, 0, 0);
-        // SAFETY: these may be called at any time.
+        // SAFETY: these functions may be called at any time.
         unsafe {
             (self.functions.initialized)(&raw mut initialized);
             (self.functions.finalized)(&raw mut finalized);
@@ -442,19 +478,20 @@ impl<H: Handle> Mpi<H> {
         }
         let code = if initialized == 0 {
             self.is_ours = true;
-            let wanted = self.constants.thread_multiple;
-            // SAFETY: it is not initialized; no arguments of the program are passed on.
+            let wanted = self.constants.levels.multiple;
+            // SAFETY: the library is not initialized yet. Null pointers stand for the arguments of
+            // the program.
             unsafe {
                 let none = ptr::null_mut();
                 (self.functions.init_thread)(ptr::null_mut(), none, wanted, &raw mut level)
             }
         } else {
-            // SAFETY: it is initialized.
+            // SAFETY: the library is initialized.
             unsafe { (self.functions.query_thread)(&raw mut level) }
         };
         self.check("MPI_Init_thread", code)?;
-        // Calls here never overlap, so the level below the one that is asked for is enough.
-        if level < self.constants.thread_serialized {
+        // Calls never overlap here, so the level below the requested one is sufficient.
+        if level < self.constants.levels.serialized {
             return err!(System, "the MPI library must not be called from several threads");
         }
         Ok(())
@@ -464,9 +501,9 @@ impl<H: Handle> Mpi<H> {
         if code == 0 {
             return Ok(());
         }
-        // MPI_MAX_ERROR_STRING is 512 at most.
+        // `MPI_MAX_ERROR_STRING` is at most 512.
         let (mut text, mut len) = ([0 as c_char; 1024], 0);
-        // SAFETY: the text has room for what the library writes.
+        // SAFETY: the buffer is longer than any error string.
         unsafe { (self.functions.error_string)(code, text.as_mut_ptr(), &raw mut len) };
         text[text.len() - 1] = 0;
         // SAFETY: the last byte is zero.
@@ -474,8 +511,9 @@ impl<H: Handle> Mpi<H> {
         err!(System, "{call}: {text}")
     }
 
-    /// The end of every call that starts an operation.
-    fn started(
+    /// Completes the start of an operation: stores its request, or releases its memory after an
+    /// error.
+    fn finish_start(
         &self,
         call: &str,
         code: c_int,
@@ -483,38 +521,43 @@ impl<H: Handle> Mpi<H> {
         mut operation: Operation,
     ) -> Result<Operation, TransportError> {
         if let Err(error) = self.check(call, code) {
-            return Err(operation.refused(error));
+            operation.release();
+            return Err(error);
         }
         operation.request = request.to_bits();
         Ok(operation)
     }
 
-    fn type_of(&self, data_type: DataType) -> Option<H> {
+    fn find_type(&self, data_type: DataType) -> Option<H> {
         self.constants.types.iter().find(|(of, _)| *of == data_type).map(|(_, handle)| *handle)
     }
 
-    fn operation_of(&self, reduction: Reduction) -> Option<H> {
+    fn find_operation(&self, reduction: Reduction) -> Option<H> {
         self.constants.operations.iter().find(|(of, _)| *of == reduction).map(|(_, handle)| *handle)
     }
 
-    fn handles(&self, of: (Reduction, DataType)) -> Result<(H, H), TransportError> {
-        match (self.type_of(of.1), self.operation_of(of.0)) {
+    fn find_handles(
+        &self,
+        reduction: Reduction,
+        data_type: DataType,
+    ) -> Result<(H, H), TransportError> {
+        match (self.find_type(data_type), self.find_operation(reduction)) {
             (Some(data_type), Some(operation)) => Ok((data_type, operation)),
-            _ => err!(Unsupported, "MPI has no {} of {}", of.0, of.1),
+            _ => err!(Unsupported, "MPI has no {reduction} of {data_type}"),
         }
     }
 }
 
-/// A length as MPI counts.
-fn count(len: usize) -> Result<c_int, TransportError> {
+/// Converts a length to a count of MPI.
+fn to_count(len: usize) -> Result<c_int, TransportError> {
     match c_int::try_from(len) {
         Ok(count) => Ok(count),
         Err(_) => err!(Argument, "{len} bytes are more than an MPI call can move"),
     }
 }
 
-/// Where parts begin, after the parts themselves.
-fn with_places(mut parts: Vec<c_int>) -> Vec<c_int> {
+/// Appends the offsets of parts to their lengths.
+fn append_offsets(mut parts: Vec<c_int>) -> Vec<c_int> {
     let mut place = 0;
     for index in 0..parts.len() {
         let len = parts[index];
@@ -538,16 +581,16 @@ impl<H: Handle> Api for Mpi<H> {
     }
 
     fn send(&mut self, to: usize, bytes: Piece) -> Result<Operation, TransportError> {
-        let (len, mut request) = (count(bytes.len())?, self.none);
+        let (len, mut request) = (to_count(bytes.len())?, self.none);
         let data = bytes.as_ptr().cast();
-        let operation = Operation::new([Some(bytes), None], Vec::new());
+        let operation = Operation::new(Some(bytes), None, Vec::new());
         let (byte, all) = (self.constants.byte, self.communicators[0]);
         // SAFETY: the bytes belong to the operation, which keeps them until it is complete. They
         // lie on the heap, so moving the operation does not move them.
         let code = unsafe {
             (self.functions.isend)(data, len, byte, to as c_int, 0, all, &raw mut request)
         };
-        self.started("MPI_Isend", code, request, operation)
+        self.finish_start("MPI_Isend", code, request, operation)
     }
 
     fn receive(
@@ -558,7 +601,7 @@ impl<H: Handle> Api for Mpi<H> {
         let (mut flag, mut message, mut len) = (0, self.none, 0);
         let mut status = Status([0; 8]);
         let (byte, all) = (self.constants.byte, self.communicators[0]);
-        // SAFETY: all memory lives until the call returns.
+        // SAFETY: all pointers are valid until the call returns.
         let code = unsafe {
             let (flag, message) = (&raw mut flag, &raw mut message);
             (self.functions.improbe)(from as c_int, 0, all, flag, message, &raw mut status)
@@ -567,18 +610,18 @@ impl<H: Handle> Api for Mpi<H> {
         if flag == 0 {
             return Ok(None);
         }
-        // SAFETY: the status is that of a message.
+        // SAFETY: the status belongs to a message.
         let code = unsafe { (self.functions.get_count)(&raw const status, byte, &raw mut len) };
         self.check("MPI_Get_count", code)?;
         let mut bytes = memory.take(len as usize)?;
         let data = bytes.as_mut_ptr().cast();
-        let operation = Operation::new([None, Some(bytes)], Vec::new());
+        let operation = Operation::new(None, Some(bytes), Vec::new());
         let mut request = self.none;
         // SAFETY: the memory has the length of the message, and belongs to the operation, which
         // keeps it until it is complete.
         let code =
             unsafe { (self.functions.imrecv)(data, len, byte, &raw mut message, &raw mut request) };
-        self.started("MPI_Imrecv", code, request, operation).map(Some)
+        self.finish_start("MPI_Imrecv", code, request, operation).map(Some)
     }
 
     fn test(&mut self, operation: &mut Operation) -> Result<bool, TransportError> {
@@ -596,12 +639,12 @@ impl<H: Handle> Api for Mpi<H> {
         Ok(operation.complete)
     }
 
-    fn group(&mut self, workers: &[usize]) -> Result<Communicator, TransportError> {
+    fn create_group(&mut self, workers: &[usize]) -> Result<Communicator, TransportError> {
         let ranks: Vec<c_int> = workers.iter().map(|worker| *worker as c_int).collect();
         let (mut world, mut group, mut made) = (self.none, self.none, self.none);
         let all = self.communicators[Communicator::ALL.0];
-        // SAFETY: handles are those that the calls before gave, and all memory lives until the
-        // calls return. The ranks exist, and are different ones.
+        // SAFETY: handles come from the calls before, and all pointers are valid until the calls
+        // return. The ranks exist and are distinct.
         let code = unsafe {
             let mut code = (self.functions.comm_group)(all, &raw mut world);
             if code == 0 {
@@ -624,33 +667,33 @@ impl<H: Handle> Api for Mpi<H> {
         Ok(Communicator(self.communicators.len() - 1))
     }
 
-    fn collective(
+    fn start_collective(
         &mut self,
         communicator: Communicator,
         call: Call,
     ) -> Result<Operation, TransportError> {
         let communicator = self.communicators[communicator.0];
         let (byte, mut request) = (self.constants.byte, self.none);
-        // In all of these the memory, and the lengths and places of parts, belong to the operation,
-        // which keeps them where they are until it is complete.
+        // The memory, and the lengths and offsets of parts, belong to the operation, which keeps
+        // them in place until it is complete.
         let (name, code, operation) = match call {
-            Call::AllReduce { of, data, mut into, elems } => {
-                let (of_type, op) = self.handles(of)?;
+            Call::AllReduce { reduction, data_type, data, mut into, elems } => {
+                let (of_type, op) = self.find_handles(reduction, data_type)?;
                 let (from, to) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
-                let operation = Operation::new([Some(data), Some(into)], Vec::new());
-                // SAFETY: see above; both pieces have so many elements.
+                let operation = Operation::new(Some(data), Some(into), Vec::new());
+                // SAFETY: see above; both pieces have `elems` elements.
                 let code = unsafe {
                     let request = &raw mut request;
                     (self.functions.iallreduce)(from, to, elems, of_type, op, communicator, request)
                 };
                 ("MPI_Iallreduce", code, operation)
             }
-            Call::ReduceScatter { of, data, mut into, parts } => {
-                let (of_type, op) = self.handles(of)?;
+            Call::ReduceScatter { reduction, data_type, data, mut into, parts } => {
+                let (of_type, op) = self.find_handles(reduction, data_type)?;
                 let (from, to) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
-                let operation = Operation::new([Some(data), Some(into)], parts);
+                let operation = Operation::new(Some(data), Some(into), parts);
                 let parts = operation.counts.as_ptr();
-                // SAFETY: see above; the parts fill the data, and the own one fills the other.
+                // SAFETY: see above; the parts fill `data`, and this worker's part fills `into`.
                 let code = unsafe {
                     let request = &raw mut request;
                     let call = self.functions.ireduce_scatter;
@@ -660,8 +703,8 @@ impl<H: Handle> Api for Mpi<H> {
             }
             Call::AllGather { data, mut into, parts } => {
                 let (from, to) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
-                let (len, workers) = (count(data.len())?, parts.len());
-                let operation = Operation::new([Some(data), Some(into)], with_places(parts));
+                let (len, workers) = (to_count(data.len())?, parts.len());
+                let operation = Operation::new(Some(data), Some(into), append_offsets(parts));
                 let (parts, places) = operation.counts.split_at(workers);
                 let (parts, places) = (parts.as_ptr(), places.as_ptr());
                 // SAFETY: see above; the parts fill `into`.
@@ -675,8 +718,8 @@ impl<H: Handle> Api for Mpi<H> {
             Call::AllToAll { data, parts, mut into, into_parts } => {
                 let (from, to) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
                 let workers = parts.len();
-                let counts = [with_places(parts), with_places(into_parts)].concat();
-                let operation = Operation::new([Some(data), Some(into)], counts);
+                let counts = [append_offsets(parts), append_offsets(into_parts)].concat();
+                let operation = Operation::new(Some(data), Some(into), counts);
                 let mut counts = operation.counts.chunks(workers).map(<[c_int]>::as_ptr);
                 let mut next = || counts.next().unwrap_or(ptr::null());
                 let (parts, places, into_parts, into_places) = (next(), next(), next(), next());
@@ -698,8 +741,8 @@ impl<H: Handle> Api for Mpi<H> {
                 ("MPI_Ialltoallv", code, operation)
             }
             Call::Broadcast { mut data, root } => {
-                let (len, to) = (count(data.len())?, data.as_mut_ptr().cast());
-                let operation = Operation::new([None, Some(data)], Vec::new());
+                let (len, to) = (to_count(data.len())?, data.as_mut_ptr().cast());
+                let operation = Operation::new(None, Some(data), Vec::new());
                 // SAFETY: see above.
                 let code = unsafe {
                     let request = &raw mut request;
@@ -708,30 +751,30 @@ impl<H: Handle> Api for Mpi<H> {
                 ("MPI_Ibcast", code, operation)
             }
         };
-        self.started(name, code, request, operation)
+        self.finish_start(name, code, request, operation)
     }
 
     fn has(&self, reduction: Reduction, data_type: DataType) -> bool {
         let is_sum = matches!(reduction, Reduction::Sum | Reduction::Product);
         let is_right = match data_type {
-            // A minimum may lose a NaN: libraries compare as C does.
+            // Libraries compare as C does, so their minima and maxima may lose a NaN.
             DataType::Float | DataType::Double => is_sum,
-            // Open MPI 5 has sums of these that stop at the largest number.
+            // Sums and products of Open MPI 5 saturate for these types.
             DataType::Int8 | DataType::Int16 | DataType::Uint8 | DataType::Uint16 => !is_sum,
             _ => true,
         };
-        is_right && self.handles((reduction, data_type)).is_ok()
+        is_right && self.find_handles(reduction, data_type).is_ok()
     }
 
     fn finish(&mut self) {
         let communicators = std::mem::take(&mut self.communicators);
         if self.is_ours {
-            // SAFETY: it was initialized here, and nothing is called any more.
+            // SAFETY: the library was initialized here, and no call follows.
             unsafe { (self.functions.finalize)() };
             return;
         }
         for mut communicator in communicators {
-            // SAFETY: it was made here, and nothing uses it any more.
+            // SAFETY: the communicator was created here and is not in use any more.
             unsafe { (self.functions.comm_free)(&raw mut communicator) };
         }
     }

@@ -1,4 +1,4 @@
-//! Workers that are processes: the program of tests, and of each worker.
+//! Tests of workers that are processes. The program runs the tests, and each worker as well.
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
-//! Workers that are processes: they find each other, compute the same bits as threads, and learn
-//! which one is gone.
+//! Tests of workers that are processes: they connect, compute the same bits as threads, and learn
+//! which worker is lost.
 //!
-//! This program starts itself again for each worker; arguments in the environment say which.
+//! The program starts itself for each worker, with arguments in environment variables.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -30,12 +30,12 @@ pub(crate) fn run() -> ExitCode {
         ("processes_compute_the_bits_of_threads", compute_the_bits_of_threads),
         ("random_collectives_are_right", random_collectives_are_right),
         ("a_run_ends_without_the_others", runs_end),
-        ("a_killed_worker_is_named_by_all_others", killed_while_working),
+        ("a_killed_worker_is_named_by_all_others", kill_while_working),
         ("a_worker_that_never_connects_is_named", never_connects),
         ("a_worker_that_fails_is_named_with_its_reason", fails),
         ("a_worker_that_panics_is_named", panics),
         ("a_worker_that_ends_is_named_by_who_waits_for_it", ends),
-        ("a_stopped_worker_is_named_after_the_deadline", stopped),
+        ("a_stopped_worker_is_named_after_the_deadline", stop_while_working),
         ("directories_are_private", directories_are_private),
         ("workers_that_count_differently_are_refused", count_differently),
     ];
@@ -49,7 +49,7 @@ pub(crate) fn run() -> ExitCode {
     libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
-/// Workers that were started and will be killed at last.
+/// Workers in processes, killed on drop.
 struct Workers {
     directory: Rendezvous,
     children: Vec<(Child, BufReader<ChildStdout>)>,
@@ -81,7 +81,7 @@ impl Workers {
         self.children.push((child, output));
     }
 
-    /// The next line that a worker prints; empty if it prints none any more.
+    /// Returns the next line that a worker prints, or an empty string after its last line.
     fn line(&mut self, worker: usize) -> String {
         let mut line = String::new();
         self.children[worker].1.read_line(&mut line).unwrap();
@@ -110,7 +110,7 @@ fn variable(name: &str) -> String {
     env::var(format!("DEVICES_TEST_{name}")).unwrap()
 }
 
-/// What a process does that is a worker.
+/// Runs a process as a worker.
 fn worker(task: &str) {
     let (number, workers) = (variable("NUMBER").parse().unwrap(), variable("WORKERS"));
     let mut workers: usize = workers.parse().unwrap();
@@ -136,7 +136,7 @@ fn worker(task: &str) {
             Ok(())
         }
         "runs" => {
-            steps::runs_of_which_some_end_early(&transport, 90);
+            steps::run_with_early_ends(&transport, 90);
             println!("all is right");
             Ok(())
         }
@@ -157,7 +157,7 @@ fn worker(task: &str) {
         _ => transport.barrier(),
     };
     if let Err(error) = result {
-        // Others that wait for this one hear why it ends.
+        // Workers that wait for this one receive its reason.
         if error.kind() == TransportErrorKind::Deadline {
             transport.fail(error.message());
         }
@@ -169,7 +169,7 @@ fn print_error(error: &TransportError) {
     println!("{:?} {:?} {error}", error.kind(), error.worker());
 }
 
-/// Messages that fit into no socket, all of them sent before any is received.
+/// Sends messages that exceed any socket buffer, all before the first receive.
 fn big(transport: &Processes) -> Result<(), TransportError> {
     let message = vec![7; 4 << 20];
     for _ in 0..2 {
@@ -197,7 +197,7 @@ fn work(transport: &dyn Transport) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// Of the results of collectives whose bits depend on the order of workers.
+/// Returns a digest of the results of collectives whose bits depend on the order of workers.
 fn digest(transport: &dyn Transport) -> Result<u64, TransportError> {
     let workers: Vec<usize> = (0..transport.workers()).collect();
     let group = Group { workers: &workers, tag: 1 };
@@ -222,7 +222,7 @@ fn digest(transport: &dyn Transport) -> Result<u64, TransportError> {
     Ok(digest)
 }
 
-/// Longer than any of these tests takes.
+/// Deadline that none of these tests reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn compute_the_bits_of_threads() {
@@ -264,8 +264,8 @@ fn all_are_right(task: &str) {
     }
 }
 
-/// Kills a worker at many moments; moments follow each other in steps that fit none of the work's.
-fn killed_while_working() {
+/// Kills a worker at many moments, 377 µs apart so that they drift against the steps of the work.
+fn kill_while_working() {
     for moment in 0..100u64 {
         let (count, killed) = (2 + moment as usize % 4, moment as usize % 2);
         let mut workers = Workers::start("work", count, LONG);
@@ -290,7 +290,7 @@ fn never_connects() {
     }
 }
 
-fn others_say(task: &str, count: usize, message: &str) {
+fn expect_from_others(task: &str, count: usize, message: &str) {
     let mut workers = Workers::start(task, count, LONG);
     for worker in 0..count {
         workers.expect(worker, "joined");
@@ -299,23 +299,23 @@ fn others_say(task: &str, count: usize, message: &str) {
 }
 
 fn fails() {
-    others_say("fail", 4, "Failed Some(1) worker 1 failed: no memory");
+    expect_from_others("fail", 4, "Failed Some(1) worker 1 failed: no memory");
 }
 
 fn panics() {
-    others_say("panic", 3, "Failed Some(1) worker 1 failed: it panicked");
+    expect_from_others("panic", 3, "Failed Some(1) worker 1 failed: it panicked");
 }
 
 fn ends() {
-    others_say("end", 3, "Ended Some(1) worker 1 ended its work before it sent message 3");
+    expect_from_others("end", 3, "Ended Some(1) worker 1 ended its work before it sent message 3");
 }
 
-fn stopped() {
+fn stop_while_working() {
     let mut workers = Workers::start("work", 3, Duration::from_millis(1500));
     (0..3).for_each(|worker| workers.expect(worker, "joined"));
     let process = workers.children[2].0.id().to_string();
     assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
-    // One may wait for the other, which waits for the one that is stopped.
+    // Either worker may wait for the other, which waits for the stopped one.
     for worker in 0..2 {
         let line = workers.line(worker);
         assert!(line.contains("worker 2 did not "), "{line}");
@@ -326,8 +326,7 @@ fn stopped() {
 fn directories_are_private() {
     let directory = Rendezvous::new().unwrap();
     let path = directory.path().to_path_buf();
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&path), 0o700);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
     let settings = Settings { deadline: Duration::from_millis(200) };
     for open in [0o710, 0o701, 0o740, 0o777] {
         fs::set_permissions(&path, Permissions::from_mode(open)).unwrap();

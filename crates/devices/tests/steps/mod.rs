@@ -1,4 +1,4 @@
-//! Random collectives, and what they should give.
+//! Random collectives, and a direct computation of their results.
 
 use sardonyx_devices::{
     Group, Reduction, Transport, TransportError, TransportErrorKind, tag_in_run,
@@ -21,7 +21,7 @@ const TYPES: [DataType; 13] = [
     DataType::Bool,
 ];
 
-/// D. Knuth's linear congruential generator MMIX, upper half.
+/// Upper half of D. Knuth's linear congruential generator MMIX.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -32,40 +32,40 @@ impl Random {
         (self.0 >> 32) as u32
     }
 
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn next_below(&mut self, limit: usize) -> usize {
         (self.next() as usize) % limit
     }
 
-    fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.next_below(from.len())]
     }
 }
 
-/// A collective and all that each worker of its group gives.
-pub(crate) struct Step {
-    kind: Kind,
+/// Collective with the data of all workers of its group.
+pub(crate) struct Collective {
+    kind: CollectiveKind,
     workers: Vec<usize>,
     tag: u64,
     reduction: Reduction,
     data_type: DataType,
-    /// By place in the group.
+    /// Data of each worker, by position in the group.
     data: Vec<Vec<u8>>,
-    /// By place of the sender and of the receiver, in bytes.
+    /// Lengths of parts in bytes, by position of the sender and of the receiver.
     parts: Vec<Vec<usize>>,
     root: usize,
 }
 
-/// What is known of the order in which sums of floats are made.
+/// Order in which a transport computes sums of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sums {
-    /// That of workers.
+    /// Order of the workers' numbers.
     InOrder,
-    /// Any.
+    /// Unspecified order.
     AnyOrder,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CollectiveKind {
     AllReduce,
     ReduceScatter,
     AllGather,
@@ -74,89 +74,96 @@ enum Kind {
     Barrier,
 }
 
-impl Step {
-    fn random(random: &mut Random, workers: usize) -> Step {
-        let kind = random.one_of(&[
-            Kind::AllReduce,
-            Kind::AllReduce,
-            Kind::ReduceScatter,
-            Kind::AllGather,
-            Kind::AllToAll,
-            Kind::Broadcast,
-            Kind::Barrier,
+impl Collective {
+    fn random(random: &mut Random, workers: usize) -> Collective {
+        let kind = random.pick(&[
+            CollectiveKind::AllReduce,
+            CollectiveKind::AllReduce,
+            CollectiveKind::ReduceScatter,
+            CollectiveKind::AllGather,
+            CollectiveKind::AllToAll,
+            CollectiveKind::Broadcast,
+            CollectiveKind::Barrier,
         ]);
-        let mut group: Vec<usize> = (0..workers).filter(|_| random.below(3) > 0).collect();
+        let mut group: Vec<usize> = (0..workers).filter(|_| random.next_below(3) > 0).collect();
         if group.is_empty() {
-            group.push(random.below(workers));
+            group.push(random.next_below(workers));
         }
-        let data_type = random.one_of(&TYPES);
+        let data_type = random.pick(&TYPES);
         let reduction = if data_type == DataType::Bool {
-            random.one_of(&[Reduction::And, Reduction::Or])
+            random.pick(&[Reduction::And, Reduction::Or])
         } else {
-            random.one_of(&[Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max])
+            random.pick(&[Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max])
         };
         let width = data_type.element_bytes().unwrap();
-        let most = random.one_of(&[1, 4, 30, 3000]);
-        let equal: Vec<usize> = group.iter().map(|_| random.below(most) * width).collect();
+        let most = random.pick(&[1, 4, 30, 3000]);
+        let equal: Vec<usize> = group.iter().map(|_| random.next_below(most) * width).collect();
         let parts: Vec<Vec<usize>> = match kind {
-            Kind::AllToAll => {
-                let row = |random: &mut Random| {
-                    group.iter().map(|_| random.below(most) * width).collect()
-                };
-                group.iter().map(|_| row(random)).collect()
+            CollectiveKind::AllToAll => {
+                let rows = group
+                    .iter()
+                    .map(|_| group.iter().map(|_| random.next_below(most) * width).collect());
+                rows.collect()
             }
             _ => vec![equal; group.len()],
         };
         let data = (0..group.len()).map(|place| {
             let bytes = match kind {
-                Kind::AllGather => parts[place][place],
+                CollectiveKind::AllGather => parts[place][place],
                 _ => parts[place].iter().sum(),
             };
             elements(random, data_type, bytes / width)
         });
         let data = data.collect();
-        let (tag, root) = (random.below(3) as u64, random.below(group.len()));
-        Step { kind, workers: group, tag, reduction, data_type, data, parts, root }
+        let (tag, root) = (random.next_below(3) as u64, random.next_below(group.len()));
+        Collective { kind, workers: group, tag, reduction, data_type, data, parts, root }
     }
 
-    /// What the collective gives one worker.
+    /// Runs the collective at one position and returns its result.
     fn run(&self, transport: &dyn Transport, place: usize) -> Result<Vec<u8>, TransportError> {
         let group = Group { workers: &self.workers, tag: self.tag };
         let (mut data, parts) = (self.data[place].clone(), &self.parts[place]);
-        let of = (self.reduction, self.data_type);
         Ok(match self.kind {
-            Kind::AllReduce => {
-                transport.all_reduce(group, of.0, of.1, &mut data)?;
+            CollectiveKind::AllReduce => {
+                transport.all_reduce(group, self.reduction, self.data_type, &mut data)?;
                 data
             }
-            Kind::ReduceScatter => {
+            CollectiveKind::ReduceScatter => {
                 let mut into = vec![0; parts[place]];
-                transport.reduce_scatter(group, of, &data, parts, &mut into)?;
+                transport.reduce_scatter(
+                    group,
+                    self.reduction,
+                    self.data_type,
+                    &data,
+                    parts,
+                    &mut into,
+                )?;
                 into
             }
-            Kind::AllGather => {
+            CollectiveKind::AllGather => {
                 let mut into = vec![0; parts.iter().sum()];
                 transport.all_gather(group, &data, parts, &mut into)?;
                 into
             }
-            Kind::AllToAll => {
+            CollectiveKind::AllToAll => {
                 let into_parts: Vec<usize> = self.parts.iter().map(|row| row[place]).collect();
                 let mut into = vec![0; into_parts.iter().sum()];
-                transport.all_to_all(group, (&data, parts), (&mut into, &into_parts))?;
+                transport.all_to_all(group, &data, parts, &mut into, &into_parts)?;
                 into
             }
-            Kind::Broadcast => {
+            CollectiveKind::Broadcast => {
                 transport.broadcast(group, self.workers[self.root], &mut data)?;
                 data
             }
-            Kind::Barrier => Vec::new(),
+            CollectiveKind::Barrier => Vec::new(),
         })
     }
 
-    /// Whether a sum or product is right but for the order in which it was made.
+    /// Returns whether a sum or product is right up to the errors of another order.
     fn is_close(&self, found: &[u8], expected: &[u8]) -> bool {
-        let is_reduction = matches!(self.kind, Kind::AllReduce | Kind::ReduceScatter)
-            && matches!(self.reduction, Reduction::Sum | Reduction::Product);
+        let is_reduction =
+            matches!(self.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
+                && matches!(self.reduction, Reduction::Sum | Reduction::Product);
         let numbers = |bytes: &[u8]| -> Vec<f64> {
             match self.data_type {
                 DataType::Float => bytemuck::pod_collect_to_vec::<u8, f32>(bytes)
@@ -168,42 +175,44 @@ impl Step {
             }
         };
         let (found, expected) = (numbers(found), numbers(expected));
-        // Elements are at most 4, and there are at most 8 workers.
+        // Elements are at most 4 in magnitude, and there are at most 8 workers.
         let close = |(a, b): (&f64, &f64)| {
             a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * b.abs() + 1e-5
         };
         is_reduction && !expected.is_empty() && found.iter().zip(&expected).all(close)
     }
 
-    /// What it should give, computed from the data of all.
-    fn expected(&self, place: usize) -> Vec<u8> {
+    /// Computes the result at one position from the data of all workers.
+    fn compute_result(&self, place: usize) -> Vec<u8> {
         let part = |of: usize, to: usize| {
             let start: usize = self.parts[of][..to].iter().sum();
             &self.data[of][start..start + self.parts[of][to]]
         };
         let places = 0..self.workers.len();
         match self.kind {
-            Kind::AllReduce if self.workers.len() == 1 => self.data[0].clone(),
-            Kind::AllReduce => {
+            CollectiveKind::AllReduce if self.workers.len() == 1 => self.data[0].clone(),
+            CollectiveKind::AllReduce => {
                 let data: Vec<&[u8]> = self.data.iter().map(Vec::as_slice).collect();
-                reduced(self.reduction, self.data_type, &data)
+                reduce(self.reduction, self.data_type, &data)
             }
-            Kind::ReduceScatter if self.workers.len() == 1 => self.data[0].clone(),
-            Kind::ReduceScatter => {
+            CollectiveKind::ReduceScatter if self.workers.len() == 1 => self.data[0].clone(),
+            CollectiveKind::ReduceScatter => {
                 let data: Vec<&[u8]> = places.map(|of| part(of, place)).collect();
-                reduced(self.reduction, self.data_type, &data)
+                reduce(self.reduction, self.data_type, &data)
             }
-            Kind::AllGather => self.data.concat(),
-            Kind::AllToAll => places.map(|of| part(of, place)).collect::<Vec<_>>().concat(),
-            Kind::Broadcast => self.data[self.root].clone(),
-            Kind::Barrier => Vec::new(),
+            CollectiveKind::AllGather => self.data.concat(),
+            CollectiveKind::AllToAll => {
+                places.map(|of| part(of, place)).collect::<Vec<_>>().concat()
+            }
+            CollectiveKind::Broadcast => self.data[self.root].clone(),
+            CollectiveKind::Barrier => Vec::new(),
         }
     }
 }
 
-/// Numbers of which sums and products depend on their order, and all special ones of floats.
+/// Returns numbers whose sums and products depend on their order, among them all special floats.
 fn elements(random: &mut Random, data_type: DataType, elems: usize) -> Vec<u8> {
-    let float = |random: &mut Random| match random.below(40) {
+    let float = |random: &mut Random| match random.next_below(40) {
         0 => f64::from_bits(0x7ff8_1234_5000_0000 | u64::from(random.next() & 1) << 63),
         1 => f64::INFINITY,
         2 => -0.0,
@@ -219,8 +228,8 @@ fn elements(random: &mut Random, data_type: DataType, elems: usize) -> Vec<u8> {
             DataType::Bfloat16 => bytes.extend(bf16::from_f64(float(random)).to_ne_bytes()),
             _ => {
                 let width = data_type.element_bytes().unwrap();
-                let number =
-                    (u64::from(random.next()) << 32 | u64::from(random.next())) >> random.below(64);
+                let number = (u64::from(random.next()) << 32 | u64::from(random.next()))
+                    >> random.next_below(64);
                 bytes.extend(&number.to_le_bytes()[..width]);
             }
         }
@@ -228,8 +237,8 @@ fn elements(random: &mut Random, data_type: DataType, elems: usize) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of the elements combined from left to right.
-fn reduced(reduction: Reduction, data_type: DataType, data: &[&[u8]]) -> Vec<u8> {
+/// Returns the bytes of the elements combined from left to right.
+fn reduce(reduction: Reduction, data_type: DataType, data: &[&[u8]]) -> Vec<u8> {
     macro_rules! fold {
         ($t:ty, $wide:ty, $widen:expr, $narrow:expr, $op:expr) => {{
             let rows: Vec<Vec<$t>> = data.iter().map(|x| bytemuck::pod_collect_to_vec(x)).collect();
@@ -289,18 +298,18 @@ fn reduced(reduction: Reduction, data_type: DataType, data: &[&[u8]]) -> Vec<u8>
     }
 }
 
-/// Runs the steps that concern a worker.
+/// Runs the collectives that concern the worker of `transport`.
 pub(crate) fn run(
     transport: &dyn Transport,
-    steps: &[Step],
+    steps: &[Collective],
     sums: Sums,
 ) -> Result<(), TransportError> {
     for (index, step) in steps.iter().enumerate() {
-        if let Kind::Barrier = step.kind {
+        if let CollectiveKind::Barrier = step.kind {
             transport.barrier()?;
         }
         let Ok(place) = step.workers.binary_search(&transport.number()) else { continue };
-        let (found, expected) = (step.run(transport, place)?, step.expected(place));
+        let (found, expected) = (step.run(transport, place)?, step.compute_result(place));
         assert!(
             found == expected || sums == Sums::AnyOrder && step.is_close(&found, &expected),
             "step {index}: {:?} of {} ({}) among {:?} at worker {}",
@@ -314,13 +323,13 @@ pub(crate) fn run(
     Ok(())
 }
 
-pub(crate) fn steps(random: &mut Random, workers: usize, count: usize) -> Vec<Step> {
-    (0..count).map(|_| Step::random(random, workers)).collect()
+pub(crate) fn steps(random: &mut Random, workers: usize, count: usize) -> Vec<Collective> {
+    (0..count).map(|_| Collective::random(random, workers)).collect()
 }
 
-/// So many runs, of which one worker ends every third when it is half done: all learn why, and
-/// nothing of such a run turns up in those that follow.
-pub(crate) fn runs_of_which_some_end_early(transport: &dyn Transport, runs: u32) {
+/// Runs `runs` runs, every third of which one worker ends half way. Checks that all workers learn
+/// the reason, and that the following runs receive no messages of an ended run.
+pub(crate) fn run_with_early_ends(transport: &dyn Transport, runs: u32) {
     let workers: Vec<usize> = (0..transport.workers()).collect();
     for run in 1..=runs {
         let ending = (run % 3 == 0).then_some(run as usize % workers.len());
@@ -352,6 +361,6 @@ pub(crate) fn runs_of_which_some_end_early(transport: &dyn Transport, runs: u32)
         }
         transport.endpoint().forget_runs_before(run + 1);
     }
-    // Who ended its work might be noticed before the end of the last run.
+    // A worker that ends its work may be noticed before the end of the last run.
     transport.barrier().unwrap();
 }

@@ -1,29 +1,28 @@
-//! Dimensions as a list of operations, to be computed for many sets of sizes.
+//! Dimensions compiled to a list of operations, to be computed for many sets of sizes.
 //!
-//! Replacing symbols in expressions gives an expression again, with everything that keeps those in
-//! normal form. Where all symbols become numbers, and often, a list that is walked front to back
-//! says the same in far less time.
+//! Substituting symbols in expressions builds expressions in normal form again. If all symbols
+//! become numbers, evaluating a list of operations gives the same result in far less time.
 
 use std::collections::HashMap;
 
 use super::{Atom, Dim, floor_div, floor_rem};
 
-/// Expressions over some symbols, each part of them computed once.
+/// Expressions over a set of symbols; common subexpressions are computed once.
 #[derive(Debug, Default)]
 pub struct Formulas {
     symbols: usize,
-    steps: Vec<Step>,
+    steps: Vec<Operation>,
     numbers_of: HashMap<Dim, Formula>,
-    numbers_of_steps: HashMap<Step, Formula>,
+    numbers_of_steps: HashMap<Operation, Formula>,
 }
 
-/// The number of an expression in [`Formulas`].
+/// Index of an expression in [`Formulas`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Formula(u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Step {
-    /// What is given for a symbol.
+enum Operation {
+    /// Size of the symbol at this index.
     Symbol(u32),
     Number(i64),
     Sum(Formula, Formula),
@@ -36,21 +35,21 @@ enum Step {
 }
 
 impl Formulas {
-    /// None yet, over these symbols.
-    pub fn over<'s>(symbols: impl IntoIterator<Item = &'s str>) -> Formulas {
+    /// Creates an empty list of expressions over `symbols`.
+    pub fn new<'s>(symbols: impl IntoIterator<Item = &'s str>) -> Formulas {
         let mut formulas = Formulas::default();
         for symbol in symbols {
-            let formula = formulas.step(Step::Symbol(formulas.symbols as u32));
+            let formula = formulas.add_step(Operation::Symbol(formulas.symbols as u32));
             formulas.numbers_of.insert(Dim::symbol(symbol), formula);
             formulas.symbols += 1;
         }
         formulas
     }
 
-    /// Adds an expression. `None` if it is unknown, or has a symbol that is none of these.
+    /// Adds an expression. Returns `None` if it is unknown, or has another symbol.
     pub fn add(&mut self, dim: &Dim) -> Option<Formula> {
         let expr = match dim {
-            Dim::Known(number) => return Some(self.step(Step::Number(*number))),
+            Dim::Known(number) => return Some(self.add_step(Operation::Number(*number))),
             Dim::Unknown => return None,
             Dim::Expr(expr) => expr,
         };
@@ -59,17 +58,17 @@ impl Formulas {
         }
         let mut sum = None;
         for (product, factor) in &expr.terms {
-            let mut term =
-                (product.is_empty() || *factor != 1).then(|| self.step(Step::Number(*factor)));
+            let mut term = (product.is_empty() || *factor != 1)
+                .then(|| self.add_step(Operation::Number(*factor)));
             for atom in product {
-                let atom = self.atom(atom)?;
+                let atom = self.add_atom(atom)?;
                 term = Some(match term {
-                    Some(term) => self.step(Step::Product(term, atom)),
+                    Some(term) => self.add_step(Operation::Product(term, atom)),
                     None => atom,
                 });
             }
             sum = match (sum, term) {
-                (Some(sum), Some(term)) => Some(self.step(Step::Sum(sum, term))),
+                (Some(sum), Some(term)) => Some(self.add_step(Operation::Sum(sum, term))),
                 (sum, term) => sum.or(term),
             };
         }
@@ -77,21 +76,21 @@ impl Formulas {
         sum
     }
 
-    fn atom(&mut self, atom: &Atom) -> Option<Formula> {
-        let (step, a, b): (fn(Formula, Formula) -> Step, _, _) = match atom {
+    fn add_atom(&mut self, atom: &Atom) -> Option<Formula> {
+        let (step, a, b): (fn(Formula, Formula) -> Operation, _, _) = match atom {
             Atom::Symbol(name) => return self.numbers_of.get(&Dim::symbol(name)).copied(),
-            Atom::FloorDiv(a, b) => (Step::FloorDiv, a, b),
-            Atom::Mod(a, b) => (Step::Mod, a, b),
-            Atom::Max(a, b) => (Step::Max, a, b),
-            Atom::Min(a, b) => (Step::Min, a, b),
-            Atom::Broadcast(a, b) => (Step::Broadcast, a, b),
+            Atom::FloorDiv(a, b) => (Operation::FloorDiv, a, b),
+            Atom::Mod(a, b) => (Operation::Mod, a, b),
+            Atom::Max(a, b) => (Operation::Max, a, b),
+            Atom::Min(a, b) => (Operation::Min, a, b),
+            Atom::Broadcast(a, b) => (Operation::Broadcast, a, b),
         };
         let (a, b) = (self.add(a)?, self.add(b)?);
-        Some(self.step(step(a, b)))
+        Some(self.add_step(step(a, b)))
     }
 
-    fn step(&mut self, step: Step) -> Formula {
-        // Every part of every expression is in memory, so 32 bits count them.
+    fn add_step(&mut self, step: Operation) -> Formula {
+        // The cast is safe: each index is an entry in memory, and 2^32 of them do not fit.
         let next = Formula(self.steps.len() as u32);
         *self.numbers_of_steps.entry(step).or_insert_with(|| {
             self.steps.push(step);
@@ -99,37 +98,37 @@ impl Formulas {
         })
     }
 
-    /// The number of an expression without symbols.
+    /// Returns the number, if the expression has no symbols.
     pub fn constant(&self, formula: Formula) -> Option<i64> {
         match self.steps[formula.0 as usize] {
-            Step::Number(number) => Some(number),
+            Operation::Number(number) => Some(number),
             _ => None,
         }
     }
 
-    /// All expressions for some sizes, one for each symbol in their order. `None` if one is not a
-    /// number: it does not fit 64 bits, divides by 0, or is what two sizes broadcast to that do not
-    /// broadcast.
+    /// Computes all expressions for `sizes`, one for each symbol in the order of creation. Returns
+    /// `None` if a result is not a number: it exceeds 64 bits, divides by 0, or broadcasts two
+    /// sizes that do not match.
     pub fn compute(&self, sizes: &[i64]) -> Option<Computed> {
         let mut numbers: Vec<i64> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let at = |formula: &Formula| numbers[formula.0 as usize];
             let number = match step {
-                Step::Symbol(index) => *sizes.get(*index as usize)?,
-                Step::Number(number) => *number,
-                Step::Sum(a, b) => at(a).checked_add(at(b))?,
-                Step::Product(a, b) => at(a).checked_mul(at(b))?,
-                Step::FloorDiv(a, b) => {
+                Operation::Symbol(index) => *sizes.get(*index as usize)?,
+                Operation::Number(number) => *number,
+                Operation::Sum(a, b) => at(a).checked_add(at(b))?,
+                Operation::Product(a, b) => at(a).checked_mul(at(b))?,
+                Operation::FloorDiv(a, b) => {
                     at(a).checked_div(at(b))?;
                     floor_div(at(a), at(b))
                 }
-                Step::Mod(a, b) => {
+                Operation::Mod(a, b) => {
                     at(a).checked_rem(at(b))?;
                     floor_rem(at(a), at(b))
                 }
-                Step::Max(a, b) => at(a).max(at(b)),
-                Step::Min(a, b) => at(a).min(at(b)),
-                Step::Broadcast(a, b) => broadcast(at(a), at(b))?,
+                Operation::Max(a, b) => at(a).max(at(b)),
+                Operation::Min(a, b) => at(a).min(at(b)),
+                Operation::Broadcast(a, b) => broadcast(at(a), at(b))?,
             };
             numbers.push(number);
         }
@@ -137,7 +136,7 @@ impl Formulas {
     }
 }
 
-/// What two sizes broadcast to, if they do.
+/// Returns the size that two sizes broadcast to, if they do.
 fn broadcast(a: i64, b: i64) -> Option<i64> {
     match (a, b) {
         (1, size) | (size, 1) => Some(size),
@@ -145,12 +144,12 @@ fn broadcast(a: i64, b: i64) -> Option<i64> {
     }
 }
 
-/// The numbers of [`Formulas`].
+/// Results of [`Formulas::compute`].
 #[derive(Debug)]
 pub struct Computed(Vec<i64>);
 
 impl Computed {
-    /// The number of an expression.
+    /// Returns the value of an expression.
     pub fn number(&self, formula: Formula) -> i64 {
         self.0[formula.0 as usize]
     }
@@ -175,7 +174,7 @@ mod tests {
             "3*broadcast(N, min(1, N))",
         ];
         let dims = texts.map(Dim::parse);
-        let mut formulas = Formulas::over(["N", "M"]);
+        let mut formulas = Formulas::new(["N", "M"]);
         let found: Vec<Formula> =
             dims.iter().map(|dim| formulas.add(dim).expect("only these symbols")).collect();
         for [n, m] in [[1, 1], [2, 3], [1 << 20, 7], [9, 100]] {
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn equal_parts_are_computed_once() {
-        let mut formulas = Formulas::over(["N"]);
+        let mut formulas = Formulas::new(["N"]);
         let a = formulas.add(&Dim::parse("floor((N + 1)/2) + 3"));
         let before = formulas.steps.len();
         assert_eq!(a, formulas.add(&Dim::parse("3 + floor((N + 1)/2)")));
@@ -202,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_none() {
-        let mut formulas = Formulas::over(["N", "M"]);
+    fn formulas_without_a_number_are_none() {
+        let mut formulas = Formulas::new(["N", "M"]);
         assert_eq!(formulas.add(&Dim::Unknown), None);
         assert_eq!(formulas.add(&Dim::parse("N + K")), None);
         for (text, sizes) in [
@@ -213,7 +212,7 @@ mod tests {
             ("N + M", [i64::MAX, 1]),
             ("broadcast(N, M)", [2, 3]),
         ] {
-            let mut formulas = Formulas::over(["N", "M"]);
+            let mut formulas = Formulas::new(["N", "M"]);
             formulas.add(&Dim::parse(text)).expect("only these symbols");
             assert!(formulas.compute(&sizes).is_none(), "{text} for {sizes:?}");
         }

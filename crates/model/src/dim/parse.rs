@@ -1,16 +1,16 @@
-//! Sizes as files write them: a name, or an expression over names.
+//! Parser of sizes in files: a name or an expression over names.
 //!
-//! The standard knows names only, but exporters write expressions in their place, and so do we:
-//! reading them as what they are keeps what is known of a size over a save and a load.
+//! The standard only has names, but exporters write expressions in their place, and so does this
+//! crate. Parsing them preserves the relations between sizes when a model is saved and loaded.
 
 use super::Dim;
 
-/// Expressions nested deeper are taken as names.
+/// Nesting depth beyond which an expression is taken as a name.
 const DEEPEST: u32 = 16;
 
-/// Texts that exporters write for every size they do not know. Taken as names, they would make one
-/// size of all of them: Paddle2ONNX writes images as `float[?, 3, ?, ?]`, and `None` is what
-/// onnxconverter-common wrote for each open size.
+/// Texts that exporters write for every unknown size. As names they would make all unknown sizes
+/// equal: Paddle2ONNX writes images as `float[?, 3, ?, ?]`, and onnxconverter-common wrote `None`
+/// for each unknown size.
 const MARKS: [&str; 3] = ["", "?", "None"];
 
 impl Dim {
@@ -36,8 +36,8 @@ impl Dim {
         }
     }
 
-    /// Whether a `dim_param` names a size. The empty text, `?`, `None` and negative numbers do not:
-    /// they mark unknown sizes, each of which may be a different one.
+    /// Whether a `dim_param` names a size. The empty text, `?`, `None` and negative numbers mark
+    /// unknown sizes, which may differ from each other.
     pub fn is_name(text: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(text) else { return true };
         let text = text.trim();
@@ -99,7 +99,7 @@ impl Parser<'_> {
             return None;
         }
         if self.eat("(") {
-            let inner = self.nested(Self::sum)?;
+            let inner = self.parse_nested(Self::sum)?;
             return self.eat(")").then_some(inner);
         }
         let end = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
@@ -117,7 +117,7 @@ impl Parser<'_> {
         self.eat("(");
         let result = match word {
             "floor" | "ceil" | "ceiling" => {
-                let quotient = self.nested(|parser| {
+                let quotient = self.parse_nested(|parser| {
                     let above = parser.product()?;
                     parser.eat("/").then_some(())?;
                     Some((above, parser.product()?))
@@ -135,15 +135,15 @@ impl Parser<'_> {
                     "broadcast" => Dim::broadcast,
                     _ => return None,
                 };
-                let first = self.nested(Self::sum)?;
+                let first = self.parse_nested(Self::sum)?;
                 self.eat(",").then_some(())?;
-                combine(&first, &self.nested(Self::sum)?)
+                combine(&first, &self.parse_nested(Self::sum)?)
             }
         };
         self.eat(")").then_some(result)
     }
 
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+    fn parse_nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.depth += 1;
         let found = read(self);
         self.depth -= 1;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_expressions_are_read_back() {
         for text in [
             "N",
             "2*N + 5",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_a_name() {
+    fn other_texts_are_names() {
         let deep = format!("{}N{}", "(".repeat(10_000), ")".repeat(10_000));
         for text in [
             "batch size",

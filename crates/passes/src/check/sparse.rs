@@ -170,7 +170,7 @@ impl Checker<'_> {
         for_each_chunk(self.model, &indices.typed, |field| {
             if let TensorField::Int64Data(chunk) = field {
                 // A packed list that is broken was found when the model was read.
-                let _ = chunk.words(|words| {
+                let _ = chunk.visit_words(|words| {
                     words.iter().for_each(|word| walk.take(*word as i64));
                 });
             }

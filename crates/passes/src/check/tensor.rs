@@ -3,7 +3,7 @@
 
 use sardonyx_model::{Attribute, AttributeValue, Entry, GraphId, SparseTensorProto, TensorProto};
 use sardonyx_proto::{
-    DataLocation, DataType, TensorField, Typed, TypedField, oversized_entry, shown,
+    DataLocation, DataType, TensorField, Typed, TypedField, find_oversized_entry, shown,
 };
 
 use super::{Checker, codes, count};
@@ -253,7 +253,7 @@ impl Checker<'_> {
                     _ => return,
                 };
                 // A packed list that is broken was found when the model was read.
-                let found = oversized_entry(data_type, chunk).ok().flatten();
+                let found = find_oversized_entry(data_type, chunk).ok().flatten();
                 odd = odd.or(found.map(|entry| (chunk.field().name(), entry as i64)));
             });
             if let Some((field, odd)) = odd {

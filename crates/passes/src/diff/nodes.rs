@@ -1,6 +1,6 @@
 //! Differences between matched nodes, and nodes without a partner.
 
-use sardonyx_model::{Attribute, AttributeValue, GraphId, Id, Model, NodeId, Part, ValueId};
+use sardonyx_model::{Attribute, AttributeValue, GraphId, Id, Model, ModelPart, NodeId, ValueId};
 use sardonyx_text::{NodeMark, attribute_excerpt, node_excerpt};
 
 use super::constants::{TensorChange, Tensors, tensor_change};
@@ -339,7 +339,7 @@ impl Matching<'_, '_> {
 fn value_bytes(model: &Model, value: &AttributeValue) -> Vec<u8> {
     let attribute =
         Attribute { ty: Some(value.ty()), values: value.clone().into(), ..Attribute::default() };
-    model.part_to_bytes(Part::Attribute(&attribute))
+    model.part_to_bytes(ModelPart::Attribute(&attribute))
 }
 
 fn alone(model: &Model, node: NodeId, kind: NodeChangeKind) -> NodeChange {

@@ -4,8 +4,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sardonyx_model::{
-    Attribute, AttributeValue, Entry, ExternalData, Id, Model, NoExternalData, NodeId, Part, Span,
-    Symbol, TensorProto, TypeProto, ValueId,
+    Attribute, AttributeValue, Entry, ExternalData, Id, Model, ModelPart, NoExternalData, NodeId,
+    Span, Symbol, TensorProto, TypeProto, ValueId,
 };
 
 use crate::payload;
@@ -154,6 +154,6 @@ impl<'m> Side<'m> {
 
     /// Returns a declared type as it is in the file.
     pub(super) fn type_bytes(&self, ty: Option<&TypeProto>) -> Option<Vec<u8>> {
-        ty.map(|ty| self.model.part_to_bytes(Part::Type(ty)))
+        ty.map(|ty| self.model.part_to_bytes(ModelPart::Type(ty)))
     }
 }

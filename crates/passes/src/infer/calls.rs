@@ -121,7 +121,7 @@ impl Engine<'_> {
                 given.inputs.len()
             )));
         }
-        let bindings = Rc::new(Bindings::of_call(model, callee, given.attributes));
+        let bindings = Rc::new(Bindings::from_call(model, callee, given.attributes));
         let mut inputs: Vec<Inferred> = given
             .inputs
             .iter()

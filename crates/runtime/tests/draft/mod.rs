@@ -34,9 +34,9 @@ pub(crate) struct Draft {
 impl Encode for Draft {
     fn encode(&self, out: &mut Encoder<'_>) {
         out.put(model::IrVersion, self.ir);
-        out.message(model::Graph, |out| {
+        out.put_message(model::Graph, |out| {
             for (op, inputs, outputs, attributes) in &self.nodes {
-                out.message(graph::Node, |out| {
+                out.put_message(graph::Node, |out| {
                     for input in *inputs {
                         out.put(node::Input, input.as_bytes());
                     }
@@ -45,7 +45,7 @@ impl Encode for Draft {
                     }
                     out.put(node::OpType, op.as_bytes());
                     for (name, value) in *attributes {
-                        out.message(node::Attribute, |out| {
+                        out.put_message(node::Attribute, |out| {
                             out.put(attribute::Name, name.as_bytes());
                             out.put(attribute::I, *value);
                             out.put(attribute::Type, AttributeType::INT);
@@ -55,7 +55,7 @@ impl Encode for Draft {
             }
             out.put(graph::Name, b"g");
             for (name, dims, elements) in &self.initializers {
-                out.message(graph::Initializer, |out| {
+                out.put_message(graph::Initializer, |out| {
                     out.put(tensor::Dims, dims);
                     out.put(tensor::DataType, 1);
                     out.put(tensor::Name, name.as_bytes());
@@ -64,7 +64,7 @@ impl Encode for Draft {
                 });
             }
             for (name, dims, signed, elements) in &self.bytes {
-                out.message(graph::Initializer, |out| {
+                out.put_message(graph::Initializer, |out| {
                     out.put(tensor::Dims, dims);
                     out.put(tensor::DataType, if *signed { 3 } else { 2 });
                     out.put(tensor::Name, name.as_bytes());
@@ -72,15 +72,15 @@ impl Encode for Draft {
                 });
             }
             for (name, dim, positions, elements) in &self.sparse {
-                out.message(graph::SparseInitializer, |out| {
-                    out.message(sparse_tensor::Values, |out| {
+                out.put_message(graph::SparseInitializer, |out| {
+                    out.put_message(sparse_tensor::Values, |out| {
                         out.put(tensor::Dims, &[elements.len() as i64][..]);
                         out.put(tensor::DataType, 1);
                         let raw: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
                         out.put(tensor::RawData, &raw);
                         out.put(tensor::Name, name.as_bytes());
                     });
-                    out.message(sparse_tensor::Indices, |out| {
+                    out.put_message(sparse_tensor::Indices, |out| {
                         out.put(tensor::Dims, &[positions.len() as i64][..]);
                         out.put(tensor::DataType, 7);
                         let raw: Vec<u8> = positions.iter().flat_map(|e| e.to_le_bytes()).collect();
@@ -90,27 +90,29 @@ impl Encode for Draft {
                 });
             }
             for (name, dims) in &self.inputs {
-                out.message(graph::Input, |out| info(out, name, Some(dims)));
+                out.put_message(graph::Input, |out| info(out, name, Some(dims)));
             }
             for name in &self.outputs {
-                out.message(graph::Output, |out| info(out, name, None));
+                out.put_message(graph::Output, |out| info(out, name, None));
             }
         });
         if self.ir >= 3 {
-            out.message(model::OpsetImport, |out| out.put(operator_set_id::Version, self.opset));
+            out.put_message(model::OpsetImport, |out| {
+                out.put(operator_set_id::Version, self.opset)
+            });
         }
     }
 }
 
 fn info(out: &mut Encoder<'_>, name: &str, dims: Option<&[&str]>) {
     out.put(value_info::Name, name.as_bytes());
-    out.message(value_info::Type, |out| {
-        out.message(type_::TensorType, |out| {
+    out.put_message(value_info::Type, |out| {
+        out.put_message(type_::TensorType, |out| {
             out.put(tensor_type::ElemType, 1);
             let Some(dims) = dims else { return };
-            out.message(tensor_type::Shape, |out| {
+            out.put_message(tensor_type::Shape, |out| {
                 for dim in dims {
-                    out.message(tensor_shape::Dim, |out| match dim.parse() {
+                    out.put_message(tensor_shape::Dim, |out| match dim.parse() {
                         Ok(number) => out.put(dimension::DimValue, number),
                         Err(_) if *dim == "?" => {}
                         Err(_) => out.put(dimension::DimParam, dim.as_bytes()),

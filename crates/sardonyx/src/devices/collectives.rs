@@ -338,7 +338,7 @@ impl GroupCall<'_> {
                 own[0] /= workers;
                 let parts = vec![given.len() / workers; workers];
                 let bytes = into.allocate_bytes(elem, &own)?;
-                transport.reduce_scatter(group, (reduction, elem), given, &parts, bytes)
+                transport.reduce_scatter(group, reduction, elem, given, &parts, bytes)
             }
             Action::AllToAll => {
                 let workers = group.workers.len().max(1);
@@ -349,7 +349,7 @@ impl GroupCall<'_> {
                 }
                 let parts = vec![given.len() / workers; workers];
                 let bytes = into.allocate_bytes(elem, &dims)?;
-                transport.all_to_all(group, (given, &parts), (bytes, &parts))
+                transport.all_to_all(group, given, &parts, bytes, &parts)
             }
         };
         done.map_err(|error| link.to_operator_error(&error))

@@ -370,7 +370,7 @@ impl Exchange {
             let Ok(tag) = self.make_tag(number) else { return };
             let group = Group { workers, tag };
             let is_left_to_it = !self.plan.is_inner(moved)
-                && transport.waits_for_all(group, (*reduction, moved.elem), bytes);
+                && transport.waits_for_all(group, *reduction, moved.elem, bytes);
             if !is_left_to_it {
                 continue;
             }
@@ -487,10 +487,10 @@ impl CustomOperator for Exchange {
         // element, as the value of an empty tensor is known without running the node.
         call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
         let counters = message.transport.endpoint().counters();
-        let (sent, waited) = (counters.sent(), counters.waited());
+        let (sent, waited) = (counters.total(), counters.waiting_time());
         message.run(call, route)?;
-        let waited = counters.waited().saturating_sub(waited);
-        let sent = counters.sent() - sent;
+        let waited = counters.waiting_time().saturating_sub(waited);
+        let sent = counters.total() - sent;
         self.link.lock_state().exchanged = Some(Exchanged { step: number, waited, sent });
         Ok(())
     }

@@ -142,19 +142,19 @@ struct NodeInGraph<'a> {
 
 impl Encode for NodeInGraph<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
-        out.message(graph::Node, |out| out.records(self.node));
+        out.put_message(graph::Node, |out| out.put_records(self.node));
         for (name, data) in &self.context.constants {
-            out.message(graph::Initializer, |out| {
-                out.records(data);
+            out.put_message(graph::Initializer, |out| {
+                out.put_records(data);
                 // Of a repeated field, the last one is in effect: it overrides the tensor's name.
                 out.put(tensor::Name, name.as_bytes());
             });
         }
         for (name, data) in &self.context.sparse_constants {
-            out.message(graph::SparseInitializer, |out| {
-                out.records(data);
+            out.put_message(graph::SparseInitializer, |out| {
+                out.put_records(data);
                 // Repeated messages are merged: this overrides only the name of the values.
-                out.message(sparse_tensor::Values, |out| {
+                out.put_message(sparse_tensor::Values, |out| {
                     out.put(tensor::Name, name.as_bytes());
                 });
             });
@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Encode for CallInGraph<'_, B> {
                 },
             )
             .collect();
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             for name in &names {
                 out.put(node::Input, name.as_bytes());
             }
@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Encode for CallInGraph<'_, B> {
                 out.put(node::Output, format!("output_{index}").as_bytes());
             }
             for attribute in self.attributes {
-                out.message(node::Attribute, |out| out.records(attribute.as_ref()));
+                out.put_message(node::Attribute, |out| out.put_records(attribute.as_ref()));
             }
         });
         for (name, ty) in names.iter().zip(self.input_types) {
@@ -206,8 +206,8 @@ impl<B: AsRef<[u8]>> Encode for CallInGraph<'_, B> {
 
 /// Encodes a graph input with a name and a serialized `TypeProto`.
 fn encode_input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
-    out.message(graph::Input, |out| {
+    out.put_message(graph::Input, |out| {
         out.put(value_info::Name, name.as_bytes());
-        out.message(value_info::Type, |out| out.records(ty));
+        out.put_message(value_info::Type, |out| out.put_records(ty));
     });
 }

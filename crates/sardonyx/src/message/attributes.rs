@@ -18,7 +18,7 @@ pub(crate) fn sparse_constant_to_bytes(model: &graph::Model, value: ValueId) -> 
     };
     let constants = &model.graph(value.graph).sparse_initializers;
     let tensor = &constants.get(index as usize)?.tensor;
-    Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
+    Some(model.part_to_bytes(graph::ModelPart::SparseTensor(tensor)))
 }
 
 /// Serializes an attribute of a node as an `AttributeProto`; `None` if the node does not have it.
@@ -33,12 +33,12 @@ pub(crate) fn attribute_to_bytes<'a>(
     if attribute.ref_attr_name().is_some() {
         return Some(value_to_bytes(model, name, &given()?));
     }
-    Some(model.part_to_bytes(graph::Part::Attribute(attribute)))
+    Some(model.part_to_bytes(graph::ModelPart::Attribute(attribute)))
 }
 
 /// Serializes an attribute value as an `AttributeProto` with a name.
 fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
-    let message = Encoded::by(|out| {
+    let message = Encoded::from_fields(|out| {
         out.put(attribute::Name, name.as_bytes());
         let ty = match value {
             AttrValue::Float(value) => {
@@ -55,12 +55,12 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
             }
             AttrValue::Tensor(tensor) => {
                 let tensor = graph::tensor_to_bytes(tensor.clone(), "");
-                out.message(attribute::T, |out| out.copy_of_records(&tensor));
+                out.put_message(attribute::T, |out| out.copy_records(&tensor));
                 AttributeType::TENSOR
             }
             AttrValue::Graph(graph) => {
-                let graph = model.part_to_bytes(graph::Part::Graph(*graph));
-                out.message(attribute::G, |out| out.copy_of_records(&graph));
+                let graph = model.part_to_bytes(graph::ModelPart::Graph(*graph));
+                out.put_message(attribute::G, |out| out.copy_records(&graph));
                 AttributeType::GRAPH
             }
             AttrValue::Floats(values) => {
@@ -78,7 +78,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
                 AttributeType::STRINGS
             }
             AttrValue::Type(ty) => {
-                out.message(attribute::Tp, |out| write_type(out, ty));
+                out.put_message(attribute::Tp, |out| write_type(out, ty));
                 AttributeType::TYPE_PROTO
             }
             AttrValue::Unread(_) | AttrValue::Other => AttributeType::UNDEFINED,

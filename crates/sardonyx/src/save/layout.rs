@@ -51,7 +51,7 @@ pub(super) fn plan(
         let Some(len) = count_moved_bytes(model, data, id, options, stays_in_directory)? else {
             continue;
         };
-        let tensor = model.stored(id);
+        let tensor = model.stored_tensor(id);
         let new_file = match options.layout {
             _ if files.is_empty() => true,
             Layout::OneFile => false,
@@ -91,7 +91,7 @@ fn count_moved_bytes(
     options: &SaveOptions,
     stays_in_directory: bool,
 ) -> Result<Option<u64>, Error> {
-    let tensor = model.stored(id);
+    let tensor = model.stored_tensor(id);
     if tensor.is_external() {
         let stays = match options.weights {
             Weights::Keep => stays_in_directory,
@@ -172,7 +172,7 @@ pub(super) fn read_tensor_bytes(
     data: &DataFiles,
     part: PlannedTensor,
 ) -> Result<Buffer, Error> {
-    let tensor = model.stored(part.id);
+    let tensor = model.stored_tensor(part.id);
     let bytes = match tensor.raw_data {
         _ if tensor.is_external() => model.external_bytes(tensor, data).map_err(external_error)?,
         Some(raw) => model.buffer(raw),
@@ -215,7 +215,7 @@ pub(super) fn refer_to_file(
                 ..Entry::default()
             })
             .collect();
-        let tensor = model.stored_mut(part.id);
+        let tensor = model.stored_tensor_mut(part.id);
         tensor.raw_data = None;
         tensor.typed.clear();
         tensor.external_data = entries;
@@ -226,12 +226,12 @@ pub(super) fn refer_to_file(
 /// Reads the values of all external tensors into the model, as `raw_data`.
 pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
     for id in model.tensors() {
-        if !model.stored(id).is_external() {
+        if !model.stored_tensor(id).is_external() {
             continue;
         }
-        let bytes = model.external_bytes(model.stored(id), data).map_err(external_error)?;
+        let bytes = model.external_bytes(model.stored_tensor(id), data).map_err(external_error)?;
         let span = model.add_bytes(bytes);
-        let tensor = model.stored_mut(id);
+        let tensor = model.stored_tensor_mut(id);
         tensor.raw_data = Some(span);
         tensor.external_data.clear();
         tensor.data_location = None;

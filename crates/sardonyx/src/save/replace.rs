@@ -420,7 +420,7 @@ impl Saving<'_> {
         report: &mut SaveReport,
         file: &File,
     ) -> Done {
-        let encoded = graph.encoded();
+        let encoded = graph.to_encoded();
         self.total += encoded.bytes();
         let mut sink = Sink { saving: self, file, bytes: 0 };
         report.left_out = form.write(graph, encoded, &mut sink)?;
@@ -751,7 +751,7 @@ pub(crate) fn number_name(base: &str, attempt: u32) -> String {
 
 /// Lists the locations of the data files that a model refers to.
 fn list_data_locations(graph: &graph::Model) -> BTreeSet<String> {
-    let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
+    let tensors = graph.tensors().into_iter().map(|id| graph.stored_tensor(id));
     tensors
         .filter(|tensor| tensor.is_external())
         .filter_map(|tensor| graph.external_reference(tensor).ok())

@@ -5,7 +5,7 @@ use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
 };
 use sardonyx_passes::{Place, SpotPart};
-use sardonyx_proto::{path, shown};
+use sardonyx_proto::{join_path, shown};
 
 /// Returns the text of a symbol, truncated and with escapes for unprintable characters; empty if
 /// absent.
@@ -15,7 +15,7 @@ pub(super) fn show_symbol(model: &Model, symbol: Option<Symbol>) -> String {
 
 /// Returns the path of a graph in the model, such as `graph.node[3] 'then_branch'`.
 pub(super) fn graph_path(model: &Model, graph: GraphId) -> String {
-    path(&list_graph_steps(model, graph))
+    join_path(&list_graph_steps(model, graph))
 }
 
 /// Returns the parts of a graph's path, the outermost first.

@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::{
     DataType, ErrorKind, FieldDef, FieldKind, Label, Limits, MessageDef, MessageType, ModelProto,
-    RawField, Records, Slice, WireType, path, shown,
+    RawField, Records, Slice, WireType, join_path, shown,
 };
 
 use super::ScanOptions;
@@ -464,7 +464,7 @@ impl Placed for Vec<Open<'_>> {
     fn describe_field(&self, field: &FieldDef, index: u32, offset: u64) -> String {
         let mut steps = self.list_steps();
         steps.push(format_step(field, index));
-        format!("byte {offset}, field {}", path(&steps))
+        format!("byte {offset}, field {}", join_path(&steps))
     }
 
     fn describe_byte(&self, offset: u64) -> String {
@@ -472,7 +472,7 @@ impl Placed for Vec<Open<'_>> {
         if steps.is_empty() {
             format!("byte {offset}")
         } else {
-            format!("byte {offset}, field {}", path(&steps))
+            format!("byte {offset}, field {}", join_path(&steps))
         }
     }
 

@@ -1,73 +1,73 @@
-//! Reading literals.
+//! Reads literals.
 //!
-//! Digits are found and converted eight at a time in a 64-bit word. A decimal number `w * 10^q`
-//! becomes a float with one multiplication by a 64-bit approximation of `5^q`, as in D. Lemire,
-//! "Number parsing at a gigabyte per second" (2021), whose idea goes back to M. Eisel: the product
-//! is known to within an interval, and unless the middle between two floats lies in that, both of
-//! its ends round alike. If it does (in one of 500 random cases for `f64`, practically only for
-//! true ties for `f32`), or if there are more than 19 digits or a large exponent, the standard
-//! library reads the literal.
+//! Digits are found and converted eight at a time in a 64-bit word. A decimal number `w * 10^q` is
+//! converted to a float by one multiplication by a 64-bit approximation of `5^q`, as in D. Lemire,
+//! "Number parsing at a gigabyte per second" (2021), after an idea of M. Eisel: the product is
+//! known to within an interval, and both ends round alike unless the interval contains the midpoint
+//! between two floats. If it does (in one of 500 random cases for `f64`, almost only for true ties
+//! for `f32`), or if there are more than 19 digits or a large exponent, the standard library parses
+//! the literal.
 
 use super::{Literal, NumberError};
 
-/// The end of the number literal that `text` starts with, and its kind.
+/// Returns the type and the length of the number literal at the start of `text`.
 pub(crate) fn scan(text: &[u8]) -> Result<(Literal, usize), NumberError> {
     let start = usize::from(text.first() == Some(&b'-'));
-    let mut at = start + digits_from(text, start);
+    let mut at = start + count_digits(text, start);
     if at == start {
-        let end = word_end(text, start)?;
-        return ended(text, end).map(|end| (Literal::Float, end));
+        let end = find_word_end(text, start)?;
+        return check_end(text, end).map(|end| (Literal::Float, end));
     }
     let mut kind = Literal::Int;
     if text.get(at) == Some(&b'.') {
         kind = Literal::Float;
         at += 1;
-        at += digits_from(text, at);
+        at += count_digits(text, at);
     }
     if matches!(text.get(at), Some(b'e' | b'E')) {
         kind = Literal::Float;
         at += 1;
         at += usize::from(matches!(text.get(at), Some(b'+' | b'-')));
-        let digits = digits_from(text, at);
+        let digits = count_digits(text, at);
         if digits == 0 {
             return Err(NumberError::EmptyExponent);
         }
         at += digits;
     }
-    ended(text, at).map(|end| (kind, end))
+    check_end(text, at).map(|end| (kind, end))
 }
 
-/// An integer literal and its length. `-0` is 0.
+/// Parses an integer literal and returns it with its length. `-0` is 0.
 pub(crate) fn read_i64(text: &[u8]) -> Result<(i64, usize), NumberError> {
     i64::read_at(text, 0)
 }
 
-/// An integer literal without a sign, and its length.
+/// Parses an integer literal without a sign and returns it with its length.
 pub(crate) fn read_u64(text: &[u8]) -> Result<(u64, usize), NumberError> {
     u64::read_at(text, 0)
 }
 
-/// A literal as the nearest `f32` (of two equally near ones the even one), and its length.
+/// Parses a literal as the nearest `f32` (ties to even) and returns it with its length.
 pub(crate) fn read_f32(text: &[u8]) -> Result<(f32, usize), NumberError> {
     f32::read_at(text, 0)
 }
 
-/// A literal as the nearest `f64` (of two equally near ones the even one), and its length.
+/// Parses a literal as the nearest `f64` (ties to even) and returns it with its length.
 pub(crate) fn read_f64(text: &[u8]) -> Result<(f64, usize), NumberError> {
     f64::read_at(text, 0)
 }
 
-/// A type that literals are read as: `i64`, `u64`, `f32` and `f64`.
+/// Type of parsed literals: `i64`, `u64`, `f32` or `f64`.
 pub(crate) trait Number: Copy {
-    /// The number whose literal starts at `at`, and the place after it.
+    /// Parses the literal at `at` and returns the number with the position after it.
     fn read_at(text: &[u8], at: usize) -> Result<(Self, usize), NumberError>;
 
-    /// The number at the start of the window and its length, if it is one of the usual form and a
-    /// comma follows.
-    fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)>;
+    /// Parses the literal at the start of the window on the fast path and returns the number with
+    /// its length, if it has a common form and is followed by a comma.
+    fn read_usual(window: &Window) -> Option<(Self, usize)>;
 }
 
-// Words of digits.
+// Words of eight digits.
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
@@ -81,35 +81,38 @@ const POW10: [u64; 20] = {
     powers
 };
 
-/// As many bytes as a usual literal has, and a few more.
+/// Size of a window in bytes: a common literal and a few more.
 pub(super) const WINDOW: usize = 32;
 
+/// Bytes from the start of a literal.
+pub(super) type Window = [u8; WINDOW];
+
 #[inline(always)]
-pub(super) fn window(text: &[u8], at: usize) -> Option<&[u8; WINDOW]> {
+pub(super) fn window(text: &[u8], at: usize) -> Option<&Window> {
     text.get(at..)?.first_chunk()
 }
 
-/// Eight bytes at a place that is known to be in the window.
+/// Returns eight bytes at an offset that is known to be in the window.
 #[inline(always)]
-fn word(window: &[u8; WINDOW], at: usize) -> u64 {
+fn word(window: &Window, at: usize) -> u64 {
     let at = at & 15;
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&window[at..at + 8]);
     u64::from_le_bytes(bytes)
 }
 
-/// The highest bit of each byte up to the first that is no digit says whether it is one; 0 if all
-/// eight are.
+/// Returns a mask of the high bits of bytes that are not digits: exact up to the first one, 0 if
+/// all eight are digits. `distance` is the word with each byte xored with `0`.
 #[inline(always)]
-fn not_digits(distance: u64) -> u64 {
-    // The addition carries only out of bytes that are no digits, and only into bytes after them.
+fn mask_not_digits(distance: u64) -> u64 {
+    // The addition carries only out of bytes that are not digits, and only into later bytes.
     (distance.wrapping_add(0x7676_7676_7676_7676) | distance) & 0x8080_8080_8080_8080
 }
 
-/// The number that the eight digits are, which are one to a byte, the first one lowest.
+/// Combines eight digits, one per byte with the first one lowest, into their number.
 #[inline(always)]
-fn combined(digits: u64) -> u64 {
-    // Pairs, fours, eight are put together.
+fn combine_digits(digits: u64) -> u64 {
+    // Combines digits into pairs, pairs into fours, fours into eight.
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     const EVERY_SECOND: u64 = 0x0000_00ff_0000_00ff;
     let first = (pairs & EVERY_SECOND).wrapping_mul(100 + (1_000_000 << 32));
@@ -117,7 +120,7 @@ fn combined(digits: u64) -> u64 {
     first.wrapping_add(second) >> 32
 }
 
-/// Eight bytes of text, the first one lowest. After the end are zeros.
+/// Returns eight bytes of text, the first one lowest, with zeros after the end.
 #[inline(always)]
 fn load(text: &[u8], at: usize) -> u64 {
     match text.get(at..).and_then(<[u8]>::first_chunk) {
@@ -134,24 +137,24 @@ fn load_last(text: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// How many digits the word starts with, 0 to 8.
+/// Counts the digits at the start of the word, 0 to 8.
 #[inline(always)]
-fn leading_digits(word: u64) -> u32 {
-    not_digits(word ^ ZEROS).trailing_zeros() / 8
+fn count_leading_digits(word: u64) -> u32 {
+    mask_not_digits(word ^ ZEROS).trailing_zeros() / 8
 }
 
-/// The value of the first `count` digits of the word.
+/// Returns the value of the first `count` digits of the word.
 #[inline(always)]
 fn value_of(word: u64, count: u32) -> u64 {
-    // Zeros come in from below, where the first digits are.
-    combined((word ^ ZEROS).unbounded_shl(64 - 8 * count))
+    // The shift moves zeros in at the low end, where the first digits are.
+    combine_digits((word ^ ZEROS).unbounded_shl(64 - 8 * count))
 }
 
-/// The number of digits at `at`.
-fn digits_from(text: &[u8], mut at: usize) -> usize {
+/// Counts the digits at `at`.
+fn count_digits(text: &[u8], mut at: usize) -> usize {
     let start = at;
     loop {
-        let count = leading_digits(load(text, at));
+        let count = count_leading_digits(load(text, at));
         at += count as usize;
         if count < 8 {
             return at - start;
@@ -159,25 +162,26 @@ fn digits_from(text: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Up to 16 digits at `at`: their value and number. 16 can mean that there are more.
+/// Reads up to 16 digits at `at` and returns their value and number. 16 can mean that there are
+/// more.
 #[inline(always)]
-fn sixteen(text: &[u8], at: usize) -> (u64, u32) {
+fn read_sixteen(text: &[u8], at: usize) -> (u64, u32) {
     let (first, second) = (load(text, at), load(text, at + 8));
-    let first_count = leading_digits(first);
-    let second_count = if first_count == 8 { leading_digits(second) } else { 0 };
+    let first_count = count_leading_digits(first);
+    let second_count = if first_count == 8 { count_leading_digits(second) } else { 0 };
     let value = value_of(first, first_count) * POW10[second_count as usize]
         + value_of(second, second_count);
     (value, first_count + second_count)
 }
 
-/// Whether a byte may not stand directly after a number.
+/// Whether a byte is not allowed directly after a number.
 fn is_part_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')
 }
 
-/// `end` if a number can end there.
+/// Checks that a number can end at `end`, and returns it.
 #[inline(always)]
-fn ended(text: &[u8], end: usize) -> Result<usize, NumberError> {
+fn check_end(text: &[u8], end: usize) -> Result<usize, NumberError> {
     match text.get(end) {
         Some(b',') | None => Ok(end),
         Some(byte) if is_part_of_word(*byte) => Err(NumberError::Malformed),
@@ -192,17 +196,17 @@ impl Number for i64 {
     fn read_at(text: &[u8], at: usize) -> Result<(Self, usize), NumberError> {
         let negative = text.get(at) == Some(&b'-');
         let (size, end) = read_size(text, at + usize::from(negative))?;
-        match signed(size, negative) {
+        match apply_sign(size, negative) {
             Some(value) => Ok((value, end)),
             None => Err(NumberError::OutOfRange),
         }
     }
 
     #[inline(always)]
-    fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)> {
+    fn read_usual(window: &Window) -> Option<(Self, usize)> {
         let negative = window[0] == b'-';
-        let (size, end) = usual_size(window, usize::from(negative))?;
-        Some((signed(size, negative)?, end))
+        let (size, end) = read_usual_size(window, usize::from(negative))?;
+        Some((apply_sign(size, negative)?, end))
     }
 }
 
@@ -216,15 +220,15 @@ impl Number for u64 {
     }
 
     #[inline(always)]
-    fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)> {
-        usual_size(window, 0)
+    fn read_usual(window: &Window) -> Option<(Self, usize)> {
+        read_usual_size(window, 0)
     }
 }
 
-/// The number with its sign, unless it is none of 64 bits.
+/// Applies the sign, or returns `None` if the result exceeds 64 bits.
 #[inline(always)]
-fn signed(size: u64, negative: bool) -> Option<i64> {
-    // The smallest number is one further from 0 than the largest.
+fn apply_sign(size: u64, negative: bool) -> Option<i64> {
+    // The magnitude of the smallest number is one larger than that of the largest.
     if size > i64::MAX as u64 + u64::from(negative) {
         return None;
     }
@@ -232,46 +236,47 @@ fn signed(size: u64, negative: bool) -> Option<i64> {
     Some((size ^ mask).wrapping_sub(mask) as i64)
 }
 
-/// An integer of 1 to 19 digits that starts at 0 or 1, and its end, if a comma stands there.
+/// Reads an integer of 1 to 19 digits at `start`, 0 or 1, and returns it with its end, if a comma
+/// follows.
 #[inline(always)]
-fn usual_size(window: &[u8; WINDOW], start: usize) -> Option<(u64, usize)> {
+fn read_usual_size(window: &Window, start: usize) -> Option<(u64, usize)> {
     let mut at = start;
     let mut size = 0;
     let mut digits = word(window, at) ^ ZEROS;
-    let mut other = not_digits(digits);
+    let mut other = mask_not_digits(digits);
     if other == 0 {
         at += 8;
-        size = combined(digits);
+        size = combine_digits(digits);
         digits = word(window, at) ^ ZEROS;
-        other = not_digits(digits);
+        other = mask_not_digits(digits);
         if other == 0 {
             at += 8;
-            size = size * POW10[8] + combined(digits);
+            size = size * POW10[8] + combine_digits(digits);
             // Three more digits always fit.
             let last = [window[at], window[at + 1], window[at + 2], 0, 0, 0, 0, 0];
             digits = u64::from_le_bytes(last) ^ ZEROS;
-            other = not_digits(digits);
+            other = mask_not_digits(digits);
         }
     }
-    // The place of the bit is 7 in the byte that is no digit.
+    // The bit is bit 7 of the first byte that is not a digit.
     let bit = other.trailing_zeros() & 63;
     let count = (bit / 8) as usize;
     let end = at + count;
     if end == start || window[end & 31] != b',' {
         return None;
     }
-    let rest = combined((digits << (bit ^ 63)) << 8);
+    let rest = combine_digits((digits << (bit ^ 63)) << 8);
     Some((size * POW10[count] + rest, end))
 }
 
-/// An integer literal without a sign, and the place after it.
+/// Reads an integer literal without a sign and returns it with the position after it.
 fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
     let word = load(text, start);
-    let count = leading_digits(word);
+    let count = count_leading_digits(word);
     let mut size = value_of(word, count);
     let mut end = start + count as usize;
     if count == 8 {
-        let (low, count) = sixteen(text, end);
+        let (low, count) = read_sixteen(text, end);
         end += count as usize;
         let sum = match POW10.get(count as usize) {
             Some(power) if count < 16 => {
@@ -284,7 +289,7 @@ fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
             None => return read_long_size(text, start),
         }
     }
-    // Nothing else can follow these signs.
+    // No further check is needed before these signs.
     if count > 0 && matches!(text.get(end), Some(b',' | b'>' | b']' | b'}' | b' ' | b'\n')) {
         return Ok((size, end));
     }
@@ -292,9 +297,9 @@ fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
     Ok((size, end))
 }
 
-/// Finds what is wrong with an integer that does not end with a comma, if something is.
+/// Finds the error in an integer that is not followed by a comma, if there is one.
 fn check_int_end(text: &[u8], start: usize) -> Result<(), NumberError> {
-    // The caller has read the sign; a second one is no number.
+    // The caller has read the sign; a second one is an error.
     if text.get(start) == Some(&b'-') {
         return Err(NumberError::NoDigits);
     }
@@ -304,11 +309,11 @@ fn check_int_end(text: &[u8], start: usize) -> Result<(), NumberError> {
     }
 }
 
-/// An integer of at least 20 digits, of which the first ones may be zeros.
+/// Reads an integer of at least 20 digits, of which the first ones may be zeros.
 #[cold]
 fn read_long_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
     check_int_end(text, start)?;
-    let end = start + digits_from(text, start);
+    let end = start + count_digits(text, start);
     let size = text[start..end]
         .iter()
         .try_fold(0u64, |size, digit| size.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
@@ -327,11 +332,11 @@ impl Number for f32 {
     }
 
     #[inline(always)]
-    fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)> {
-        let (negative, digits, end) = usual_decimal::<16>(window)?;
+    fn read_usual(window: &Window) -> Option<(Self, usize)> {
+        let (negative, digits, end) = read_usual_decimal::<16>(window)?;
         // The conversion, the constant and the product are each rounded to 53 bits, so the result
-        // is less than 8 of its last places off. Unless the middle between two neighbours among
-        // `f32` is that near, it rounds as the number.
+        // is off by less than 8 units in the last place. It rounds correctly unless the midpoint
+        // between two `f32` is that near.
         let value = digits as i64 as f64 * 1e-16;
         let rest = value.to_bits() as u32 & 0x1fff_ffff;
         if rest.wrapping_sub(0x1000_0000 - 8) <= 16 {
@@ -349,17 +354,17 @@ impl Number for f64 {
     }
 
     #[inline(always)]
-    fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)> {
-        let (negative, digits, end) = usual_decimal::<18>(window)?;
+    fn read_usual(window: &Window) -> Option<(Self, usize)> {
+        let (negative, digits, end) = read_usual_decimal::<18>(window)?;
         let bits = nearest::<f64>(digits, -18)? | u64::from(negative) << 63;
         Some((f64::from_bits(bits), end))
     }
 }
 
-/// A decimal number with one digit before the point and up to `PLACES` after it, 16 or 18, if a
-/// comma follows: whether it has a sign, its digits as if it had all places, and its end.
+/// Reads a decimal number with one digit before the point and up to `PLACES` after it, 16 or 18, if
+/// a comma follows. Returns whether it is negative, its digits padded to all places, and its end.
 #[inline(always)]
-fn usual_decimal<const PLACES: usize>(window: &[u8; WINDOW]) -> Option<(bool, u64, usize)> {
+fn read_usual_decimal<const PLACES: usize>(window: &Window) -> Option<(bool, u64, usize)> {
     let negative = window[0] == b'-';
     let start = usize::from(negative);
     let whole = window[start].wrapping_sub(b'0');
@@ -368,19 +373,20 @@ fn usual_decimal<const PLACES: usize>(window: &[u8; WINDOW]) -> Option<(bool, u6
     }
     let first = word(window, start + 2) ^ ZEROS;
     let second = word(window, start + 10) ^ ZEROS;
-    let first_other = not_digits(first) >> 7;
-    let second_other = not_digits(second) >> 7;
-    // All bits below the first byte that is no digit.
+    let first_other = mask_not_digits(first) >> 7;
+    let second_other = mask_not_digits(second) >> 7;
+    // Masks of the bits below the first byte that is not a digit.
     let first_mask = first_other.wrapping_sub(1) & !first_other;
     let second_mask = second_other.wrapping_sub(1) & !second_other;
     let both = if first_other == 0 { u64::MAX } else { 0 };
     let second_mask = second_mask & both;
     let mut count =
         first_other.trailing_zeros() / 8 + ((second_other.trailing_zeros() / 8) & both as u32);
-    let mut digits = combined(first & first_mask) * POW10[8] + combined(second & second_mask);
+    let mut digits =
+        combine_digits(first & first_mask) * POW10[8] + combine_digits(second & second_mask);
     digits += u64::from(whole) * POW10[16];
     if PLACES == 18 {
-        // Products with 0 and 1 instead of conditions, of which the compiler would make branches.
+        // Products with 0 and 1 instead of conditions, which the compiler would turn into branches.
         let third = window[start + 18].wrapping_sub(b'0');
         let fourth = window[start + 19].wrapping_sub(b'0');
         let third_is = u64::from(count == 16) & u64::from(third <= 9);
@@ -393,10 +399,10 @@ fn usual_decimal<const PLACES: usize>(window: &[u8; WINDOW]) -> Option<(bool, u6
     (window[end & 31] == b',').then_some((negative, digits, end))
 }
 
-/// What differs between `f32` and `f64`.
+/// Differences between `f32` and `f64`.
 trait Float: Copy + std::str::FromStr {
     const BITS: u32;
-    /// Bits of the significand with the hidden one.
+    /// Bits of the significand, including the hidden one.
     const PRECISION: u32;
     const EXPONENT_BIAS: i32;
     fn from_low_bits(bits: u64) -> Self;
@@ -429,17 +435,18 @@ impl Float for f64 {
     }
 }
 
-/// `10^exponent` as `factor * 2^power`, where the factor has its highest bit set and is rounded
-/// down.
+/// `10^exponent` as `factor * 2^power`, where the highest bit of the factor is set and the factor
+/// is rounded down.
 #[derive(Clone, Copy)]
 struct PowerOfTen {
     factor: u64,
     power: i32,
 }
 
-/// Below, reciprocals of powers of five that fit 64 bits; above, what no product with 64 bits takes
-/// out of `f32`.
+/// Lowest exponent of the table: `5^27` is the largest power of five in 64 bits.
 const LOWEST_POWER: i32 = -27;
+
+/// Highest exponent of the table: with a factor of 64 bits, no product exceeds the range of `f32`.
 const HIGHEST_POWER: i32 = 19;
 
 static POWERS_OF_TEN: [PowerOfTen; (HIGHEST_POWER - LOWEST_POWER + 1) as usize] = {
@@ -463,26 +470,26 @@ static POWERS_OF_TEN: [PowerOfTen; (HIGHEST_POWER - LOWEST_POWER + 1) as usize] 
     powers
 };
 
-/// The float nearest to `digits * 10^exponent`, or nothing if this cannot tell. The sign is left to
-/// the caller.
+/// Returns the bits of the float nearest to `digits * 10^exponent`, without a sign, or `None` if
+/// the approximation cannot decide.
 #[inline(always)]
 fn nearest<F: Float>(digits: u64, exponent: i32) -> Option<u64> {
     let ten = POWERS_OF_TEN.get(exponent.wrapping_sub(LOWEST_POWER) as usize)?;
     let shift = (digits | 1).leading_zeros();
     let product = u128::from(digits << shift) * u128::from(ten.factor);
-    // The factor is less than one too small, so the true product is less than 2^64 larger, and in
+    // The factor is too small by less than one, so the true product is larger by less than 2^64: in
     // units of 2^64 it is at least `high` and less than `high + 2`.
     let high = (product >> 64) as u64;
     let normal = high.leading_zeros() & 1;
     let drop = 64 - F::PRECISION - normal;
     let rest = high & ((1 << drop) - 1);
     let half = 1u64 << (drop - 1);
-    // Only if the rest can be exactly one half it is unknown how to round.
+    // The rounding is undecided only if the rest can be exactly one half.
     if half.wrapping_sub(rest) <= 1 {
         return None;
     }
     let rounded = (high >> drop) + u64::from(rest > half);
-    // The significand carries its hidden bit, and a carry from rounding, into the exponent.
+    // The addition carries the hidden bit, and a carry from rounding, into the exponent.
     let biased = ten.power - shift as i32 - normal as i32 + 127 + F::EXPONENT_BIAS;
     let bits = ((biased as u64 - 1) << (F::PRECISION - 1)).wrapping_add(rounded);
     Some(if digits == 0 { 0 } else { bits })
@@ -495,13 +502,13 @@ fn read_float<F: Float>(text: &[u8], at: usize) -> Result<(F, usize), NumberErro
     }
 }
 
-/// A float of up to 19 digits, with an exponent for which one multiplication is enough.
+/// Parses a float of up to 19 digits with an exponent for which one multiplication suffices.
 #[inline(always)]
 fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     let negative = text.get(at) == Some(&b'-');
     let start = at + usize::from(negative);
     let (whole, whole_count) = if text.get(start + 1) == Some(&b'.') {
-        // One digit is the usual case for weights, and that is worth not waiting for the count.
+        // Weights usually have one digit before the point; this does not wait for its count.
         let digit = text[start].wrapping_sub(b'0');
         if digit > 9 {
             return None;
@@ -509,7 +516,7 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
         (u64::from(digit), 1)
     } else {
         let word = load(text, start);
-        let count = leading_digits(word);
+        let count = count_leading_digits(word);
         (value_of(word, count), count)
     };
     if whole_count == 0 {
@@ -520,12 +527,12 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     let mut exponent = 0;
     if text.get(end) == Some(&b'.') {
         end += 1;
-        let (fraction, mut count) = sixteen(text, end);
+        let (fraction, mut count) = read_sixteen(text, end);
         digits = whole.wrapping_mul(POW10[count as usize]).wrapping_add(fraction);
         end += count as usize;
         if count == 16 {
             let word = load(text, end);
-            let more = leading_digits(word);
+            let more = count_leading_digits(word);
             if more > 2 {
                 return None;
             }
@@ -533,7 +540,7 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
             count += more;
             end += more as usize;
         }
-        // Then the digits above wrapped around.
+        // More than 19 digits have overflowed 64 bits.
         if whole_count + count > 19 {
             return None;
         }
@@ -553,12 +560,12 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     Some((F::from_low_bits(bits), end))
 }
 
-/// The exponent of up to four digits after its mark, and the place after it.
+/// Reads an exponent of up to four digits after the `e` and returns it with the position after it.
 fn read_exponent(text: &[u8], at: usize) -> Option<(i32, usize)> {
     let negative = text.get(at) == Some(&b'-');
     let start = at + usize::from(negative || text.get(at) == Some(&b'+'));
     let word = load(text, start);
-    let count = leading_digits(word);
+    let count = count_leading_digits(word);
     if count == 0 || count > 4 {
         return None;
     }
@@ -567,7 +574,7 @@ fn read_exponent(text: &[u8], at: usize) -> Option<(i32, usize)> {
     Some((if negative { -size } else { size }, end))
 }
 
-/// Any literal as a float.
+/// Parses any literal as a float.
 #[cold]
 fn read_any_float<F: Float>(text: &[u8], at: usize) -> Result<(F, usize), NumberError> {
     let text = text.get(at..).unwrap_or_default();
@@ -585,7 +592,7 @@ fn read_any_float<F: Float>(text: &[u8], at: usize) -> Result<(F, usize), Number
     let exponent = ((1u64 << (F::BITS - F::PRECISION)) - 1) << (F::PRECISION - 1);
     let sign = (start as u64) << (F::BITS - 1);
     let bits = match literal.iter().position(|byte| *byte == b'(') {
-        Some(open) => nan_bits(&literal[open + 1..end - 1])
+        Some(open) => parse_hex(&literal[open + 1..end - 1])
             .filter(|bits| {
                 let size = bits & !(1 << (F::BITS - 1));
                 (F::BITS == 64 || bits >> 32 == 0) && size > exponent
@@ -599,8 +606,8 @@ fn read_any_float<F: Float>(text: &[u8], at: usize) -> Result<(F, usize), Number
     Ok((F::from_low_bits(bits), at + end))
 }
 
-/// The number that up to 16 hexadecimal digits are.
-fn nan_bits(digits: &[u8]) -> Option<u64> {
+/// Parses up to 16 hexadecimal digits.
+fn parse_hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
@@ -610,8 +617,8 @@ fn nan_bits(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The end of the number word at `start`.
-fn word_end(text: &[u8], start: usize) -> Result<usize, NumberError> {
+/// Returns the end of the number word at `start`.
+fn find_word_end(text: &[u8], start: usize) -> Result<usize, NumberError> {
     let rest = text.get(start..).unwrap_or_default();
     let is =
         |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
@@ -622,7 +629,7 @@ fn word_end(text: &[u8], start: usize) -> Result<usize, NumberError> {
         let digits = &rest[4..];
         let close = digits.iter().take(17).position(|byte| *byte == b')');
         return match close {
-            Some(close) if start == 0 && nan_bits(&digits[..close]).is_some() => {
+            Some(close) if start == 0 && parse_hex(&digits[..close]).is_some() => {
                 Ok(start + 4 + close + 1)
             }
             _ => Err(NumberError::NanBits),

@@ -1,27 +1,27 @@
-//! Reading lists of literals, up to the brace that closes them, into the bytes of tensors.
+//! Reads lists of literals, up to the closing brace, into the bytes of tensors.
 //!
-//! Each number is first tried as one of the usual form in a window of fixed size, where no access
-//! needs a check of its own; whatever that refuses, and the last bytes of a text, go to the reader
-//! of single literals.
+//! Each number is first tried on the fast path in a window of fixed size, where accesses need no
+//! bounds checks. Numbers that it rejects, and the last bytes of a text, take the reader of single
+//! literals.
 
 use std::ops::RangeInclusive;
 
 use super::NumberError;
 use super::read::{Number, window};
 
-/// Where a list was closed.
+/// End of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListEnd {
-    /// How many numbers it has.
+    /// Number of values in the list.
     pub(crate) count: usize,
-    /// Where its `}` stands.
+    /// Offset of the closing `}`.
     pub(crate) position: usize,
 }
 
-/// What is wrong in a list, and where.
+/// Error in a list, with its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListError {
-    /// The start of the bad literal, or the place where something else should stand.
+    /// Offset of the bad literal, or of the unexpected character.
     pub(crate) position: usize,
     pub(crate) problem: ListProblem,
 }
@@ -35,11 +35,11 @@ pub(crate) enum ListProblem {
     ExpectedCommaOrBrace,
 }
 
-/// Reads numbers separated by commas up to the closing `}` and hands each to `take`, whose error is
-/// reported at its place.
+/// Reads numbers separated by commas up to the closing `}` and passes each to `take`, whose error
+/// is reported at the number's offset.
 ///
-/// `text` starts after the opening brace; positions count from there. Blanks, line breaks and
-/// comments may stand around each number. What `take` got before an error stays with it.
+/// `text` starts after the opening brace; offsets are relative to it. Blanks, line breaks and
+/// comments may surround each number. Numbers that were passed before an error are not taken back.
 #[inline(always)]
 pub(crate) fn read_list<T: Number>(
     text: &[u8],
@@ -62,11 +62,11 @@ pub(crate) fn read_list<T: Number>(
                     at = end;
                     value
                 }
-                Err(error) => return Err(no_value(text, at, error)),
+                Err(error) => return Err(make_error(text, at, error)),
             }
         };
         if let Err(error) = take(value) {
-            return Err(no_value(text, start, error));
+            return Err(make_error(text, start, error));
         }
         count += 1;
         if usual.is_none() && text.get(at) != Some(&b',') {
@@ -95,7 +95,7 @@ pub(crate) fn read_list<T: Number>(
     }
 }
 
-/// Reads a list of floats; appends them in little-endian order.
+/// Reads a list of floats and appends them in little-endian order.
 pub(crate) fn read_floats<T: Number + Bytes>(
     text: &[u8],
     out: &mut Vec<u8>,
@@ -106,7 +106,7 @@ pub(crate) fn read_floats<T: Number + Bytes>(
     })
 }
 
-/// Reads a list of integers within `range`; appends the lowest `WIDTH` bytes of each in
+/// Reads a list of integers within `range` and appends the lowest `WIDTH` bytes of each in
 /// little-endian order.
 pub(crate) fn read_signed<const WIDTH: usize>(
     text: &[u8],
@@ -122,7 +122,7 @@ pub(crate) fn read_signed<const WIDTH: usize>(
     })
 }
 
-/// Reads a list of integers without signs up to `max`; appends the lowest `WIDTH` bytes of each in
+/// Reads a list of unsigned integers up to `max` and appends the lowest `WIDTH` bytes of each in
 /// little-endian order.
 pub(crate) fn read_unsigned<const WIDTH: usize>(
     text: &[u8],
@@ -138,8 +138,8 @@ pub(crate) fn read_unsigned<const WIDTH: usize>(
     })
 }
 
-/// Reads a list of integers within `range`; appends them as protobuf encodes `int32` and `int64`:
-/// as varints of 64 bits, so that a negative number takes ten bytes.
+/// Reads a list of integers within `range` and appends them in protobuf's encoding of `int32` and
+/// `int64`: as varints of 64 bits, so that a negative number takes ten bytes.
 pub(crate) fn read_signed_varints(
     text: &[u8],
     range: RangeInclusive<i64>,
@@ -157,7 +157,7 @@ pub(crate) fn read_signed_varints(
     end
 }
 
-/// Reads a list of integers without signs up to `max`; appends them as varints.
+/// Reads a list of unsigned integers up to `max` and appends them as varints.
 pub(crate) fn read_unsigned_varints(
     text: &[u8],
     max: u64,
@@ -175,7 +175,8 @@ pub(crate) fn read_unsigned_varints(
     end
 }
 
-/// The place of the next byte that is neither blank nor part of a comment, or the end of the text.
+/// Returns the offset of the next byte that is neither blank nor part of a comment, or the end of
+/// the text.
 fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     while let Some(byte) = text.get(at) {
         match byte {
@@ -190,9 +191,9 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The error for a list entry that could not be read or was refused.
+/// Creates the error for a list entry that is not a number or was rejected.
 #[cold]
-fn no_value(text: &[u8], at: usize, error: NumberError) -> ListError {
+fn make_error(text: &[u8], at: usize, error: NumberError) -> ListError {
     let missing = matches!(text.get(at), None | Some(b',' | b'}'));
     ListError {
         position: at,
@@ -200,7 +201,7 @@ fn no_value(text: &[u8], at: usize, error: NumberError) -> ListError {
     }
 }
 
-/// Floats that are appended as bytes.
+/// Float that is appended as bytes.
 pub(crate) trait Bytes {
     fn append(self, out: &mut Vec<u8>);
 }
@@ -228,7 +229,7 @@ fn append_low<const WIDTH: usize>(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&low);
 }
 
-/// For each length of a varint, the high bits of its first eight bytes: set but in the last one.
+/// High bits of the first eight bytes of a varint, by its length: set in all but the last byte.
 const MORE: [u64; 16] = {
     let mut more = [0x8080_8080_8080_8080; 16];
     let mut length = 1;
@@ -239,11 +240,11 @@ const MORE: [u64; 16] = {
     more
 };
 
-/// Varints on their way to a vector.
+/// Buffer for varints that are appended to a vector.
 ///
-/// A varint is written as ten bytes of which only its length counts; the next one starts there.
-/// That needs room after it, and appending a number of bytes that is only known at run time to a
-/// vector is a call for each number.
+/// Each varint is written as ten bytes, of which only its length counts; the next one overwrites
+/// the rest. This needs room after the varint. Appending a number of bytes that is not a
+/// compile-time constant to a vector would be a call for each number.
 struct Staged {
     bytes: [u8; 512],
     filled: usize,
@@ -261,13 +262,14 @@ impl Staged {
         }
         let bits = 64 - (value | 1).leading_zeros() as usize;
         let length = bits.div_ceil(7);
-        // Seven bits to a byte, in three steps: words of 28 bits, half-words of 14, bytes of 7.
+        // Spreads seven bits to each byte, in three steps: words of 28 bits, half-words of 14,
+        // bytes of 7.
         let low = value & ((1 << 56) - 1);
         let low = (low & 0x0fff_ffff) | ((low & 0x00ff_ffff_f000_0000) << 4);
         let low = (low & 0x0000_3fff_0000_3fff) | ((low & 0x0fff_c000_0fff_c000) << 2);
         let low = (low & 0x007f_007f_007f_007f) | ((low & 0x3f80_3f80_3f80_3f80) << 1);
         let low = low | MORE[length & 15];
-        // The last bit has a byte of its own. It is at the same time what says that there is one.
+        // The last bit has a byte of its own, whose presence it also marks.
         let high = (value >> 56) as u16;
         let high = high | (high & 0x80) << 1;
         let target = &mut self.bytes[self.filled..self.filled + 10];

@@ -1,9 +1,10 @@
-//! Literals against the standard library, `std::to_chars` (as tables) and each other.
+//! Compares literals with the standard library, with tables from `std::to_chars`, and with each
+//! other.
 
 use super::read::Number;
 use super::*;
 
-/// Random numbers (xorshift64*), the same in every run.
+/// Random numbers (xorshift64*) from a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -14,22 +15,22 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    fn next_below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
     fn digits(&mut self, count: u64) -> String {
-        (0..count).map(|_| char::from(b'0' + self.below(10) as u8)).collect()
+        (0..count).map(|_| char::from(b'0' + self.next_below(10) as u8)).collect()
     }
 }
 
-fn f32_text(value: f32, form: Form) -> String {
+fn f32_text(value: f32, form: FloatForm) -> String {
     let mut out = Vec::new();
     push_f32(&mut out, value, form);
     String::from_utf8(out).unwrap()
 }
 
-fn f64_text(value: f64, form: Form) -> String {
+fn f64_text(value: f64, form: FloatForm) -> String {
     let mut out = Vec::new();
     push_f64(&mut out, value, form);
     String::from_utf8(out).unwrap()
@@ -44,7 +45,7 @@ fn list<T: Number>(text: &str) -> Result<(Vec<T>, ListEnd), ListError> {
     Ok((values, end))
 }
 
-/// Reads the literal alone, with text after it, and in lists, where the fast path is another one.
+/// Checks a literal alone, with text after it, and in lists, which take another fast path.
 fn check_float(literal: &str) {
     let wanted32: f32 = literal.parse().unwrap();
     let wanted64: f64 = literal.parse().unwrap();
@@ -115,7 +116,7 @@ fn kinds_and_ends_of_literals() {
 }
 
 #[test]
-fn what_is_no_literal() {
+fn other_texts_are_no_literals() {
     use NumberError::{EmptyExponent, Malformed, NanBits, NoDigits};
     for (text, wanted) in [
         ("", NoDigits),
@@ -152,7 +153,7 @@ fn what_is_no_literal() {
         assert_eq!(scan(text.as_bytes()), Err(wanted), "{text}");
         assert_eq!(read_f32(text.as_bytes()), Err(wanted), "{text}");
         assert_eq!(read_f64(text.as_bytes()), Err(wanted), "{text}");
-        // Padded, so that the path for lists sees it.
+        // Padded, so that the fast path of lists applies.
         let padded = format!("{text}, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}");
         assert!(text == "}" || list::<f32>(&padded).is_err(), "{padded}");
     }
@@ -216,7 +217,7 @@ fn random_integers_read_back() {
     let mut random = Random(1);
     let mut out = Vec::new();
     for _ in 0..200_000 {
-        let bits = random.next() >> random.below(64);
+        let bits = random.next() >> random.next_below(64);
         for value in [bits as i64, (bits as i64).wrapping_neg()] {
             out.clear();
             push_i64(&mut out, value);
@@ -305,36 +306,36 @@ fn random_digits_read_like_the_standard_library() {
     let mut random = Random(2);
     for _ in 0..60_000 {
         let mut literal = String::new();
-        if random.below(2) == 0 {
+        if random.next_below(2) == 0 {
             literal.push('-');
         }
-        let whole = match random.below(4) {
-            0 => random.below(22) + 1,
+        let whole = match random.next_below(4) {
+            0 => random.next_below(22) + 1,
             _ => 1,
         };
         literal += &random.digits(whole);
-        if random.below(8) > 0 {
-            let zeros = random.below(4) * random.below(3);
-            let places = random.below(22);
+        if random.next_below(8) > 0 {
+            let zeros = random.next_below(4) * random.next_below(3);
+            let places = random.next_below(22);
             literal.push('.');
             literal += &"0".repeat(zeros as usize);
             literal += &random.digits(places);
         }
-        if random.below(3) == 0 {
-            let exponent = random.below(90) as i64 - 45;
+        if random.next_below(3) == 0 {
+            let exponent = random.next_below(90) as i64 - 45;
             literal += &format!("e{exponent}");
         }
         check_float(&literal);
     }
 }
 
-/// Numbers in the middle between two floats, and a little beside it.
+/// Checks the midpoints between two floats, and numbers slightly beside them.
 #[test]
 fn halves_read_like_the_standard_library() {
     let mut random = Random(3);
     for _ in 0..5_000 {
-        // All digits of the middle between two neighbours in f32: it is a double.
-        let low = f32::from_bits((random.below(80 << 23) + (80 << 23)) as u32);
+        // All digits of the midpoint between two neighbours in f32, which is a double.
+        let low = f32::from_bits((random.next_below(80 << 23) + (80 << 23)) as u32);
         let high = f32::from_bits(low.to_bits() + 1);
         let middle = format!("{:.170}", (f64::from(low) + f64::from(high)) / 2.0);
         let middle = middle.trim_end_matches('0');
@@ -344,8 +345,9 @@ fn halves_read_like_the_standard_library() {
         if let Some(digit) = below.pop().and_then(|digit| digit.to_digit(10)) {
             check_float(&format!("{below}{}9", digit - 1));
         }
-        // Middles between doubles need more digits than they have; integers beyond 2^53 are some.
-        let odd = (1 << 54) + 4 * random.below(1 << 50) + 2;
+        // Midpoints between doubles have more digits than a double; some integers beyond 2^53 are
+        // midpoints.
+        let odd = (1 << 54) + 4 * random.next_below(1 << 50) + 2;
         check_float(&odd.to_string());
         check_float(&format!("{odd}.5"));
     }
@@ -376,7 +378,7 @@ fn words_and_bits_of_nan() {
     assert_eq!(values.len(), 4);
 }
 
-/// The wanted texts are what `std::to_chars` of libstdc++ 12 writes.
+/// Checks the layout against texts written by `std::to_chars` of libstdc++ 12.
 #[test]
 fn layout_of_floats() {
     for (value, text, float) in [
@@ -416,8 +418,8 @@ fn layout_of_floats() {
         (f32::from_bits(0x7fc0_0001), "nan(7fc00001)", "nan(7fc00001)"),
         (f32::from_bits(0xff80_0001), "nan(ff800001)", "nan(ff800001)"),
     ] {
-        assert_eq!(f32_text(value, Form::Shortest), text);
-        assert_eq!(f32_text(value, Form::Float), float);
+        assert_eq!(f32_text(value, FloatForm::Shortest), text);
+        assert_eq!(f32_text(value, FloatForm::Float), float);
     }
     for (value, text) in [
         (1e22, "1e+22"),
@@ -435,14 +437,14 @@ fn layout_of_floats() {
         (f64::from_bits(0x7ff8_0000_0000_0000), "nan"),
         (f64::from_bits(0x7ff0_0000_0000_0001), "nan(7ff0000000000001)"),
     ] {
-        assert_eq!(f64_text(value, Form::Shortest), text);
+        assert_eq!(f64_text(value, FloatForm::Shortest), text);
     }
-    assert_eq!(f64_text(5.0, Form::Float), "5.0");
-    assert_eq!(f64_text(-1234567890123456774144.0, Form::Float), "-1234567890123456774144.0");
+    assert_eq!(f64_text(5.0, FloatForm::Float), "5.0");
+    assert_eq!(f64_text(-1234567890123456774144.0, FloatForm::Float), "-1234567890123456774144.0");
 }
 
-/// The value reads back, the digits are as few as those of the standard library, and no other
-/// notation is shorter.
+/// Checks that the value is read back, that there are as few digits as the standard library writes,
+/// and that no other notation is shorter.
 fn check_written(text: &str, digits: &str, value: f64) {
     let plain = |text: &str| {
         let significand = text.split('e').next().unwrap_or_default();
@@ -451,8 +453,8 @@ fn check_written(text: &str, digits: &str, value: f64) {
     };
     let integral = !text.contains(['e', '.']);
     if !integral || value.abs() < 1e7 {
-        // Not the digits themselves: of two equally near numbers we take the even one, as
-        // `to_chars` does.
+        // The digits themselves may differ: of two equally near numbers the even one is written,
+        // like `to_chars` does.
         assert_eq!(plain(text).len(), plain(digits).len(), "{text} {digits}");
     }
     let count = plain(digits).len().max(1);
@@ -479,18 +481,18 @@ fn all_exponents_of_f32_read_back() {
             let fraction = match case {
                 0..=2 => case,
                 3 => 0x7f_ffff,
-                _ => random.below(1 << 23) as u32,
+                _ => random.next_below(1 << 23) as u32,
             };
             for sign in [0, 1 << 31] {
                 let value = f32::from_bits(sign | exponent << 23 | fraction);
-                let text = f32_text(value, Form::Shortest);
+                let text = f32_text(value, FloatForm::Shortest);
                 let (back, length) = read_f32(text.as_bytes()).unwrap();
                 assert_eq!(back.to_bits(), value.to_bits(), "{text}");
                 assert_eq!(length, text.len());
                 if value.is_finite() {
                     check_written(&text, &format!("{value:e}"), value.into());
                 }
-                let text = f32_text(value, Form::Float);
+                let text = f32_text(value, FloatForm::Float);
                 let (back, _) = read_f32(text.as_bytes()).unwrap();
                 assert_eq!(back.to_bits(), value.to_bits(), "{text}");
                 assert_eq!(scan(text.as_bytes()), Ok((Literal::Float, text.len())));
@@ -505,18 +507,18 @@ fn random_f64_read_back() {
     for case in 0..60_000 {
         let bits = match case % 3 {
             0 => random.next(),
-            1 => random.next() >> 12 | (1003 + random.below(100)) << 52,
-            _ => ((random.next() >> random.below(64)) as f64).to_bits(),
+            1 => random.next() >> 12 | (1003 + random.next_below(100)) << 52,
+            _ => ((random.next() >> random.next_below(64)) as f64).to_bits(),
         };
         let value = f64::from_bits(bits);
-        let text = f64_text(value, Form::Shortest);
+        let text = f64_text(value, FloatForm::Shortest);
         let (back, length) = read_f64(text.as_bytes()).unwrap();
         assert_eq!(back.to_bits(), bits, "{text}");
         assert_eq!(length, text.len());
         if value.is_finite() {
             check_written(&text, &format!("{value:e}"), value);
         }
-        let text = f64_text(value, Form::Float);
+        let text = f64_text(value, FloatForm::Float);
         assert_eq!(scan(text.as_bytes()), Ok((Literal::Float, text.len())));
     }
 }
@@ -606,7 +608,7 @@ fn ranges_and_encodings_of_integer_lists() {
     );
 }
 
-/// The definition of a varint, one byte at a time.
+/// Encodes a varint by its definition, one byte at a time.
 fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
@@ -619,7 +621,7 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 fn varints_of_all_lengths() {
     let mut random = Random(6);
     let values: Vec<u64> = (0..20_000)
-        .map(|_| random.next() >> random.below(64))
+        .map(|_| random.next() >> random.next_below(64))
         .chain((0..64).flat_map(|bit| [1 << bit, (1 << bit) - 1, u64::MAX << bit]))
         .collect();
     let mut text = Vec::new();
@@ -643,14 +645,14 @@ fn lists_are_wrapped() {
     };
     assert_eq!(written(&[], wrap(7, 2, 10)), ("x".to_owned(), 7));
     assert_eq!(written(&[1, 22, 333], wrap(7, 2, 80)), ("x1, 22, 333".to_owned(), 17));
-    // With the comma after it the 22 just fits.
+    // With the comma after it, the 22 just fits.
     assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 6)), ("x1, 22,\n  333,\n  4".to_owned(), 3));
     assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 5)), ("x1,\n  22,\n  333,\n  4".to_owned(), 3));
-    // The indent may be as long as it wants.
+    // The indent may exceed the width.
     let (text, column) = written(&[1, 2], wrap(0, 5000, 3));
     assert_eq!((text.len(), column), (5005, 5001));
 
-    // All types, many lines, and a piece of a number at the end.
+    // All types, many lines, and an incomplete number at the end.
     fn check<T: Print, const N: usize>(bytes: &[[u8; N]], text: impl Fn([u8; N]) -> String) {
         let mut out = Vec::new();
         let mut flat = bytes.concat();
@@ -669,7 +671,7 @@ fn lists_are_wrapped() {
             assert!(!line.ends_with(' '));
             assert!(index == 0 || line.starts_with("    ") && line.as_bytes()[4] != b' ');
         }
-        // No break without need.
+        // Lines are not broken earlier than needed.
         let lines: Vec<&str> = out.lines().collect();
         for pair in lines[1..].windows(2) {
             let next = pair[1].trim_start().split(',').next().unwrap();
@@ -679,7 +681,7 @@ fn lists_are_wrapped() {
     }
     let mut random = Random(7);
     let bytes: Vec<[u8; 8]> =
-        (0..3000).map(|_| (random.next() as i64 >> random.below(64)).to_le_bytes()).collect();
+        (0..3000).map(|_| (random.next() as i64 >> random.next_below(64)).to_le_bytes()).collect();
     let fours: Vec<[u8; 4]> = bytes.iter().map(|bytes| bytes[..4].try_into().unwrap()).collect();
     let twos: Vec<[u8; 2]> = bytes.iter().map(|bytes| bytes[..2].try_into().unwrap()).collect();
     let ones: Vec<[u8; 1]> = bytes.iter().map(|bytes| bytes[..1].try_into().unwrap()).collect();
@@ -691,21 +693,21 @@ fn lists_are_wrapped() {
     check::<u16, 2>(&twos, |bytes| u16::from_le_bytes(bytes).to_string());
     check::<i8, 1>(&ones, |bytes| i8::from_le_bytes(bytes).to_string());
     check::<u8, 1>(&ones, |bytes| u8::from_le_bytes(bytes).to_string());
-    check::<f64, 8>(&bytes, |bytes| f64_text(f64::from_le_bytes(bytes), Form::Shortest));
-    check::<f32, 4>(&fours, |bytes| f32_text(f32::from_le_bytes(bytes), Form::Shortest));
+    check::<f64, 8>(&bytes, |bytes| f64_text(f64::from_le_bytes(bytes), FloatForm::Shortest));
+    check::<f32, 4>(&fours, |bytes| f32_text(f32::from_le_bytes(bytes), FloatForm::Shortest));
 }
 
-/// Anything at all is read without a panic, and what is read is within the text.
+/// Checks that any text is read without a panic, and that the end of a literal is within the text.
 #[test]
 fn arbitrary_text() {
     let mut random = Random(8);
     let alphabet = b"0123456789--..eE+naNifty(),} \n#_\xff";
     for _ in 0..200_000 {
-        let length = random.below(60);
+        let length = random.next_below(60);
         let text: Vec<u8> = (0..length)
             .map(|_| {
-                let count = if random.below(2) == 0 { 10 } else { alphabet.len() as u64 };
-                alphabet[random.below(count) as usize]
+                let count = if random.next_below(2) == 0 { 10 } else { alphabet.len() as u64 };
+                alphabet[random.next_below(count) as usize]
             })
             .collect();
         let mut out = Vec::new();

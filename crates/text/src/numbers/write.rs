@@ -1,65 +1,65 @@
-//! Writing literals: the shortest digits that read back as the same number, in the layout of
+//! Writes literals: the shortest digits that read back as the same number, in the layout of
 //! `std::to_chars` of C++17.
 //!
-//! That is the shorter one of fixed and scientific notation, fixed if both are equally long; an
+//! This is the shorter one of fixed and scientific notation, fixed if both have the same length; an
 //! exponent has a sign and at least two digits; integral values have no point. So `0.0001` is
 //! written `1e-04`, and `100000` as a float `1e+05`.
 //!
 //! A literal is composed in a window of fixed size: its bytes are stored as whole words, and only
-//! its length says how many of them count. For `f32` between 1e-4 and 1e5, which is where weights
-//! are, the digits come from exact integer arithmetic: there the value, in units of its last
-//! possible digit, is an integer of 54 bits divided by a power of two. Everything else gets its
-//! digits from the crate `zmij`.
+//! its length determines the valid ones. For `f32` between 1e-4 and 1e5, the range of most weights,
+//! the digits come from exact integer arithmetic: in units of its last possible digit, such a value
+//! is an integer of 54 bits divided by a power of two. All other floats get their digits from the
+//! crate `zmij`.
 
-/// How a float is written.
+/// Notation of a float.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As short as possible: 1 is `1`.
+pub(crate) enum FloatForm {
+    /// The shortest literal: 1 is `1`.
     Shortest,
-    /// So that it is a float literal: 1 is `1.0`.
+    /// Always as a float literal: 1 is `1.0`.
     Float,
 }
 
 pub(crate) fn push_i64(out: &mut Vec<u8>, value: i64) {
-    push(out, value, Form::Shortest);
+    push(out, value, FloatForm::Shortest);
 }
 
 pub(crate) fn push_u64(out: &mut Vec<u8>, value: u64) {
-    push(out, value, Form::Shortest);
+    push(out, value, FloatForm::Shortest);
 }
 
-pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32, form: Form) {
+pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32, form: FloatForm) {
     push(out, value, form);
 }
 
-pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64, form: Form) {
+pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64, form: FloatForm) {
     push(out, value, form);
 }
 
-fn push<T: Print>(out: &mut Vec<u8>, value: T, form: Form) {
+fn push<T: Print>(out: &mut Vec<u8>, value: T, form: FloatForm) {
     let mut window = [0; WINDOW];
     let length = value.print(form, &mut window);
     out.extend_from_slice(&window[..length]);
 }
 
-/// Where in its line a list starts, and how its lines are broken.
+/// Start of a list in its line, and limits of its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wrap {
-    /// Bytes of the line before the first number.
+    /// Number of bytes in the line before the first number.
     pub(crate) column: usize,
-    /// Blanks before the first number of each further line.
+    /// Number of blanks before the first number of each further line.
     pub(crate) indent: usize,
-    /// Bytes of a line, with the comma or bracket that follows its last number.
+    /// Maximum length of a line in bytes, including the comma or bracket after its last number.
     pub(crate) width: usize,
-    /// Bytes from the comma to the next number: 2 with a blank, 1 without, and then nothing is
-    /// broken.
+    /// Distance in bytes from a comma to the next number: 2 with a blank; 1 without, and then lines
+    /// are not broken.
     pub(crate) gap: usize,
 }
 
-/// Appends the numbers, separated by commas and blanks or line breaks, and returns the column
-/// after the last one.
+/// Appends the numbers, separated by commas and blanks or line breaks, and returns the column after
+/// the last one.
 ///
-/// The first number stands where the caller is, whatever the width.
+/// The first number is never preceded by a line break.
 pub(crate) fn push_list<T: Print>(
     out: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
@@ -70,12 +70,12 @@ pub(crate) fn push_list<T: Print>(
         return wrap.column;
     };
     let mut at = out.len();
-    // What a number needs at most, with a line break before it.
+    // Maximum size of a number with a line break before it.
     let room = ROOM + wrap.indent;
-    // Room is made for many numbers at once, and what is left of it is cut off at the end.
+    // Makes room for many numbers at once; the rest is truncated at the end.
     let step = room + 16 * values.size_hint().0.min(255);
     out.resize(at + room, 0);
-    let length = first.print(Form::Shortest, part(out, at));
+    let length = first.print(FloatForm::Shortest, part(out, at));
     at += length;
     let mut column = wrap.column + length;
     loop {
@@ -89,7 +89,7 @@ pub(crate) fn push_list<T: Print>(
             };
             let room: &mut [u8; ROOM] = part(buffer, at);
             *part(room, 0) = *b", ";
-            let length = value.print(Form::Shortest, part(room, wrap.gap));
+            let length = value.print(FloatForm::Shortest, part(room, wrap.gap));
             at += wrap.gap + length;
             column += wrap.gap + length;
             if column >= wrap.width {
@@ -101,19 +101,23 @@ pub(crate) fn push_list<T: Print>(
     }
 }
 
-/// [`push_list`] for numbers that lie in little-endian order in `bytes`. An incomplete last one is
-/// left out.
+/// Appends numbers in little-endian order, like [`push_list`]. Ignores an incomplete number at the
+/// end.
 pub(crate) fn push_le_list<T: Print>(out: &mut Vec<u8>, bytes: &[u8], wrap: Wrap) -> usize {
     push_list(out, T::from_le(bytes), wrap)
 }
 
-/// A window for one literal: the longest has 25 bytes, and stores of whole words go a little
-/// beyond.
+/// Size in bytes of the window for one literal: the longest has 25 bytes, and stores of whole words
+/// exceed it slightly.
 const WINDOW: usize = 32;
-/// What a list needs for one number: a separator and a window.
+
+/// Buffer for one literal.
+pub(crate) type Window = [u8; WINDOW];
+
+/// Size in bytes that a list needs per number: a separator and a window.
 const ROOM: usize = 2 + WINDOW;
 
-/// The first `N` bytes at `at`, of which the caller has made sure that they are there.
+/// Returns the first `N` bytes at `at`, which the caller has checked to exist.
 #[inline(always)]
 fn part<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
     bytes[at..].first_chunk_mut().expect("room was made for a whole window")
@@ -124,20 +128,20 @@ fn part<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
 fn break_line(buffer: &mut [u8], at: usize, indent: usize) {
     let literal = *part::<WINDOW>(buffer, at);
     buffer[at - 1] = b'\n';
-    // What this writes too much is replaced by the literal.
+    // Excess bytes are overwritten by the literal.
     for start in (at..at + indent).step_by(8) {
         *part(buffer, start) = [b' '; 8];
     }
     *part(buffer, at + indent) = literal;
 }
 
-/// A number that can be written.
+/// Number that can be written.
 pub(crate) trait Print: Copy {
-    /// Writes the literal to the start of the window and returns its length. What is after it is
-    /// of no meaning.
-    fn print(self, form: Form, window: &mut [u8; WINDOW]) -> usize;
+    /// Writes the literal to the start of the window and returns its length. The bytes after it are
+    /// undefined.
+    fn print(self, form: FloatForm, window: &mut Window) -> usize;
 
-    /// The numbers that lie in little-endian order in the bytes.
+    /// Iterates over the numbers that `bytes` holds in little-endian order.
     fn from_le(bytes: &[u8]) -> impl Iterator<Item = Self>;
 }
 
@@ -157,12 +161,12 @@ macro_rules! print_integers {
     ($($type:ty: $unsigned:ty, $print:ident;)*) => {$(
         impl Print for $type {
             #[inline(always)]
-            fn print(self, _: Form, window: &mut [u8; WINDOW]) -> usize {
+            fn print(self, _: FloatForm, window: &mut Window) -> usize {
                 #[allow(unused_comparisons)]
                 let negative = self < 0;
                 let bits = self as $unsigned;
                 let size = if negative { bits.wrapping_neg() } else { bits };
-                // A sign that does not count is overwritten.
+                // The digits overwrite the sign of a non-negative number.
                 window[0] = b'-';
                 $print(size.into(), window, usize::from(negative))
             }
@@ -187,10 +191,11 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 const TEN_TO_8: u64 = 100_000_000;
 const TEN_TO_16: u64 = TEN_TO_8 * TEN_TO_8;
 
-/// The eight digits of a number below 10^8, one to a byte, the first one lowest.
+/// Splits a number below 10^8 into its eight digits, one per byte with the first one lowest.
 #[inline(always)]
 fn eight_digits(value: u32) -> u64 {
-    // All quotients of a step at once, by multiplication; each then goes below its remainder.
+    // Each step computes all its quotients by one multiplication, and places each below its
+    // remainder.
     let high = value / 10_000;
     let fours = u64::from(high) | u64::from(value - 10_000 * high) << 32;
     let high = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
@@ -199,8 +204,8 @@ fn eight_digits(value: u32) -> u64 {
     high | (pairs - 10 * high) << 8
 }
 
-/// The two digits of each number below 100. The rest is there so that seven bits are always an
-/// index.
+/// Two digits of each number below 100. The other entries let a seven-bit index skip the bounds
+/// check.
 static PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[0; 2]; 128];
     let mut index = 0;
@@ -211,7 +216,7 @@ static PAIRS: [[u8; 2]; 128] = {
     pairs
 };
 
-/// The four digits of a number below 10^4, in ASCII.
+/// Splits a number below 10^4 into its four digits, in ASCII.
 #[inline(always)]
 fn four_digits(value: u32) -> [[u8; 2]; 2] {
     let high = (value * 10_486) >> 20;
@@ -219,9 +224,9 @@ fn four_digits(value: u32) -> [[u8; 2]; 2] {
     [PAIRS[high as usize & 127], PAIRS[low as usize & 127]]
 }
 
-/// Writes a number without a sign at `at`, which is 0 or 1, and returns its end.
+/// Writes a number without a sign at `at`, 0 or 1, and returns its end.
 #[inline(always)]
-fn print_size(size: u64, window: &mut [u8; WINDOW], at: usize) -> usize {
+fn print_size(size: u64, window: &mut Window, at: usize) -> usize {
     if size < TEN_TO_8 {
         return print_up_to_eight(size as u32, window, at);
     }
@@ -238,9 +243,9 @@ fn print_size(size: u64, window: &mut [u8; WINDOW], at: usize) -> usize {
     print_eight((rest - TEN_TO_8 * middle) as u32, window, at)
 }
 
-/// [`print_size`] for 32 bits, with less work if all of them are used.
+/// Writes a number of 32 bits like [`print_size`], with less work if all bits are used.
 #[inline(always)]
-fn print_small_size(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
+fn print_small_size(size: u32, window: &mut Window, at: usize) -> usize {
     if size < TEN_TO_8 as u32 {
         return print_up_to_eight(size, window, at);
     }
@@ -254,7 +259,7 @@ fn print_small_size(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 }
 
 #[inline(always)]
-fn print_up_to_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
+fn print_up_to_eight(size: u32, window: &mut Window, at: usize) -> usize {
     let digits = eight_digits(size);
     // The last digit stays, so that 0 has one.
     let zeros = (digits | 1 << 56).trailing_zeros() / 8;
@@ -263,7 +268,7 @@ fn print_up_to_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 }
 
 #[inline(always)]
-fn print_up_to_four(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
+fn print_up_to_four(size: u32, window: &mut Window, at: usize) -> usize {
     let [high, low] = four_digits(size);
     let digits = u32::from(u16::from_le_bytes(high)) | u32::from(u16::from_le_bytes(low)) << 16;
     let zeros = ((digits ^ ZEROS as u32) | 1 << 24).trailing_zeros() / 8;
@@ -272,10 +277,10 @@ fn print_up_to_four(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 }
 
 #[inline(always)]
-fn print_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
-    // The number divided by 10^6, with 32 bits after the point: the first two digits stand before
-    // the point, and times 100 the next two do. The factor is 2^48 / 10^6, and it and the addition
-    // make up for what is cut off.
+fn print_eight(size: u32, window: &mut Window, at: usize) -> usize {
+    // The number divided by 10^6, with 32 bits after the point. The first two digits precede the
+    // point; each multiplication by 100 moves the next two before it. The factor is 2^48 / 10^6;
+    // its rounding and the addition compensate for the truncation.
     let mut fixed = ((u64::from(size) * 281_474_977) >> 16) + 1;
     let target: &mut [u8; 8] = part(window, at & 15);
     for pair in 0..4 {
@@ -289,7 +294,7 @@ fn print_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 
 impl Print for f32 {
     #[inline(always)]
-    fn print(self, form: Form, window: &mut [u8; WINDOW]) -> usize {
+    fn print(self, form: FloatForm, window: &mut Window) -> usize {
         match print_common(self, form, window) {
             Some(length) => length,
             None => print_any(self, form, window),
@@ -301,61 +306,61 @@ impl Print for f32 {
 
 impl Print for f64 {
     #[inline(always)]
-    fn print(self, form: Form, window: &mut [u8; WINDOW]) -> usize {
+    fn print(self, form: FloatForm, window: &mut Window) -> usize {
         print_any(self, form, window)
     }
 
     from_le!(f64);
 }
 
-/// The sizes whose digits [`print_common`] finds. The first digit of the smallest one has the place
-/// 10^-4, and up to the largest one no integer is shorter in scientific notation.
+/// Range of magnitudes for which [`print_common`] finds the digits. The first digit of the smallest
+/// one has the place 10^-4; up to the largest one, no integer is shorter in scientific notation.
 const COMMON_LOW: f32 = 1e-4;
 const COMMON_HIGH: f32 = 1e5;
 const LOWEST_EXPONENT: u32 = COMMON_LOW.to_bits() >> 23;
 const EXPONENTS: usize = ((COMMON_HIGH.to_bits() >> 23) - LOWEST_EXPONENT + 1) as usize;
 
-/// For the floats `significand * 2^power` of one binary exponent: their last digit has the place
-/// `10^place`, the largest one that is not above the distance of two neighbours.
+/// Decimal scale of the floats `significand * 2^power` of one binary exponent. Their last digit has
+/// the place `10^place`, the largest one that does not exceed the distance of two neighbours.
 #[derive(Clone, Copy)]
 struct Scale {
     /// A quarter of that distance in units of `10^place`, times 2^32; exact.
     quarter: u64,
-    /// From which number of those units on there is one more digit.
+    /// Number of these units from which on there is one more digit.
     longer: u32,
 }
 
-/// How digits are laid out if their first one has the place `10^exponent`.
+/// DigitLayout of digits whose first one has the place `10^exponent`.
 #[derive(Clone, Copy)]
-struct Layout {
-    /// Which of the first eight digits stand before the point.
+struct DigitLayout {
+    /// Mask of the digits before the point, among the first eight.
     whole: u64,
     /// The point, with the zeros around it.
     point: u64,
-    /// Times this the other digits are in their place after it.
+    /// Factor that moves the other digits to their position after the point.
     shift: u64,
-    /// By how many bytes that moves them.
+    /// Number of bytes that the factor moves them by.
     rest: u8,
-    /// Times this the number has nine digits.
+    /// Factor that extends the number to nine digits.
     fill: u32,
-    /// How many digits stand before the point; 0 if only a zero does.
+    /// Number of digits before the point; 0 if there is only a zero.
     integral: u8,
-    /// What the length is more than the number of digits, if there is a point.
+    /// Difference between the length and the number of digits, if there is a point.
     extra: u8,
 }
 
-static SCALES: [Scale; 32] = scales().0;
-/// Two for each scale, the second one for numbers with one more digit.
-static LAYOUTS: [Layout; 64] = scales().1;
+static SCALES: [Scale; 32] = make_scales().0;
+/// Two layouts per scale; the second one is for numbers with one more digit.
+static LAYOUTS: [DigitLayout; 64] = make_scales().1;
 
-const fn scales() -> ([Scale; 32], [Layout; 64]) {
+const fn make_scales() -> ([Scale; 32], [DigitLayout; 64]) {
     let mut scales = [Scale { quarter: 0, longer: 0 }; 32];
-    let mut layouts = [layout(0, 9); 64];
+    let mut layouts = [make_layout(0, 9); 64];
     let mut index = 0;
     while index < EXPONENTS {
         let power = (LOWEST_EXPONENT + index as u32) as i32 - 150;
-        // The distance of two neighbours, 2^power, is below 1. Per step it is multiplied by 10
-        // until it is not.
+        // The distance of two neighbours, 2^power, is below 1. Each step multiplies it by 10 until
+        // it is not.
         let mut place = 0;
         let mut five = 1u64;
         while five.ilog2() as i32 - place + power < 0 {
@@ -366,19 +371,19 @@ const fn scales() -> ([Scale; 32], [Layout; 64]) {
         let digits = ((quarter << 25) >> 32).ilog10() + 1;
         let exponent = place + digits as i32 - 1;
         scales[index] = Scale { quarter, longer: 10u32.pow(digits) };
-        layouts[2 * index] = layout(exponent, digits);
-        layouts[2 * index + 1] = layout(exponent + 1, digits + 1);
+        layouts[2 * index] = make_layout(exponent, digits);
+        layouts[2 * index + 1] = make_layout(exponent + 1, digits + 1);
         index += 1;
     }
     (scales, layouts)
 }
 
-const fn layout(exponent: i32, digits: u32) -> Layout {
+const fn make_layout(exponent: i32, digits: u32) -> DigitLayout {
     // The largest floats of an exponent may have no number with one more digit.
     let fill = if digits > 9 { 0 } else { 10u32.pow(9 - digits) };
     if exponent < 0 {
         let zeros = exponent.unsigned_abs();
-        Layout {
+        DigitLayout {
             whole: 0,
             point: u64::from_le_bytes(*b"0.000000") & ((1 << (8 * (zeros + 1))) - 1),
             shift: 1 << (8 * (zeros + 1)),
@@ -389,7 +394,7 @@ const fn layout(exponent: i32, digits: u32) -> Layout {
         }
     } else {
         let whole = exponent as u32 + 1;
-        Layout {
+        DigitLayout {
             whole: (1 << (8 * whole)) - 1,
             point: (b'.' as u64) << (8 * whole),
             shift: 1 << 8,
@@ -401,13 +406,13 @@ const fn layout(exponent: i32, digits: u32) -> Layout {
     }
 }
 
-/// Writes an `f32` of a common size, unless it is shorter in scientific notation.
+/// Writes an `f32` of a common magnitude, unless it is shorter in scientific notation.
 ///
-/// The digits are those that R. Giulietti, "The Schubfach way to render doubles" (2020), defines:
-/// of the decimal numbers with the last place of its [`Scale`] that round to the float, one that
-/// ends with a zero if there is one, else the nearest.
+/// The digits follow R. Giulietti, "The Schubfach way to render doubles" (2020): among the decimal
+/// numbers with the last place of its [`Scale`] that round to the float, one that ends with a zero
+/// if there is one, else the nearest.
 #[inline(always)]
-fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usize> {
+fn print_common(value: f32, form: FloatForm, window: &mut Window) -> Option<usize> {
     let bits = value.to_bits();
     let size = bits & (u32::MAX >> 1);
     if !(COMMON_LOW.to_bits()..COMMON_HIGH.to_bits()).contains(&size) {
@@ -417,9 +422,9 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     let Scale { quarter, longer } = SCALES[index];
     let fraction = size & 0x7f_ffff;
 
-    // Numbers of units times 2^32. A decimal number rounds to the float if it is not further away
-    // than half the distance to the neighbour; if it is just so far, then if the float is even. The
-    // neighbour below a power of two is only half as far.
+    // Distances in units times 2^32. A decimal number rounds to the float if it is nearer than half
+    // the distance to the neighbour, or at exactly this distance if the float is even. The
+    // neighbour below a power of two is only half as far away.
     let scaled = u64::from(4 * (fraction | 0x80_0000)) * quarter;
     let even = u64::from(!size & 1);
     let reach_up = 2 * quarter + even;
@@ -438,7 +443,8 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     let first = digits / 10;
     let last = digits - 10 * first;
     let first = eight_digits(first);
-    // The lowest byte is the first digit, which is none of the zeros at the end.
+    // The lowest byte is the first digit, so the highest nonzero byte is the last digit that is not
+    // a trailing zero.
     let count = (first | 1).ilog2() as usize / 8 + 1;
     let count = if last > 0 { 9 } else { count };
     let first = first | ZEROS;
@@ -452,14 +458,14 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     let after = (start + usize::from(layout.rest)) & 15;
     *part(window, after) = first.to_le_bytes();
     window[after + 8] = last;
-    // What the next store replaces of that is in it as well.
+    // The next store restores the part that it overwrites.
     let whole = first & layout.whole;
     let point = whole | layout.point | (first - whole).wrapping_mul(layout.shift);
     *part(window, start) = point.to_le_bytes();
     let (integral, extra) = (usize::from(layout.integral), usize::from(layout.extra));
     let length = if count > integral {
         count + extra
-    } else if form == Form::Float {
+    } else if form == FloatForm::Float {
         integral + 2
     } else {
         integral
@@ -467,14 +473,14 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     Some(start + length)
 }
 
-/// What [`print_any`] needs of `f32` and `f64`.
+/// Properties of `f32` and `f64` that [`print_any`] needs.
 trait Float: zmij::Float + Copy {
-    /// The sign, and the size if it is finite.
+    /// Returns whether the number is negative, and its magnitude if it is finite.
     fn parts(self) -> (bool, Option<Self>);
     fn is_within(self, low: f32, high: f32) -> bool;
-    /// The bits of a NaN, and whether they are, but for the sign, those that arithmetic gives.
+    /// Returns the bits of a NaN, and whether it is the canonical one but for the sign.
     fn nan(self) -> Option<(u64, bool)>;
-    /// The value, if that is an integer that not all integers of its size are floats with; no sign.
+    /// Returns the magnitude of an integer so large that not every integer of its size is a float.
     fn large_integer(self) -> Option<u128>;
 }
 
@@ -511,7 +517,7 @@ float!(f64);
 
 /// Writes any float.
 #[inline(never)]
-fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize {
+fn print_any<F: Float>(value: F, form: FloatForm, window: &mut Window) -> usize {
     let mut text = Text { window, length: 0 };
     let (negative, size) = value.parts();
     let nan = value.nan();
@@ -534,12 +540,12 @@ fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize
 
     let mut buffer = zmij::Buffer::new();
     let shortest = buffer.format_finite(size).as_bytes();
-    // In these ranges the crate has the same notation as we.
+    // In this range the crate uses the required notation.
     if size.is_within(1e-3, 1e5) {
         let integral = shortest.strip_suffix(b".0");
         text.push(match form {
-            Form::Shortest => integral.unwrap_or(shortest),
-            Form::Float => shortest,
+            FloatForm::Shortest => integral.unwrap_or(shortest),
+            FloatForm::Float => shortest,
         });
         return text.length;
     }
@@ -554,11 +560,11 @@ fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize
         text.push(exponent);
         return text.length;
     }
-    let decimal = Decimal::of(shortest);
+    let decimal = Decimal::parse(shortest);
     let digits = &decimal.digits[..decimal.count];
     let exponent_length = if decimal.exponent.abs() < 100 { 4 } else { 5 };
     let scientific = digits.len() + usize::from(digits.len() > 1) + exponent_length;
-    // The digits before the point, if there are some.
+    // Number of digits before the point, if there are any.
     let whole = usize::try_from(decimal.exponent + 1).unwrap_or(0);
     let fixed = if decimal.exponent < 0 {
         digits.len() + 1 + decimal.exponent.unsigned_abs() as usize
@@ -592,10 +598,10 @@ fn push_scientific(text: &mut Text<'_>, decimal: &Decimal) {
     text.push(&exponent[..length]);
 }
 
-/// Writes the digits with the point in its place, if there is anything after it.
-fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: Form) {
+/// Writes the digits with the point in place, if any digits follow it.
+fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: FloatForm) {
     let digits = &decimal.digits[..decimal.count];
-    // The digits before the point, if there are some.
+    // Number of digits before the point, if there are any.
     let whole = usize::try_from(decimal.exponent + 1).unwrap_or(0);
     if decimal.exponent < 0 {
         text.push(b"0.");
@@ -607,8 +613,8 @@ fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: 
         text.push(&digits[whole..]);
     } else {
         match value.large_integer() {
-            // All digits of the value, not zeros after the shortest ones: that is as long, and
-            // true.
+            // Writes all digits of the value rather than zeros after the shortest ones: equally
+            // long, and exact.
             Some(integer) => {
                 let mut rest = [0; WINDOW];
                 let high = (integer / u128::from(TEN_TO_16)) as u64;
@@ -628,21 +634,21 @@ fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: 
                 text.push(&b"0000000000"[..whole - digits.len()]);
             }
         }
-        if form == Form::Float {
+        if form == FloatForm::Float {
             text.push(b".0");
         }
     }
 }
 
-/// What stands before and after the `e-` of a number.
+/// Splits a number at `e-`.
 fn split_exponent(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mark = text.iter().rposition(|byte| *byte == b'e')?;
     Some((&text[..mark], text[mark + 1..].strip_prefix(b"-")?))
 }
 
-/// A literal in the making.
+/// Literal under construction.
 struct Text<'window> {
-    window: &'window mut [u8; WINDOW],
+    window: &'window mut Window,
     length: usize,
 }
 
@@ -653,8 +659,8 @@ impl Text<'_> {
     }
 }
 
-/// Digits without zeros at either end, in ASCII, and the place of the first: 12.5 is `125` and 1.
-/// Zero is `0` and 0.
+/// ASCII digits without zeros at either end, and the place of the first: 12.5 is `125` and 1. Zero
+/// is `0` and 0.
 struct Decimal {
     digits: [u8; WINDOW],
     count: usize,
@@ -662,8 +668,8 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// From `12.5`, `0.0125`, `1e-7` or the like.
-    fn of(text: &[u8]) -> Self {
+    /// Parses a number such as `12.5`, `0.0125` or `1e-7`.
+    fn parse(text: &[u8]) -> Self {
         let mut decimal = Decimal { digits: [b'0'; WINDOW], count: 0, exponent: -1 };
         let mut point = false;
         let mut rest = text;
@@ -678,8 +684,8 @@ impl Decimal {
                         decimal.digits[decimal.count] = *digit;
                         decimal.count += 1;
                     }
-                    // Before the point digits raise the place of the first one, after it zeros
-                    // before it lower it.
+                    // Digits before the point raise the exponent; zeros after the point before the
+                    // first digit lower it.
                     if !point && started {
                         decimal.exponent += 1;
                     } else if point && !started {

@@ -1,10 +1,10 @@
-//! Attributes and their values.
+//! Parses attributes and their values.
 
 use sardonyx_model::{Attribute, AttributeId, AttributeValue, GraphId, NodeId, Symbol};
 use sardonyx_proto::AttributeType;
 use smallvec::SmallVec;
 
-use super::tensor::is_truth;
+use super::tensor::is_boolean_word;
 use super::types::{advice_on_type, advice_on_types};
 use super::{NO_LAST_COMMA, Name, Parse, Parser};
 use crate::cursor::starts_word;
@@ -15,20 +15,20 @@ use crate::words::{
     element_type, is_float_word, list_of,
 };
 
-/// The node that an attribute belongs to, and that node's graph, which its own graphs see.
+/// Node that an attribute belongs to, and that node's graph, which its own graphs see.
 type Place = Option<(GraphId, NodeId)>;
 
 impl<'a> Parser<'_, 'a> {
-    /// The attributes of a node.
-    pub(super) fn attributes(&mut self, graph: GraphId, node: NodeId) -> Parse {
+    /// Parses the attributes of a node.
+    pub(super) fn parse_attributes(&mut self, graph: GraphId, node: NodeId) -> Parse {
         let start = self.cursor.pos;
         let mut attributes: SmallVec<[AttributeId; 8]> = SmallVec::new();
-        let read = self.list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
-            let at = parser.offset();
+        let read = self.parse_list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
+            let at = parser.next_offset();
             let mut attribute = Attribute::default();
-            parser.attribute(&mut attribute, Some((graph, node)))?;
+            parser.parse_attribute(&mut attribute, Some((graph, node)))?;
             let added = parser.build.add_attribute(attribute, at);
-            attributes.push(parser.built(added)?);
+            attributes.push(parser.check_built(added)?);
             Ok(())
         });
         self.build.set_attributes(node, &attributes);
@@ -44,61 +44,61 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// `name[: type][= value] [notes]`
-    pub(super) fn attribute(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
+    /// Parses `name[: type][= value] [annotations]`.
+    pub(super) fn parse_attribute(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
         let part = self.open(SyntaxKind::Attribute);
         let named = self.open(SyntaxKind::Definition);
-        let name = match self.maybe_word() {
+        let name = match self.parse_maybe_word() {
             Some(word) => Some(Name::Here(word)),
             None if matches!(self.cursor.byte(), b'0'..=b'9' | b'-') => {
-                return self.expected_attribute();
+                return self.fail_expected_attribute();
             }
-            None => self.maybe_name("the name of an attribute")?,
+            None => self.parse_maybe_name("the name of an attribute")?,
         };
         self.close(named);
         attribute.name = match name {
-            Some(name) => Some(self.frequent_symbol(&name)?),
+            Some(name) => Some(self.intern_frequent(&name)?),
             None => None,
         };
         let typed = self.cursor.next() == b':';
         if typed {
             self.cursor.pos += 1;
-            attribute.ty = self.attribute_type(attribute.name)?;
+            attribute.ty = self.parse_attribute_type(attribute.name)?;
         }
         if self.cursor.next() == b'=' {
             self.cursor.pos += 1;
-            self.attribute_value(attribute, typed, place)?;
+            self.parse_attribute_value(attribute, typed, place)?;
         } else if !typed {
             let what = "`=` or `:` after the name of an attribute";
             return if self.cursor.token_end() == self.cursor.pos {
-                self.expected_name(what)
+                self.fail_expected_name(what)
             } else {
-                self.expected(what)
+                self.fail_expected(what)
             };
         }
         if self.at_notes() {
-            self.attribute_notes(attribute, place)?;
+            self.parse_attribute_notes(attribute, place)?;
         }
         self.close(part);
         Ok(())
     }
 
-    /// An error about a number in place of an attribute.
+    /// Reports a number in place of an attribute.
     #[cold]
-    fn expected_attribute<T>(&mut self) -> Parse<T> {
-        let (span, _) = self.token();
+    fn fail_expected_attribute<T>(&mut self) -> Parse<T> {
+        let (span, _) = self.describe_token();
         let what = "the name of an attribute";
         match numbers::scan(&self.cursor.text[span]) {
-            Ok(_) => self.expected_with(
+            Ok(_) => self.fail_expected_with(
                 what,
                 "write lists in brackets, [1, 5]; decimal numbers have a point, 1.5",
             ),
-            Err(_) => self.expected_name(what),
+            Err(_) => self.fail_expected_name(what),
         }
     }
 
-    /// The word after `:` and the name; `?` for none, `?99` for a number without a word.
-    fn attribute_type(&mut self, name: Option<Symbol>) -> Parse<Option<AttributeType>> {
+    /// Parses the type after `:`: a word, `?` for none, or `?99` for a number without a word.
+    fn parse_attribute_type(&mut self, name: Option<Symbol>) -> Parse<Option<AttributeType>> {
         self.cursor.next();
         if self.cursor.byte() == b'?' {
             self.cursor.pos += 1;
@@ -106,7 +106,7 @@ impl<'a> Parser<'_, 'a> {
                 return Ok(None);
             }
             let at = self.cursor.pos;
-            let number = self.integer("a number")?;
+            let number = self.parse_integer("a number")?;
             return match i32::try_from(number) {
                 Ok(number) => Ok(Some(AttributeType(number))),
                 Err(_) => self.fail(at..self.cursor.pos, "attribute types must fit into 32 bits"),
@@ -117,11 +117,11 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos += word.len();
             return Ok(Some(ty));
         }
-        self.expected_type(word, name)
+        self.fail_expected_type(word, name)
     }
 
     #[cold]
-    fn expected_type<T>(&mut self, word: &[u8], name: Option<Symbol>) -> Parse<T> {
+    fn fail_expected_type<T>(&mut self, word: &[u8], name: Option<Symbol>) -> Parse<T> {
         let words: Vec<&str> = ATTRIBUTE_TYPES.iter().map(|(word, ..)| *word).collect();
         let note = name.is_some_and(|name| {
             let name = self.build.model.text(name);
@@ -136,28 +136,34 @@ impl<'a> Parser<'_, 'a> {
             _ => match element_type(word) {
                 Some(ty) if ty.is_float() => "floats have type `float`".to_string(),
                 Some(ty) if !ty.is_complex() => "integers have type `int`".to_string(),
-                _ => format!("the types are {}", crate::words::listed(&words)),
+                _ => format!("the types are {}", crate::words::join_words(&words)),
             },
         };
-        self.expected_with("the type of an attribute", help)
+        self.fail_expected_with("the type of an attribute", help)
     }
 
-    fn attribute_value(&mut self, attribute: &mut Attribute, typed: bool, place: Place) -> Parse {
+    fn parse_attribute_value(
+        &mut self,
+        attribute: &mut Attribute,
+        typed: bool,
+        place: Place,
+    ) -> Parse {
         if self.cursor.next() == b'@' {
             self.cursor.pos += 1;
-            let name =
-                self.part(SyntaxKind::Reference, |parser| parser.name("the name of a parameter"))?;
-            let symbol = self.symbol(&name)?;
+            let name = self.parse_part(SyntaxKind::Reference, |parser| {
+                parser.parse_name("the name of a parameter")
+            })?;
+            let symbol = self.intern_name(&name)?;
             attribute.set_ref_attr_name(symbol, self.build.model.text(symbol));
             return Ok(());
         }
         let wanted = attribute.ty;
-        if let Some(value) = self.usual_number(wanted) {
+        if let Some(value) = self.parse_usual_number(wanted) {
             attribute.values.push(value);
             return Ok(());
         }
         let start = self.cursor.pos;
-        let value = self.value(wanted, place)?;
+        let value = self.parse_value(wanted, place)?;
         match (wanted, value) {
             (_, Value::Some(value)) => {
                 if !typed {
@@ -165,7 +171,7 @@ impl<'a> Parser<'_, 'a> {
                 }
                 attribute.values.push(value);
             }
-            // An empty list has no field; which type it has must be said.
+            // An empty list has no field; its type must be declared.
             (Some(ty), Value::Empty) if element_of(ty).is_some() => {}
             (_, Value::Empty) => {
                 let end = self.cursor.token_end();
@@ -179,9 +185,10 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// A number of the wanted type, which most values are. `None` if a closer look is needed.
+    /// Parses a number of the declared type, the most common value. Returns `None` if the value
+    /// needs a closer look.
     #[inline]
-    fn usual_number(&mut self, wanted: Option<AttributeType>) -> Option<AttributeValue> {
+    fn parse_usual_number(&mut self, wanted: Option<AttributeType>) -> Option<AttributeValue> {
         if !matches!(self.cursor.byte(), b'0'..=b'9' | b'-') {
             return None;
         }
@@ -203,10 +210,10 @@ impl<'a> Parser<'_, 'a> {
         Some(value)
     }
 
-    /// A value of a type, or of any.
-    fn value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
+    /// Parses a value of the type `wanted`, or of any type.
+    fn parse_value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
         if self.cursor.next() == b'[' {
-            return self.list_value(wanted, place);
+            return self.parse_list_value(wanted, place);
         }
         if let Some(ty) = wanted
             && let Some(element) = element_of(ty)
@@ -217,29 +224,35 @@ impl<'a> Parser<'_, 'a> {
                 AttributeType::INT | AttributeType::FLOAT => "write lists in brackets: [1, 2]",
                 _ => "write lists in brackets",
             };
-            return self.expected_with(&what, help);
+            return self.fail_expected_with(&what, help);
         }
-        self.single(wanted, place).map(Value::Some)
+        self.parse_single(wanted, place).map(Value::Some)
     }
 
-    /// One value. Its kind follows from how it is written, and has to be the wanted one.
-    fn single(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<AttributeValue> {
+    /// Parses a single value. Its notation determines its type, which must be the wanted one.
+    fn parse_single(
+        &mut self,
+        wanted: Option<AttributeType>,
+        place: Place,
+    ) -> Parse<AttributeValue> {
         let byte = self.cursor.next();
-        let kind = match self.kind_here(byte, wanted) {
+        let kind = match self.recognize_kind(byte, wanted) {
             Some(kind) => kind,
             None => {
                 return match byte {
-                    b'.' | b'+' => self.number_error(NumberError::NoDigits, "a value"),
-                    b'{' => self
-                        .expected_with("a value", "a tensor begins with its type: float[2] {1, 2}"),
-                    _ => self.expected("a value"),
+                    b'.' | b'+' => self.fail_number(NumberError::NoDigits, "a value"),
+                    b'{' => self.fail_expected_with(
+                        "a value",
+                        "a tensor begins with its type: float[2] {1, 2}",
+                    ),
+                    _ => self.fail_expected("a value"),
                 };
             }
         };
-        if kind == AttributeType::GRAPH && starts_word(byte) && !self.graph_here() {
-            return self.expected_value(wanted);
+        if kind == AttributeType::GRAPH && starts_word(byte) && !self.at_graph_name() {
+            return self.fail_expected_value(wanted);
         }
-        // An integer is a float where one is wanted.
+        // An integer is accepted as a float.
         let kind = match (wanted, kind) {
             (Some(AttributeType::FLOAT), AttributeType::INT) => AttributeType::FLOAT,
             _ => kind,
@@ -249,56 +262,56 @@ impl<'a> Parser<'_, 'a> {
             && wanted != AttributeType::UNDEFINED
             && attribute_word(wanted).is_some()
         {
-            return self.wrong_kind(wanted, kind);
+            return self.fail_wrong_kind(wanted, kind);
         }
         if kind == AttributeType::GRAPH {
             let (parent, owner) = (place.map(|p| p.0), place.map(|p| p.1));
-            return Ok(AttributeValue::Graph(self.graph(owner, parent)?));
+            return Ok(AttributeValue::Graph(self.parse_graph(owner, parent)?));
         }
-        self.flat(kind)
+        self.parse_flat(kind)
     }
 
-    /// A value that has no graph in it. Inlined, its variables would take stack for each level of
-    /// nesting.
+    /// Parses a value that contains no graph. Not inlined, as its variables would take stack space
+    /// at each nesting level.
     #[inline(never)]
-    fn flat(&mut self, kind: AttributeType) -> Parse<AttributeValue> {
+    fn parse_flat(&mut self, kind: AttributeType) -> Parse<AttributeValue> {
         Ok(match kind {
-            AttributeType::INT => {
-                AttributeValue::Int(self.part(SyntaxKind::Literal, |p| p.integer("a number"))?)
-            }
-            AttributeType::FLOAT => {
-                AttributeValue::Float(self.part(SyntaxKind::Literal, |p| p.float("a number"))?)
-            }
-            AttributeType::STRING => {
-                AttributeValue::String(self.part(SyntaxKind::Literal, Self::string_span)?)
-            }
+            AttributeType::INT => AttributeValue::Int(
+                self.parse_part(SyntaxKind::Literal, |p| p.parse_integer("a number"))?,
+            ),
+            AttributeType::FLOAT => AttributeValue::Float(
+                self.parse_part(SyntaxKind::Literal, |p| p.parse_float("a number"))?,
+            ),
+            AttributeType::STRING => AttributeValue::String(
+                self.parse_part(SyntaxKind::Literal, Self::parse_string_span)?,
+            ),
             AttributeType::SPARSE_TENSOR => {
-                AttributeValue::SparseTensor(Box::new(self.sparse_tensor()?))
+                AttributeValue::SparseTensor(Box::new(self.parse_sparse_tensor()?))
             }
-            AttributeType::TENSOR => AttributeValue::Tensor(Box::new(self.tensor()?)),
-            _ => AttributeValue::Type(Box::new(self.type_proto()?)),
+            AttributeType::TENSOR => AttributeValue::Tensor(Box::new(self.parse_tensor()?)),
+            _ => AttributeValue::Type(Box::new(self.parse_type_proto()?)),
         })
     }
 
-    /// What kind of value begins here with a byte, as far as that can be seen; `None` if no value
-    /// does.
-    fn kind_here(&mut self, byte: u8, wanted: Option<AttributeType>) -> Option<AttributeType> {
+    /// Returns the type of the value that begins here with `byte`, as far as it can be recognized;
+    /// `None` if no value begins here.
+    fn recognize_kind(&mut self, byte: u8, wanted: Option<AttributeType>) -> Option<AttributeType> {
         if self.at_quoted() {
-            // The name of a graph may stand in quotes as well.
+            // The name of a graph may be quoted as well.
             let mut probe = self.cursor.clone();
             if byte == b'x' {
                 probe.pos += 1;
             }
             let graph = wanted != Some(AttributeType::STRING)
-                && probe.quoted().is_some()
+                && probe.eat_quoted().is_some()
                 && matches!(probe.next(), b'(');
             return Some(if graph { AttributeType::GRAPH } else { AttributeType::STRING });
         }
         if byte.is_ascii_digit() || byte == b'-' {
             return Some(match wanted {
-                // An integer is one as well.
+                // An integer is a float as well.
                 Some(AttributeType::FLOAT) => AttributeType::FLOAT,
-                _ => self.number_kind(),
+                _ => self.recognize_number(),
             });
         }
         if self.at_type() {
@@ -308,7 +321,7 @@ impl<'a> Parser<'_, 'a> {
             return Some(match wanted {
                 Some(AttributeType::TYPE_PROTO) => AttributeType::TYPE_PROTO,
                 Some(AttributeType::TENSOR) => AttributeType::TENSOR,
-                _ if self.tensor_here() => AttributeType::TENSOR,
+                _ if self.at_tensor() => AttributeType::TENSOR,
                 _ => AttributeType::TYPE_PROTO,
             });
         }
@@ -328,24 +341,24 @@ impl<'a> Parser<'_, 'a> {
         Some(AttributeType::GRAPH)
     }
 
-    /// Whether the word that stands here is the name of a graph: its inputs or the arrow follow.
-    fn graph_here(&self) -> bool {
+    /// Whether the word at this position is the name of a graph: inputs or the arrow follow.
+    fn at_graph_name(&self) -> bool {
         let mut probe = self.cursor.clone();
         if probe.byte() == b'x' && probe.byte_at(1) == b'"' {
             return true;
         }
-        probe.word();
+        probe.eat_word();
         matches!(probe.next(), b'(' | b'=')
     }
 
-    /// An error about a word that is no value.
+    /// Reports a word that is not a value.
     #[cold]
-    fn expected_value<T>(&mut self, wanted: Option<AttributeType>) -> Parse<T> {
+    fn fail_expected_value<T>(&mut self, wanted: Option<AttributeType>) -> Parse<T> {
         let word = self.cursor.peek_word().unwrap_or_default();
         let mut probe = self.cursor.clone();
-        probe.word();
+        probe.eat_word();
         let tensor = matches!(probe.next(), b'[' | b'{');
-        let shown = match self.odd_name() {
+        let shown = match self.find_odd_name() {
             Some(name) => name,
             None => sardonyx_proto::shown(word).to_string(),
         };
@@ -354,19 +367,19 @@ impl<'a> Parser<'_, 'a> {
             None => "a value".to_string(),
         };
         let help = match wanted {
-            _ if is_truth(word) => "write booleans as 0 or 1".to_string(),
+            _ if is_boolean_word(word) => "write booleans as 0 or 1".to_string(),
             _ if tensor => advice_on_type(word).unwrap_or_else(advice_on_types),
             None | Some(AttributeType::STRING) => format!("write strings in quotes: \"{shown}\""),
             Some(AttributeType::GRAPH) => {
                 format!("a graph has inputs and outputs: {shown} () => (y) {{ ... }}")
             }
-            _ => return self.expected(&what),
+            _ => return self.fail_expected(&what),
         };
-        self.expected_with(&what, help)
+        self.fail_expected_with(&what, help)
     }
 
-    fn number_kind(&self) -> AttributeType {
-        // Most are integers of a few digits.
+    fn recognize_number(&self) -> AttributeType {
+        // Fast path: most numbers are integers of a few digits.
         let text = &self.cursor.text[self.cursor.pos..];
         let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits > 0 && matches!(text.get(digits), Some(b',' | b'>' | b' ')) {
@@ -374,14 +387,13 @@ impl<'a> Parser<'_, 'a> {
         }
         match numbers::scan(text) {
             Ok((Literal::Float, _)) | Err(NumberError::NanBits) => AttributeType::FLOAT,
-            // What is wrong with it, whoever reads it will say.
+            // The reader of the number reports the error.
             _ => AttributeType::INT,
         }
     }
 
-    /// Whether the type that begins here has a name or values after it, and so is that of a
-    /// tensor.
-    fn tensor_here(&mut self) -> bool {
+    /// Whether the type that begins here is followed by a name or values, and so begins a tensor.
+    fn at_tensor(&mut self) -> bool {
         let mut probe = self.cursor.clone();
         if probe.byte() == b'?' {
             probe.pos += 1;
@@ -389,7 +401,7 @@ impl<'a> Parser<'_, 'a> {
                 probe.pos += 1;
             }
         } else {
-            let word = probe.word().unwrap_or_default();
+            let word = probe.eat_word().unwrap_or_default();
             if element_type(word).is_none() {
                 return false;
             }
@@ -401,7 +413,7 @@ impl<'a> Parser<'_, 'a> {
                     return false;
                 }
                 if byte == b'"' {
-                    if probe.quoted().is_none() {
+                    if probe.eat_quoted().is_none() {
                         return false;
                     }
                     continue;
@@ -417,8 +429,8 @@ impl<'a> Parser<'_, 'a> {
     }
 
     #[cold]
-    fn wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
-        let (span, found) = self.token();
+    fn fail_wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
+        let (span, found) = self.describe_token();
         let of = |ty| attribute_word(ty).unwrap_or_default();
         let kind = if self.at_sparse() { AttributeType::SPARSE_TENSOR } else { kind };
         let message = match kind {
@@ -427,7 +439,7 @@ impl<'a> Parser<'_, 'a> {
                 of(wanted),
                 of(kind)
             ),
-            // The next token is only its beginning.
+            // The next token is only the start of the value.
             _ => format!(
                 "expected a value of type `{}`, found one of type `{}`",
                 of(wanted),
@@ -453,8 +465,8 @@ impl<'a> Parser<'_, 'a> {
         self.fail_with(span, message, help)
     }
 
-    /// Values in brackets. Without a type, the first one decides.
-    fn list_value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
+    /// Parses values in brackets. Without a declared type, the first value determines it.
+    fn parse_list_value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
         let mut element = match wanted {
             None | Some(AttributeType::UNDEFINED) => None,
             Some(ty) => match element_of(ty) {
@@ -466,30 +478,30 @@ impl<'a> Parser<'_, 'a> {
                         Some(list) => format!("the type of a list is `{list}`"),
                         None => "remove the brackets".into(),
                     };
-                    return self.expected_with(&what, help);
+                    return self.fail_expected_with(&what, help);
                 }
             },
         };
         let numbers =
             matches!(element, None | Some(AttributeType::INT) | Some(AttributeType::FLOAT));
-        if numbers && let Some(value) = self.number_list(element)? {
+        if numbers && let Some(value) = self.parse_number_list(element)? {
             return Ok(value);
         }
         let mut values: SmallVec<[AttributeValue; 4]> = SmallVec::new();
-        self.list(b'[', b']', "`[`", |parser| {
+        self.parse_list(b'[', b']', "`[`", |parser| {
             if parser.cursor.next() == b'@' {
-                return parser.reference_in_list();
+                return parser.fail_reference_in_list();
             }
-            let value = parser.single(element, place)?;
+            let value = parser.parse_single(element, place)?;
             element.get_or_insert(value.ty());
             values.push(value);
             Ok(())
         })?;
-        Ok(joined(values))
+        Ok(join_values(values))
     }
 
     #[cold]
-    fn reference_in_list<T>(&mut self) -> Parse<T> {
+    fn fail_reference_in_list<T>(&mut self) -> Parse<T> {
         let at = self.cursor.pos;
         self.fail_with(
             at..at + 1,
@@ -498,9 +510,9 @@ impl<'a> Parser<'_, 'a> {
         )
     }
 
-    /// A list of numbers, by far the most frequent and longest one. `None` if it is another one;
-    /// then the cursor stays.
-    fn number_list(&mut self, element: Option<AttributeType>) -> Parse<Option<Value>> {
+    /// Parses a list of numbers, by far the most frequent and longest one. Returns `None` and does
+    /// not move for other lists.
+    fn parse_number_list(&mut self, element: Option<AttributeType>) -> Parse<Option<Value>> {
         let start = self.cursor.pos;
         let mut probe = self.cursor.clone();
         probe.pos += 1;
@@ -544,18 +556,18 @@ impl<'a> Parser<'_, 'a> {
                 byte => {
                     self.cursor = rest;
                     let what = "`,` or `]` after a value";
-                    // After it, no list of numbers goes on.
+                    // A list of numbers cannot continue after these signs.
                     if matches!(byte, b'>' | b')' | b'}') {
                         let help = self.advice_on_opened(start, b']');
-                        return self.expected_with(what, help);
+                        return self.fail_expected_with(what, help);
                     }
-                    return self.expected(what);
+                    return self.fail_expected(what);
                 }
             }
         };
         self.cursor = rest;
         if let Err(error) = result {
-            let (span, _) = self.token();
+            let (span, _) = self.describe_token();
             if error == NumberError::NotInteger && element.is_none() {
                 return self.fail_with(
                     span,
@@ -565,20 +577,20 @@ impl<'a> Parser<'_, 'a> {
             }
             let byte = self.cursor.next();
             if error == NumberError::NoDigits && byte == b'@' {
-                return self.reference_in_list();
+                return self.fail_reference_in_list();
             }
             if error == NumberError::NoDigits && byte == b']' {
-                return self.expected_with("a value", NO_LAST_COMMA);
+                return self.fail_expected_with("a value", NO_LAST_COMMA);
             }
             if error == NumberError::NoDigits && byte == b'"' && element.is_none() {
-                return self.expected("a number, as the list begins with one");
+                return self.fail_expected("a number, as the list begins with one");
             }
-            return self.number_error(error, "a value");
+            return self.fail_number(error, "a value");
         }
         self.close(part);
         let bytes = (float_list.len() * 4 + int_list.len() * 8) as u64;
         let counted = self.build.count_bytes(bytes, start as u64);
-        self.built(counted)?;
+        self.check_built(counted)?;
         Ok(Some(Value::Some(if floats {
             AttributeValue::Floats(float_list)
         } else {
@@ -586,15 +598,15 @@ impl<'a> Parser<'_, 'a> {
         })))
     }
 
-    fn attribute_notes(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
-        self.notes(ATTRIBUTE_NOTES, |parser, key| {
+    fn parse_attribute_notes(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
+        self.parse_notes(ATTRIBUTE_NOTES, |parser, key| {
             let ty = match key {
                 b"doc_string" => {
-                    attribute.extras_mut().doc_string = Some(parser.text_symbol()?);
+                    attribute.extras_mut().doc_string = Some(parser.parse_text_symbol()?);
                     return Ok(());
                 }
                 b"unknown" => {
-                    attribute.extras_mut().unknown = parser.unknown()?;
+                    attribute.extras_mut().unknown = parser.parse_unknown()?;
                     return Ok(());
                 }
                 b"f" => AttributeType::FLOAT,
@@ -603,10 +615,10 @@ impl<'a> Parser<'_, 'a> {
                 b"t" => AttributeType::TENSOR,
                 b"g" => AttributeType::GRAPH,
                 b"tp" => AttributeType::TYPE_PROTO,
-                // The others are called like the types.
+                // The other keys are the names of the types.
                 _ => attribute_type(key).unwrap_or(AttributeType::UNDEFINED),
             };
-            if let Value::Some(value) = parser.value(Some(ty), place)? {
+            if let Value::Some(value) = parser.parse_value(Some(ty), place)? {
                 let number = value.number();
                 let at = attribute.values.partition_point(|other| other.number() < number);
                 attribute.values.insert(at, value);
@@ -616,16 +628,16 @@ impl<'a> Parser<'_, 'a> {
     }
 }
 
-/// What stands after `=`.
+/// Value after `=`.
 enum Value {
     Some(AttributeValue),
     /// `[]`
     Empty,
 }
 
-/// Values of one kind as a list.
-fn joined(values: SmallVec<[AttributeValue; 4]>) -> Value {
-    /// The content of all values, which are of one variant, as another variant.
+/// Converts values of one type to a list.
+fn join_values(values: SmallVec<[AttributeValue; 4]>) -> Value {
+    /// Converts values of one variant to a list variant.
     macro_rules! list {
         ($single:ident $list:ident $convert:expr) => {
             AttributeValue::$list(

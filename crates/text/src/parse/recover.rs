@@ -1,40 +1,40 @@
-//! Going on after an error: where the next node, entry or item probably begins.
+//! Recovers from errors: finds the probable start of the next node, entry or item.
 //!
-//! Nobody knows what a broken text means. What people break is known, though: they forget brackets
-//! and commas, and they write one thing a line.
+//! The meaning of broken text is unknown, so this relies on common mistakes: forgotten brackets and
+//! commas in texts with one item per line.
 
 use smallvec::SmallVec;
 
 use super::Parser;
 use crate::cursor::starts_word;
 
-/// Where a list can go on after an error.
+/// Position at which a list can continue after an error.
 pub(super) enum Next {
-    /// At a comma, or at the sign that closes the list.
+    /// A comma, or the sign that closes the list.
     Sign,
-    /// At an item.
+    /// The start of an item.
     Item,
-    /// Nowhere.
+    /// None.
     Lost,
 }
 
 impl Parser<'_, '_> {
-    /// Goes from a broken item, which begins at `begin`, to the comma or closing sign of the list
-    /// around, over whatever is nested; or to where the next item begins, if a bracket of the
-    /// broken one was forgotten. Stops where something begins that is after the list.
+    /// Moves from a broken item, which begins at `begin`, over nested brackets to the comma or
+    /// closing sign of the enclosing list, or to the start of the next item if a bracket of the
+    /// broken one was forgotten. Stops where a part begins that cannot be in the list.
     pub(super) fn skip_to_next_item(
         &mut self,
         begin: usize,
         close: u8,
         begins: fn(&Self) -> bool,
     ) -> Next {
-        // Who has given up stands at the end.
+        // A parser that has given up is at the end of the text.
         if self.cursor.at_end() {
             return Next::Lost;
         }
         let broken_at = self.cursor.pos.max(begin);
         self.cursor.pos = begin;
-        // The signs that close what is open; and how many of these were open before the error.
+        // Closing signs of the open brackets, and the smallest number of them since the error.
         let mut open: SmallVec<[u8; 16]> = SmallVec::new();
         let mut before_error = usize::MAX;
         let mut behind_comma = false;
@@ -48,7 +48,7 @@ impl Parser<'_, '_> {
             let broken = self.cursor.pos >= broken_at;
             if broken {
                 before_error = before_error.min(open.len());
-                // In a list of values, a value that begins a line is none of something nested.
+                // In a list of values, a value at the start of a line is not part of a nested list.
                 let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
                 if new_line && close == b')' && !open.is_empty() && begins(self) {
                     return Next::Item;
@@ -80,7 +80,7 @@ impl Parser<'_, '_> {
                 b'{' => open.push(b'}'),
                 b'<' => open.push(b'>'),
                 b')' | b']' | b'}' | b'>' => {
-                    // What was opened within is closed along.
+                    // Closing a bracket also closes the ones opened inside it.
                     match open.iter().rposition(|sign| *sign == byte) {
                         Some(index) => open.truncate(index),
                         None if !broken => {}
@@ -94,12 +94,13 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether `=>` stands here.
+    /// Whether `=>` is next.
     pub(super) fn at_arrow(&self) -> bool {
         self.cursor.byte() == b'=' && self.cursor.byte_at(1) == b'>'
     }
 
-    /// Whether a brace stands here that opens nodes, not values: the last thing in its line.
+    /// Whether the brace at this position opens nodes rather than values: it is the last token of
+    /// its line.
     pub(super) fn at_block(&self) -> bool {
         let mut probe = self.cursor.clone();
         if !probe.eat(b'{') {
@@ -110,18 +111,17 @@ impl Parser<'_, '_> {
         probe.at_end() || probe.text[opened..probe.pos].contains(&b'\n')
     }
 
-    /// Whether what stands here, at the beginning of a line, looks like a graph or function: a name
-    /// and a parenthesis.
+    /// Whether a line starts here that looks like a graph or function: a name and a parenthesis.
     pub(super) fn at_graph_start(&self) -> bool {
         let mut probe = self.cursor.clone();
         let at_line_start = probe.pos == 0 || probe.text.get(probe.pos - 1) == Some(&b'\n');
-        at_line_start && probe.word().is_some() && probe.next() == b'('
+        at_line_start && probe.eat_word().is_some() && probe.next() == b'('
     }
 
-    /// Whether what stands here looks like a value with its type: `float[N] x`.
+    /// Whether the text at this position looks like a value with its type: `float[N] x`.
     pub(super) fn at_value_start(&self) -> bool {
         let mut probe = self.cursor.clone();
-        let Some(word) = probe.word() else {
+        let Some(word) = probe.eat_word() else {
             return false;
         };
         let constructor = crate::words::TYPE_CONSTRUCTORS
@@ -134,7 +134,7 @@ impl Parser<'_, '_> {
             _ if crate::words::element_type(word).is_some() => 0,
             _ => return false,
         };
-        // Up to the last closing sign before the next name, in the same line.
+        // Moves to the last closing sign before the next name in this line.
         if close != 0 {
             let mut depth = 0u32;
             loop {
@@ -153,31 +153,31 @@ impl Parser<'_, '_> {
         starts_word(probe.next()) || probe.byte() == b'"'
     }
 
-    /// Whether what stands here looks like a key with its value.
+    /// Whether the text at this position looks like a key with its value.
     pub(super) fn at_key(&self) -> bool {
         let mut probe = self.cursor.clone();
-        probe.word().is_some() && probe.next() == b':'
+        probe.eat_word().is_some() && probe.next() == b':'
     }
 
-    /// Whether what stands here looks like an attribute with its value.
+    /// Whether the text at this position looks like an attribute with its value.
     pub(super) fn at_attribute_start(&self) -> bool {
         let mut probe = self.cursor.clone();
         let named = match probe.byte() {
-            b'"' => probe.quoted().is_some(),
-            _ => probe.word().is_some(),
+            b'"' => probe.eat_quoted().is_some(),
+            _ => probe.eat_word().is_some(),
         };
         if named && probe.eat(b':') {
             probe.next();
-            probe.word();
+            probe.eat_word();
         }
         named && probe.eat(b'=') && !matches!(probe.byte(), b'>' | b'=')
     }
 
-    /// Goes to where the next node of a block seems to begin, or to the end of the block. The
-    /// broken one begins at `start`.
+    /// Moves to the probable start of the next node of a block, or to the end of the block. The
+    /// broken node begins at `start`.
     ///
-    /// A line begins a node if all brackets of the one before are closed, or if it looks so much
-    /// like a node that one of them was forgotten.
+    /// A line begins a node if all brackets of the node before are closed, or if it looks so much
+    /// like a node that a closing bracket was probably forgotten.
     pub(super) fn skip_to_next_node(&mut self, start: usize) {
         if self.cursor.at_end() {
             return;
@@ -204,7 +204,7 @@ impl Parser<'_, '_> {
             let arrow = byte == b'=' && self.cursor.byte_at(1) == b'>';
             match byte {
                 b'(' | b'[' | b'<' => depth += 1,
-                // What nobody opened closes nothing.
+                // An unmatched closing bracket is ignored.
                 b')' | b']' | b'>' => depth = (depth - 1).max(0),
                 b'{' => (depth, braces) = (depth + 1, braces + 1),
                 b'}' if braces > 0 => (depth, braces) = ((depth - 1).max(0), braces - 1),
@@ -219,8 +219,8 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether the brace that stands here closes nodes: nothing follows in its line but what may
-    /// follow a graph. Any other one is a wrong sign in something broken.
+    /// Whether the brace at this position closes nodes: the rest of the line can follow a graph.
+    /// Any other brace is a misplaced sign.
     fn ends_block(&self) -> bool {
         let mut probe = self.cursor.clone();
         probe.pos += 1;
@@ -230,19 +230,19 @@ impl Parser<'_, '_> {
         new_line || probe.at_end() || matches!(byte, b'}' | b'>' | b',' | b')' | b']' | b'@')
     }
 
-    /// Whether what stands here looks like a node: a label, or names, then `=` and what could be an
-    /// operator; or like the header of a function.
+    /// Whether the text at this position looks like a node (a label, or names, then `=` and a
+    /// possible operator) or like the header of a function.
     pub(super) fn at_node_start(&self) -> bool {
         let mut probe = self.cursor.clone();
         if probe.next() == b'[' {
             probe.pos += 1;
             probe.next();
             if probe.byte() == b'"' {
-                if probe.quoted().is_none() {
+                if probe.eat_quoted().is_none() {
                     return false;
                 }
             } else {
-                probe.word();
+                probe.eat_word();
             }
             if !probe.eat(b']') {
                 return false;
@@ -250,9 +250,9 @@ impl Parser<'_, '_> {
         }
         loop {
             match probe.next() {
-                b'"' if probe.quoted().is_some() => {}
+                b'"' if probe.eat_quoted().is_some() => {}
                 byte if starts_word(byte) => {
-                    probe.word();
+                    probe.eat_word();
                 }
                 _ => break,
             }
@@ -265,12 +265,13 @@ impl Parser<'_, '_> {
         }
         let byte = probe.next();
         if byte == b'"' {
-            return probe.quoted().is_some() && matches!(probe.next(), b'.' | b'(' | b'<' | b':');
+            return probe.eat_quoted().is_some()
+                && matches!(probe.next(), b'.' | b'(' | b'<' | b':');
         }
-        // An operator is a word with a list after it; as the value of an attribute that would be a
-        // graph or a tensor.
+        // An operator is a word followed by a list. As the value of an attribute, the same text
+        // would be a graph or a tensor.
         while starts_word(probe.next()) {
-            probe.word();
+            probe.eat_word();
             if !probe.eat(b'.') {
                 break;
             }
@@ -278,21 +279,20 @@ impl Parser<'_, '_> {
         if !starts_word(byte) || !matches!(probe.next(), b'(' | b'<' | b':') {
             return false;
         }
-        // After the inputs of a graph, which is the value of an attribute, an arrow follows.
+        // An arrow after the parentheses means a graph, which is the value of an attribute.
         if probe.byte() == b'(' {
-            let inside = |byte: &u8| !matches!(byte, b')' | b'{' | b'}');
-            let rest = &probe.text[probe.pos..];
-            probe.pos += rest.iter().take_while(|byte| inside(byte)).count();
+            let rest = probe.text[probe.pos..].iter();
+            probe.pos += rest.take_while(|byte| !matches!(byte, b')' | b'{' | b'}')).count();
             return !(probe.eat(b')') && probe.next() == b'=' && probe.byte_at(1) == b'>');
         }
         true
     }
 
-    /// Goes over the token that begins with `byte`.
+    /// Skips the token that begins with `byte`.
     pub(super) fn skip_token(&mut self, byte: u8) {
         if starts_word(byte) {
-            self.cursor.word();
-        } else if byte != b'"' || self.cursor.quoted().is_none() {
+            self.cursor.eat_word();
+        } else if byte != b'"' || self.cursor.eat_quoted().is_none() {
             self.cursor.pos = (self.cursor.pos + 1).min(self.cursor.text.len());
         }
     }

@@ -1,4 +1,4 @@
-//! Tensors and their values, wherever these stand: in braces, as bytes, in a file.
+//! Parses tensors and their values, given in braces, as bytes, or in a file.
 
 use std::ops::RangeInclusive;
 
@@ -19,51 +19,51 @@ use crate::numbers::{
 use crate::tree::SyntaxKind;
 use crate::words::{STORAGE_WORDS, TENSOR_NOTES};
 
-/// Room before a payload for its tag and length.
+/// Number of bytes reserved before a payload for its tag and length.
 const HEAD: usize = 16;
 
 impl<'a> Parser<'_, 'a> {
-    /// `type [name] [=] values [notes]`
-    pub(super) fn tensor(&mut self) -> Parse<TensorProto> {
+    /// Parses `type [name] [=] values [annotations]`.
+    pub(super) fn parse_tensor(&mut self) -> Parse<TensorProto> {
         let part = self.open(SyntaxKind::Tensor);
-        let at = self.offset();
-        let data_type = self.element_type("the type of a tensor")?;
-        let dims = self.tensor_dimensions()?;
-        let tensor = self.tensor_behind_type(data_type, dims, at)?;
+        let at = self.next_offset();
+        let data_type = self.parse_element_type("the type of a tensor")?;
+        let dims = self.parse_tensor_dimensions()?;
+        let tensor = self.parse_tensor_behind_type(data_type, dims, at)?;
         self.close(part);
         Ok(tensor)
     }
 
-    /// `[name] [=] values [notes]`
-    pub(super) fn tensor_behind_type(
+    /// Parses `[name] [=] values [annotations]`.
+    pub(super) fn parse_tensor_behind_type(
         &mut self,
         data_type: Option<i32>,
         dims: SmallVec<[i64; 4]>,
         at: u64,
     ) -> Parse<TensorProto> {
         let counted = self.build.count::<TensorProto>(at);
-        self.built(counted)?;
+        self.check_built(counted)?;
         let mut tensor = TensorProto { data_type, dims, ..TensorProto::default() };
         let byte = self.cursor.next();
         if self.at_quoted() || crate::cursor::starts_word(byte) {
-            let name = self.name("the name of a tensor")?;
-            tensor.name = Some(self.symbol(&name)?);
-        } else if !self.absent() && !self.full {
-            // As the onnx package reads it.
-            tensor.name = Some(self.empty_symbol());
+            let name = self.parse_name("the name of a tensor")?;
+            tensor.name = Some(self.intern_name(&name)?);
+        } else if !self.eat_absent() && !self.full {
+            // The parser of the `onnx` package stores an empty name.
+            tensor.name = Some(self.intern_empty());
         }
         let equals = self.cursor.next() == b'=';
         if equals {
             self.cursor.pos += 1;
         }
-        self.constant(&mut tensor, equals)?;
+        self.parse_constant(&mut tensor, equals)?;
         Ok(tensor)
     }
 
-    /// The constant that a value info with `=` after it declares.
-    pub(super) fn initializer(&mut self, info: &ValueInfo, at: u64) -> Parse<TensorProto> {
+    /// Parses the constant after a value info and `=`.
+    pub(super) fn parse_initializer(&mut self, info: &ValueInfo, at: u64) -> Parse<TensorProto> {
         let counted = self.build.count::<TensorProto>(at);
-        self.built(counted)?;
+        self.check_built(counted)?;
         let span = at as usize..self.cursor.token_end();
         let mut tensor = TensorProto { name: info.name, ..TensorProto::default() };
         match info.ty.as_ref().map(|ty| &ty.kind) {
@@ -81,7 +81,7 @@ impl<'a> Parser<'_, 'a> {
                 };
                 for dim in &shape.dims {
                     let Some(DimValue::Value(number)) = dim.value else {
-                        let span = self.symbolic_dimension(span);
+                        let span = self.find_symbolic_dimension(span);
                         return self.fail(span, SYMBOLIC_DIMENSION);
                     };
                     tensor.dims.push(number);
@@ -97,24 +97,24 @@ impl<'a> Parser<'_, 'a> {
         }
         self.cursor.pos += 1;
         self.in_initializer = true;
-        let constant = self.constant(&mut tensor, true);
+        let constant = self.parse_constant(&mut tensor, true);
         self.in_initializer = false;
         constant.map(|()| tensor)
     }
 
-    /// The values of a tensor, and notes. Without `=` there may be none.
-    fn constant(&mut self, tensor: &mut TensorProto, equals: bool) -> Parse {
+    /// Parses the values of a tensor, and its annotations. Without `=` there may be none.
+    fn parse_constant(&mut self, tensor: &mut TensorProto, equals: bool) -> Parse {
         let part = self.open(SyntaxKind::Values);
         match self.cursor.next() {
-            b'{' => self.braces(tensor)?,
+            b'{' => self.parse_braces(tensor)?,
             b'[' => {
-                if self.number_in_brackets() {
-                    return self.expected_with(
+                if self.has_number_in_brackets() {
+                    return self.fail_expected_with(
                         "the values of a tensor in braces",
                         "values stand in braces, {1, 2}; in brackets stands the file that they are in",
                     );
                 }
-                let entries = self.pairs()?;
+                let entries = self.parse_pairs()?;
                 tensor.external_data = entries;
                 tensor.data_location = Some(DataLocation::EXTERNAL);
             }
@@ -124,36 +124,36 @@ impl<'a> Parser<'_, 'a> {
                 let known = equals && STORAGE_WORDS.iter().any(|known| known.as_bytes() == word);
                 if known {
                     self.cursor.pos += word.len();
-                    self.stored(tensor, word)?;
+                    self.parse_stored_values(tensor, word)?;
                 } else if equals {
                     let help = match crate::words::nearest(word, STORAGE_WORDS) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => "values stand in braces, {1, 2}; those in a file are [\"location\": \"...\"]".into(),
                     };
-                    return self.expected_with("the values of a tensor", help);
+                    return self.fail_expected_with("the values of a tensor", help);
                 }
             }
         }
         self.close(part);
         if self.at_notes() {
-            self.tensor_notes(tensor)?;
+            self.parse_tensor_notes(tensor)?;
         }
         Ok(())
     }
 
-    /// Whether the brackets that are opened here have a number in them.
-    fn number_in_brackets(&self) -> bool {
+    /// Whether the brackets at this position contain a number.
+    fn has_number_in_brackets(&self) -> bool {
         let mut probe = self.cursor.clone();
         probe.eat(b'[') && matches!(probe.next(), b'0'..=b'9' | b'-')
     }
 
-    /// What stands after `raw`, `fields` or `elided`.
-    fn stored(&mut self, tensor: &mut TensorProto, word: &[u8]) -> Parse {
+    /// Parses the values after `raw`, `fields` or `elided`.
+    fn parse_stored_values(&mut self, tensor: &mut TensorProto, word: &[u8]) -> Parse {
         let start = self.cursor.pos - word.len();
         match (word, self.cursor.next()) {
             (b"elided", _) => {
                 if self.at_quoted() {
-                    self.quoted()?;
+                    self.parse_quoted()?;
                 }
                 let end = self.cursor.token_end();
                 self.fail_with(
@@ -162,34 +162,34 @@ impl<'a> Parser<'_, 'a> {
                     "print the model again, with its weights",
                 )
             }
-            (b"raw", b'{') => self.raw_braces(tensor),
+            (b"raw", b'{') => self.parse_raw_braces(tensor),
             (b"raw", _) => {
-                let bytes = self.bytes(tensor, false)?;
+                let bytes = self.parse_bytes(tensor, false)?;
                 tensor.raw_data = Some(bytes);
                 Ok(())
             }
             _ => {
-                let records = self.bytes(tensor, true)?;
+                let records = self.parse_bytes(tensor, true)?;
                 self.add_records(tensor, records, start)
             }
         }
     }
 
-    /// Bytes of a tensor, written down or in a file: records of a typed list if `typed`, `raw_data`
-    /// otherwise.
-    fn bytes(&mut self, tensor: &TensorProto, typed: bool) -> Parse<Span> {
+    /// Parses the bytes of a tensor, or a reference to a file: records of a typed list if `typed`,
+    /// otherwise `raw_data`.
+    fn parse_bytes(&mut self, tensor: &TensorProto, typed: bool) -> Parse<Span> {
         if self.cursor.next() == b'[' {
             let start = self.cursor.pos;
-            let entries = self.pairs()?;
+            let entries = self.parse_pairs()?;
             let end = self.cursor.token_end();
-            return self.load(tensor, typed, entries, start..end);
+            return self.load_bytes(tensor, typed, entries, start..end);
         }
-        let text = self.string("bytes, as x\"00ff\", or the file they are in")?;
-        Ok(self.kept(text))
+        let text = self.parse_string("bytes, as x\"00ff\", or the file they are in")?;
+        Ok(self.keep_name(text))
     }
 
     /// Loads bytes of a tensor from a file.
-    fn load(
+    fn load_bytes(
         &mut self,
         tensor: &TensorProto,
         typed: bool,
@@ -261,10 +261,10 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Records of typed lists as they are.
+    /// Adds records of typed lists without decoding them.
     fn add_records(&mut self, tensor: &mut TensorProto, records: Span, at: usize) -> Parse {
-        // The pool's bytes are not at hand yet, so they are looked at in the text or the file.
-        let Some(runs) = self.build.with_bytes(records, super::message::typed_runs) else {
+        // The builder's pool cannot be read through the model yet.
+        let Some(runs) = self.build.with_bytes(records, super::message::split_typed_runs) else {
             let end = self.cursor.token_end();
             return self.fail(at..end, "these bytes are no records of a tensor's typed fields");
         };
@@ -279,40 +279,40 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    fn tensor_notes(&mut self, tensor: &mut TensorProto) -> Parse {
-        self.notes(TENSOR_NOTES, |parser, key| {
+    fn parse_tensor_notes(&mut self, tensor: &mut TensorProto) -> Parse {
+        self.parse_notes(TENSOR_NOTES, |parser, key| {
             let at = parser.cursor.pos;
             match key {
-                b"doc_string" => tensor.doc_string = Some(parser.text_symbol()?),
-                b"metadata_props" => tensor.metadata_props.extend(parser.pairs()?),
-                b"external_data" => tensor.external_data.extend(parser.pairs()?),
+                b"doc_string" => tensor.doc_string = Some(parser.parse_text_symbol()?),
+                b"metadata_props" => tensor.metadata_props.extend(parser.parse_pairs()?),
+                b"external_data" => tensor.external_data.extend(parser.parse_pairs()?),
                 b"data_location" => {
-                    let number = parser.integer("a number")?;
+                    let number = parser.parse_integer("a number")?;
                     let Ok(number) = i32::try_from(number) else {
                         return parser.fail(at..parser.cursor.pos, "a data location has 32 bits");
                     };
                     tensor.data_location = Some(DataLocation(number));
                 }
-                b"raw_data" => tensor.raw_data = Some(parser.bytes(tensor, false)?),
+                b"raw_data" => tensor.raw_data = Some(parser.parse_bytes(tensor, false)?),
                 b"fields" => {
-                    let records = parser.bytes(tensor, true)?;
+                    let records = parser.parse_bytes(tensor, true)?;
                     parser.add_records(tensor, records, at)?;
                     tensor.typed.sort_by_key(|run| run.number);
                 }
                 b"segment" => {
                     let mut segment = Segment::default();
                     let keys = &["begin", "end", "unknown"];
-                    parser.key_list(b'{', b'}', keys, &mut |parser, key| {
+                    parser.parse_key_list(b'{', b'}', keys, &mut |parser, key| {
                         match key {
-                            b"begin" => segment.begin = Some(parser.integer("a number")?),
-                            b"end" => segment.end = Some(parser.integer("a number")?),
-                            _ => segment.unknown = parser.unknown()?,
+                            b"begin" => segment.begin = Some(parser.parse_integer("a number")?),
+                            b"end" => segment.end = Some(parser.parse_integer("a number")?),
+                            _ => segment.unknown = parser.parse_unknown()?,
                         }
                         Ok(())
                     })?;
                     tensor.segment = Some(segment);
                 }
-                _ => tensor.unknown = parser.unknown()?,
+                _ => tensor.unknown = parser.parse_unknown()?,
             }
             Ok(())
         })
@@ -324,17 +324,17 @@ impl<'a> Parser<'_, 'a> {
             return false;
         }
         let mut probe = self.cursor.clone();
-        probe.word();
+        probe.eat_word();
         probe.next() == b'('
     }
 
-    /// `sparse(type, values, indices)`
-    pub(super) fn sparse_tensor(&mut self) -> Parse<SparseTensorProto> {
+    /// Parses `sparse(type, values, indices)`.
+    pub(super) fn parse_sparse_tensor(&mut self) -> Parse<SparseTensorProto> {
         let part = self.open(SyntaxKind::SparseTensor);
-        let at = self.offset();
+        let at = self.next_offset();
         let counted = self.build.count::<SparseTensorProto>(at);
-        self.built(counted)?;
-        let word = self.word("`sparse`")?;
+        self.check_built(counted)?;
+        let word = self.parse_word("`sparse`")?;
         if word.bytes != b"sparse" {
             let start = word.offset as usize;
             return self.fail_with(
@@ -344,14 +344,16 @@ impl<'a> Parser<'_, 'a> {
             );
         }
         self.expect(b'(', "`(`")?;
-        let elem_at = self.offset() as usize;
-        let elem = self.element_type("the type of the sparse tensor")?;
-        let mut sparse =
-            SparseTensorProto { dims: self.tensor_dimensions()?, ..SparseTensorProto::default() };
+        let elem_at = self.next_offset() as usize;
+        let elem = self.parse_element_type("the type of the sparse tensor")?;
+        let mut sparse = SparseTensorProto {
+            dims: self.parse_tensor_dimensions()?,
+            ..SparseTensorProto::default()
+        };
         let elem_end = self.cursor.token_end();
         if self.cursor.eat(b',') {
-            if !self.absent() {
-                let values = self.tensor()?;
+            if !self.eat_absent() {
+                let values = self.parse_tensor()?;
                 if values.data_type != elem {
                     return self.fail(
                         elem_at..elem_end,
@@ -361,43 +363,45 @@ impl<'a> Parser<'_, 'a> {
                 sparse.values = Some(values);
             }
             if self.cursor.eat(b',') {
-                sparse.indices = Some(self.tensor()?);
+                sparse.indices = Some(self.parse_tensor()?);
             }
         }
         self.expect(b')', "`)` after the indices")?;
         if self.at_notes() {
             let mut unknown = Unknowns::default();
-            self.unknown_notes(&mut unknown)?;
+            self.parse_unknown_notes(&mut unknown)?;
             sparse.unknown = unknown;
         }
         self.close(part);
         Ok(sparse)
     }
 
-    /// The entries of a typed list.
-    fn braces(&mut self, tensor: &mut TensorProto) -> Parse {
+    /// Parses the entries of a typed list.
+    fn parse_braces(&mut self, tensor: &mut TensorProto) -> Parse {
         let opened = self.cursor.pos;
-        let data_type = self.literal_type(tensor, opened)?;
+        let data_type = self.parse_literal_type(tensor, opened)?;
         let field = sardonyx_proto::DataType(data_type.number()).typed_field();
         let field = field.unwrap_or(TypedField::Int32);
         self.numbers.clear();
         self.numbers.resize(HEAD, 0);
-        let of = (data_type, Count::Entries);
+        let target = LiteralTarget { data_type, count: Count::Entries };
         let entries = match field {
-            TypedField::String => self.strings()?,
-            TypedField::Float => self.literals(of, read_floats::<f32>)?,
-            TypedField::Double => self.literals(of, read_floats::<f64>)?,
-            TypedField::Int64 => {
-                self.literals(of, |text, out| read_signed_varints(text, i64::MIN..=i64::MAX, out))?
-            }
+            TypedField::String => self.parse_strings()?,
+            TypedField::Float => self.parse_literals(target, read_floats::<f32>)?,
+            TypedField::Double => self.parse_literals(target, read_floats::<f64>)?,
+            TypedField::Int64 => self.parse_literals(target, |text, out| {
+                read_signed_varints(text, i64::MIN..=i64::MAX, out)
+            })?,
             TypedField::Uint64 => {
                 let max =
                     if data_type == DataType::Uint32 { u64::from(u32::MAX) } else { u64::MAX };
-                self.literals(of, |text, out| read_unsigned_varints(text, max, out))?
+                self.parse_literals(target, |text, out| read_unsigned_varints(text, max, out))?
             }
             TypedField::Int32 => {
                 let range = entry_range(data_type);
-                self.literals(of, |text, out| read_signed_varints(text, range.clone(), out))?
+                self.parse_literals(target, |text, out| {
+                    read_signed_varints(text, range.clone(), out)
+                })?
             }
         };
         self.check_count(tensor, data_type, entries, opened, Count::Entries)?;
@@ -408,7 +412,7 @@ impl<'a> Parser<'_, 'a> {
         let records = if field == TypedField::String {
             self.take_numbers(HEAD)
         } else {
-            // The tag and the length stand before the payload.
+            // Writes the tag and the length before the payload.
             let mut head: SmallVec<[u8; HEAD]> = SmallVec::new();
             head.push((number << 3 | 2) as u8);
             let mut length = (self.numbers.len() - HEAD) as u64;
@@ -425,20 +429,20 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// The elements of `raw_data`.
-    fn raw_braces(&mut self, tensor: &mut TensorProto) -> Parse {
+    /// Parses the elements of `raw_data`.
+    fn parse_raw_braces(&mut self, tensor: &mut TensorProto) -> Parse {
         let opened = self.cursor.pos;
-        let data_type = self.literal_type(tensor, opened)?;
-        let count = self.raw_literals(data_type)?;
+        let data_type = self.parse_literal_type(tensor, opened)?;
+        let count = self.parse_raw_literals(data_type)?;
         self.check_count(tensor, data_type, count, opened, Count::Elements)?;
         tensor.raw_data = Some(self.take_numbers(0));
         Ok(())
     }
 
-    /// Reads the elements into `numbers`; gives how many there are.
-    fn raw_literals(&mut self, data_type: DataType) -> Parse<usize> {
+    /// Reads the elements into `numbers`; returns their number.
+    fn parse_raw_literals(&mut self, data_type: DataType) -> Parse<usize> {
         let opened = self.cursor.pos;
-        let of = (data_type, Count::Elements);
+        let target = LiteralTarget { data_type, count: Count::Elements };
         self.numbers.clear();
         let signed = |bits: u32| -(1i64 << (bits - 1))..=(1i64 << (bits - 1)) - 1;
         let count = match data_type {
@@ -449,39 +453,46 @@ impl<'a> Parser<'_, 'a> {
                     "leave `raw` out",
                 );
             }
-            DataType::Float | DataType::Complex64 => self.literals(of, read_floats::<f32>)?,
-            DataType::Double | DataType::Complex128 => self.literals(of, read_floats::<f64>)?,
+            DataType::Float | DataType::Complex64 => {
+                self.parse_literals(target, read_floats::<f32>)?
+            }
+            DataType::Double | DataType::Complex128 => {
+                self.parse_literals(target, read_floats::<f64>)?
+            }
             DataType::Int8 => {
-                self.literals(of, |text, out| read_signed::<1>(text, signed(8), out))?
+                self.parse_literals(target, |text, out| read_signed::<1>(text, signed(8), out))?
             }
             DataType::Int16 => {
-                self.literals(of, |text, out| read_signed::<2>(text, signed(16), out))?
+                self.parse_literals(target, |text, out| read_signed::<2>(text, signed(16), out))?
             }
             DataType::Int32 => {
-                self.literals(of, |text, out| read_signed::<4>(text, signed(32), out))?
+                self.parse_literals(target, |text, out| read_signed::<4>(text, signed(32), out))?
             }
-            DataType::Int64 => {
-                self.literals(of, |text, out| read_signed::<8>(text, i64::MIN..=i64::MAX, out))?
+            DataType::Int64 => self.parse_literals(target, |text, out| {
+                read_signed::<8>(text, i64::MIN..=i64::MAX, out)
+            })?,
+            DataType::Bool => {
+                self.parse_literals(target, |text, out| read_unsigned::<1>(text, 1, out))?
             }
-            DataType::Bool => self.literals(of, |text, out| read_unsigned::<1>(text, 1, out))?,
             DataType::Uint8 => {
-                self.literals(of, |text, out| read_unsigned::<1>(text, 0xff, out))?
+                self.parse_literals(target, |text, out| read_unsigned::<1>(text, 0xff, out))?
             }
             DataType::Uint16 => {
-                self.literals(of, |text, out| read_unsigned::<2>(text, 0xffff, out))?
+                self.parse_literals(target, |text, out| read_unsigned::<2>(text, 0xffff, out))?
             }
-            DataType::Uint32 => {
-                self.literals(of, |text, out| read_unsigned::<4>(text, u32::MAX.into(), out))?
-            }
+            DataType::Uint32 => self.parse_literals(target, |text, out| {
+                read_unsigned::<4>(text, u32::MAX.into(), out)
+            })?,
             DataType::Uint64 => {
-                self.literals(of, |text, out| read_unsigned::<8>(text, u64::MAX, out))?
+                self.parse_literals(target, |text, out| read_unsigned::<8>(text, u64::MAX, out))?
             }
             DataType::Int4 | DataType::Int2 | DataType::Uint4 | DataType::Uint2 => {
                 let bits = data_type.bits().unwrap_or(4);
                 let range =
                     if data_type.is_signed() { signed(bits as u32) } else { 0..=(1 << bits) - 1 };
-                let count =
-                    self.literals(of, |text, out| read_signed::<1>(text, range.clone(), out))?;
+                let count = self.parse_literals(target, |text, out| {
+                    read_signed::<1>(text, range.clone(), out)
+                })?;
                 let mask = (1u8 << bits) - 1;
                 let codes: Vec<u8> = self.numbers.iter().map(|code| code & mask).collect();
                 let mut bytes = vec![0; data_type.storage_bytes(count).unwrap_or(0)];
@@ -494,15 +505,16 @@ impl<'a> Parser<'_, 'a> {
             // Floats of fewer than 32 bits.
             _ => {
                 let mut values: Vec<f32> = Vec::new();
-                let count = self.literals(of, |text, _| {
+                let count = self.parse_literals(target, |text, _| {
                     read_list(text, |value: f32| {
                         values.push(value);
                         Ok(())
                     })
                 })?;
                 let Some(bytes) = narrow(&values, data_type) else {
-                    let fits = |value: &f32| narrow(&[*value], data_type).is_some();
-                    let index = values.iter().position(|value| !fits(value)).unwrap_or(0);
+                    let index =
+                        values.iter().position(|value| narrow(&[*value], data_type).is_none());
+                    let index = index.unwrap_or(0);
                     let message = format!(
                         "value {} of {} is out of range for {}",
                         index + 1,
@@ -518,8 +530,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(count)
     }
 
-    /// The element type of literals.
-    fn literal_type(&mut self, tensor: &TensorProto, at: usize) -> Parse<DataType> {
+    /// Returns the element type of literals.
+    fn parse_literal_type(&mut self, tensor: &TensorProto, at: usize) -> Parse<DataType> {
         match tensor.data_type.and_then(DataType::from_number) {
             Some(data_type) => Ok(data_type),
             None => self.fail_with(
@@ -530,11 +542,11 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Reads the literals between the braces that are opened here; gives how many there are. `of`
-    /// says what they are, for advice.
-    fn literals(
+    /// Reads the literals between the braces at this position; returns their number. `target`
+    /// describes them for advice.
+    fn parse_literals(
         &mut self,
-        of: (DataType, Count),
+        target: LiteralTarget,
         read: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<ListEnd, ListError>,
     ) -> Parse<usize> {
         let start = self.cursor.pos + 1;
@@ -545,15 +557,15 @@ impl<'a> Parser<'_, 'a> {
             }
             Err(error) => {
                 self.cursor.pos = start + error.position;
-                let result = self.list_error(error.problem);
-                // The other errors are not about the type.
+                let result = self.fail_in_list(error.problem);
+                // The other errors do not depend on the type.
                 if let ListProblem::Number(
                     NumberError::OutOfRange | NumberError::Negative | NumberError::NotInteger,
                 ) = error.problem
                 {
-                    match of {
-                        (data_type, Count::Entries) => self.explain_entries(data_type),
-                        (data_type, Count::Elements) => self.explain_range(data_type),
+                    match target.count {
+                        Count::Entries => self.explain_entries(target.data_type),
+                        Count::Elements => self.explain_range(target.data_type),
                     }
                 }
                 result
@@ -562,19 +574,19 @@ impl<'a> Parser<'_, 'a> {
     }
 
     #[cold]
-    fn list_error<T>(&mut self, problem: ListProblem) -> Parse<T> {
+    fn fail_in_list<T>(&mut self, problem: ListProblem) -> Parse<T> {
         match problem {
-            ListProblem::Number(error) => self.number_error(error, "a value"),
-            // The comma before it is gone over.
+            ListProblem::Number(error) => self.fail_number(error, "a value"),
+            // The cursor is after the comma that precedes the missing value.
             ListProblem::MissingValue if self.cursor.next() == b'}' => {
-                self.expected_with("a value", NO_LAST_COMMA)
+                self.fail_expected_with("a value", NO_LAST_COMMA)
             }
-            ListProblem::MissingValue => self.expected("a value"),
-            ListProblem::ExpectedCommaOrBrace => self.expected("`,` or `}` after a value"),
+            ListProblem::MissingValue => self.fail_expected("a value"),
+            ListProblem::ExpectedCommaOrBrace => self.fail_expected("`,` or `}` after a value"),
         }
     }
 
-    /// Adds what a user of a narrow type needs to know to the error that was just reported.
+    /// Adds advice about the entries of a narrow type to the error that was just reported.
     #[cold]
     fn explain_entries(&mut self, data_type: DataType) {
         let advice = match data_type {
@@ -596,7 +608,7 @@ impl<'a> Parser<'_, 'a> {
         self.advise(advice);
     }
 
-    /// Adds which values a type has to the error that was just reported.
+    /// Adds the range of a type to the error that was just reported.
     #[cold]
     fn explain_range(&mut self, data_type: DataType) {
         let name = data_type.name();
@@ -622,11 +634,11 @@ impl<'a> Parser<'_, 'a> {
         });
     }
 
-    /// Texts between the braces that are opened here, as records.
-    fn strings(&mut self) -> Parse<usize> {
+    /// Parses quoted texts between the braces at this position, as records.
+    fn parse_strings(&mut self) -> Parse<usize> {
         let mut count = 0;
-        self.list(b'{', b'}', "`{`", |parser| {
-            let text = parser.string("a text in quotes")?;
+        self.parse_list(b'{', b'}', "`{`", |parser| {
+            let text = parser.parse_string("a text in quotes")?;
             count += 1;
             let bytes = text.bytes();
             parser.numbers.push(0x32);
@@ -637,9 +649,9 @@ impl<'a> Parser<'_, 'a> {
         Ok(count)
     }
 
-    /// The payload that was read, as bytes of the model from `start` on.
+    /// Moves the payload from `start` on into the model.
     fn take_numbers(&mut self, start: usize) -> Span {
-        /// Below this, a copy costs less than memory of its own.
+        /// Size in bytes below which a copy costs less than an allocation.
         const SMALL: usize = 16 << 10;
         if self.numbers.len() <= SMALL {
             return self.build.keep(&self.numbers[start..]);
@@ -648,7 +660,7 @@ impl<'a> Parser<'_, 'a> {
         self.build.keep_vec(numbers, start)
     }
 
-    /// Compares the number of literals with what the dimensions ask for.
+    /// Compares the number of literals with the dimensions.
     fn check_count(
         &mut self,
         tensor: &TensorProto,
@@ -686,7 +698,7 @@ impl<'a> Parser<'_, 'a> {
         }
         let message = format!("{}, but the shape asks for {wanted}", crate::plural(found, "value"));
         if found == 0 && count == Count::Entries {
-            // What the onnx package prints for a tensor whose values were taken out.
+            // The `onnx` package prints such tensors after their values were removed.
             self.warn(opened..end, message, Some("a tensor without values says so: `= ?`"));
             return Ok(());
         }
@@ -697,8 +709,8 @@ impl<'a> Parser<'_, 'a> {
         self.fail(opened..end, message)
     }
 
-    /// An integer.
-    pub(super) fn integer(&mut self, what: &str) -> Parse<i64> {
+    /// Parses an integer.
+    pub(super) fn parse_integer(&mut self, what: &str) -> Parse<i64> {
         self.cursor.next();
         let start = self.cursor.pos;
         match numbers::read_i64(&self.cursor.text[start..]) {
@@ -707,7 +719,7 @@ impl<'a> Parser<'_, 'a> {
                 Ok(value)
             }
             Err(error) => {
-                let result = self.number_error(error, what);
+                let result = self.fail_number(error, what);
                 if error == NumberError::OutOfRange {
                     self.advise("integers have 64 bits and a sign");
                 }
@@ -716,8 +728,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// A float; an integer literal is one as well.
-    pub(super) fn float(&mut self, what: &str) -> Parse<f32> {
+    /// Parses a float; an integer literal is accepted as well.
+    pub(super) fn parse_float(&mut self, what: &str) -> Parse<f32> {
         self.cursor.next();
         let start = self.cursor.pos;
         match numbers::read_f32(&self.cursor.text[start..]) {
@@ -726,7 +738,7 @@ impl<'a> Parser<'_, 'a> {
                 Ok(value)
             }
             Err(error) => {
-                let result = self.number_error(error, what);
+                let result = self.fail_number(error, what);
                 if error == NumberError::OutOfRange {
                     self.explain_range(DataType::Float);
                 }
@@ -736,20 +748,22 @@ impl<'a> Parser<'_, 'a> {
     }
 
     #[cold]
-    pub(super) fn number_error<T>(&mut self, error: NumberError, what: &str) -> Parse<T> {
-        let (span, found) = self.token();
+    pub(super) fn fail_number<T>(&mut self, error: NumberError, what: &str) -> Parse<T> {
+        let (span, found) = self.describe_token();
         let bytes = &self.cursor.text[span.clone()];
         match error {
             NumberError::NoDigits => match bytes.first() {
-                Some(b'.') => self.expected_with(what, "a number begins with a digit: 0.5"),
-                Some(b'+') => self.expected_with(what, "numbers have no `+` before them"),
-                Some(b'-') => self.expected_with(
+                Some(b'.') => self.fail_expected_with(what, "a number begins with a digit: 0.5"),
+                Some(b'+') => self.fail_expected_with(what, "numbers have no `+` before them"),
+                Some(b'-') => self.fail_expected_with(
                     what,
                     "a number follows its `-` directly, and begins with a digit",
                 ),
-                Some(b'"') => self.expected_with(what, "write numbers without quotes"),
-                _ if is_truth(bytes) => self.expected_with(what, "write booleans as 0 or 1"),
-                _ => self.expected(what),
+                Some(b'"') => self.fail_expected_with(what, "write numbers without quotes"),
+                _ if is_boolean_word(bytes) => {
+                    self.fail_expected_with(what, "write booleans as 0 or 1")
+                }
+                _ => self.fail_expected(what),
             },
             NumberError::EmptyExponent => {
                 self.fail(span, format!("the exponent of {found} has no digits"))
@@ -766,15 +780,15 @@ impl<'a> Parser<'_, 'a> {
                 self.fail(span, format!("expected an integer, found {found}"))
             }
             NumberError::NanBits => self.fail_with(
-                self.with_parentheses(span),
+                self.extend_to_parentheses(span),
                 "these are not the bits of a NaN of this type",
                 "all bits are written, in hexadecimal digits: nan(7fc00001)",
             ),
         }
     }
 
-    /// A word, and what stands in parentheses directly after it.
-    fn with_parentheses(&self, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    /// Extends the range of a word by parentheses that follow it directly.
+    fn extend_to_parentheses(&self, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
         let rest = &self.cursor.text[span.end..];
         let inside = |byte: &&u8| **byte == b'(' || crate::cursor::continues_word(**byte);
         let length = rest.iter().take_while(inside).count();
@@ -782,19 +796,26 @@ impl<'a> Parser<'_, 'a> {
         span.start..span.end + length + closed
     }
 
-    /// Bytes or text of an attribute.
-    pub(super) fn string_span(&mut self) -> Parse<Span> {
-        let text: Name<'a> = self.string("a text in quotes")?;
-        Ok(self.kept(text))
+    /// Parses the bytes or text of an attribute.
+    pub(super) fn parse_string_span(&mut self) -> Parse<Span> {
+        let text: Name<'a> = self.parse_string("a text in quotes")?;
+        Ok(self.keep_name(text))
     }
 }
 
-/// Whether a word is a truth value in other languages.
-pub(super) fn is_truth(word: &[u8]) -> bool {
+/// Whether a word is a boolean literal of other languages.
+pub(super) fn is_boolean_word(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
 }
 
-/// What the literals of a tensor stand for.
+/// Element type of literals, and the values that they represent.
+#[derive(Clone, Copy)]
+struct LiteralTarget {
+    data_type: DataType,
+    count: Count,
+}
+
+/// Values that the literals of a tensor represent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
     /// Entries of a typed list.
@@ -814,8 +835,8 @@ fn field_number(field: TypedField) -> u32 {
     }
 }
 
-/// What an entry of `int32_data` may be. Types of fewer than 8 bits are packed, so an entry is a
-/// byte.
+/// Returns the range of an entry of `int32_data`. Types of fewer than 8 bits are packed, so an
+/// entry is a byte.
 pub(crate) fn entry_range(data_type: DataType) -> RangeInclusive<i64> {
     match data_type {
         DataType::Int32 => i32::MIN.into()..=i32::MAX.into(),
@@ -823,13 +844,13 @@ pub(crate) fn entry_range(data_type: DataType) -> RangeInclusive<i64> {
         DataType::Int8 => i8::MIN.into()..=i8::MAX.into(),
         DataType::Bool => 0..=1,
         DataType::Uint16 | DataType::Float16 | DataType::Bfloat16 => 0..=0xffff,
-        // Some write one signed element per entry.
+        // Some writers store one signed element per entry.
         DataType::Int4 | DataType::Int2 => -0x80..=0xff,
         _ => 0..=0xff,
     }
 }
 
-/// Values as the nearest ones of a type of fewer than 32 bits; `None` if a finite one is too large.
+/// Rounds values to a type of fewer than 32 bits; `None` if a finite one is too large.
 pub(crate) fn narrow(values: &[f32], data_type: DataType) -> Option<Vec<u8>> {
     let wide = Tensor::from_vec([values.len()], values.to_vec()).ok()?;
     let options = CastOptions { saturate: false, ..CastOptions::default() };

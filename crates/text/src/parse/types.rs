@@ -1,4 +1,4 @@
-//! Types and dimensions.
+//! Parses types and dimensions.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::{Failed, NO_LAST_COMMA, Name, Parse, Parser};
 use crate::tree::SyntaxKind;
 use crate::words::{DIMENSION_NOTES, TYPE_CONSTRUCTORS, TYPE_NOTES, element_type, is_type_word};
 
-/// What is wrong with the type of a tensor that has values.
+/// Errors about the type of a tensor that has values.
 pub(super) const SYMBOLIC_DIMENSION: &str = "the dimensions of a tensor with values are numbers";
 pub(super) const NO_RANK: &str = "a tensor with values has a rank";
 pub(super) const ADVICE_ON_RANK: &str =
     "write the dimensions, float[2], or remove the brackets for a scalar";
 
-/// Which type a word may stand for that is none.
+/// Returns advice about a word that is not a type but resembles one.
 pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {
-    // What others call them.
+    // Names of types in other languages.
     let called = match &word.to_ascii_lowercase()[..] {
         b"float32" | b"f32" => "it is called `float`",
         b"float64" | b"f64" => "it is called `double`",
@@ -41,26 +41,26 @@ pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {
     Some(called.to_string())
 }
 
-/// All types.
+/// Returns advice that lists all types.
 pub(super) fn advice_on_types() -> String {
     let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL.iter().map(|ty| ty.name()).collect();
     names.extend(TYPE_CONSTRUCTORS);
-    format!("the types are {}", crate::words::listed(&names))
+    format!("the types are {}", crate::words::join_words(&names))
 }
 
-/// What stands in brackets after an element type.
+/// Brackets after an element type.
 pub(super) enum Brackets {
-    /// None: a scalar.
+    /// No brackets: a scalar.
     Missing,
-    /// Empty ones: any rank.
+    /// Empty brackets: any rank.
     Empty,
-    /// With dimensions.
+    /// Brackets with dimensions.
     Dimensions,
 }
 
 impl<'a> Parser<'_, 'a> {
-    /// Whether a `?` that stands here begins a type: that of an element type by number (`?77`), of
-    /// none (`?_`), or of a type of no kind (`?()`).
+    /// Whether a `?` at this position begins a type: an element type by number (`?77`), an absent
+    /// one (`?_`), or a type without a variant (`?()`).
     pub(super) fn at_type_sign(&self) -> bool {
         self.cursor.byte() == b'?'
             && matches!(self.cursor.byte_at(1), b'0'..=b'9' | b'-' | b'_' | b'(')
@@ -77,18 +77,18 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    pub(super) fn type_proto(&mut self) -> Parse<TypeProto> {
+    pub(super) fn parse_type_proto(&mut self) -> Parse<TypeProto> {
         let mut ty = TypeProto::default();
-        self.type_into(&mut ty)?;
+        self.parse_type_into(&mut ty)?;
         Ok(ty)
     }
 
-    /// A type, put where it belongs: there are as many as values, and each is large.
-    pub(super) fn type_into(&mut self, ty: &mut TypeProto) -> Parse {
+    /// Parses a type into its destination: there is one type per value, and each is large.
+    pub(super) fn parse_type_into(&mut self, ty: &mut TypeProto) -> Parse {
         let part = self.open(SyntaxKind::Type);
-        let at = self.offset();
+        let at = self.next_offset();
         let counted = self.build.count::<TypeProto>(at);
-        self.built(counted)?;
+        self.check_built(counted)?;
         let Some(levels) = self.type_levels.checked_sub(1) else {
             let at = at as usize;
             self.cursor.pos = self.cursor.text.len();
@@ -97,17 +97,17 @@ impl<'a> Parser<'_, 'a> {
             return self.fail(at..at + 1, message);
         };
         self.type_levels = levels;
-        let kind = self.type_kind(ty);
+        let kind = self.parse_type_kind(ty);
         self.type_levels += 1;
         kind?;
         if self.at_notes() {
-            self.type_notes(ty)?;
+            self.parse_type_notes(ty)?;
         }
         self.close(part);
         Ok(())
     }
 
-    fn type_kind(&mut self, ty: &mut TypeProto) -> Parse {
+    fn parse_type_kind(&mut self, ty: &mut TypeProto) -> Parse {
         self.cursor.next();
         if self.cursor.byte() == b'?' && self.cursor.byte_at(1) == b'(' {
             self.cursor.pos += 2;
@@ -115,23 +115,23 @@ impl<'a> Parser<'_, 'a> {
         }
         let word = self.cursor.peek_word().unwrap_or_default();
         if let b"seq" | b"map" | b"optional" | b"opaque" | b"sparse_tensor" = word {
-            ty.kind = Some(self.constructed_type(word)?);
+            ty.kind = Some(self.parse_constructed_type(word)?);
             return Ok(());
         }
-        let elem_type = self.element_type("a type")?;
+        let elem_type = self.parse_element_type("a type")?;
         let tensor = ty.kind.insert(TypeKind::Tensor {
             elem_type,
             shape: None,
             unknown: Unknowns::default(),
         });
         match tensor {
-            TypeKind::Tensor { shape, .. } => self.shape(shape),
+            TypeKind::Tensor { shape, .. } => self.parse_shape(shape),
             _ => Ok(()),
         }
     }
 
-    /// The type that begins with a word, and goes on in parentheses.
-    fn constructed_type(&mut self, word: &[u8]) -> Parse<TypeKind> {
+    /// Parses a type that begins with `word` and continues in parentheses.
+    fn parse_constructed_type(&mut self, word: &[u8]) -> Parse<TypeKind> {
         let start = self.cursor.pos;
         let constructor = |parser: &mut Self| {
             parser.cursor.pos = start + word.len();
@@ -141,23 +141,23 @@ impl<'a> Parser<'_, 'a> {
         let kind = match word {
             b"seq" => {
                 constructor(self)?;
-                let elem_type = self.maybe_type()?;
+                let elem_type = self.parse_maybe_type()?;
                 TypeKind::Sequence { elem_type, unknown: Unknowns::default() }
             }
             b"optional" => {
                 constructor(self)?;
-                let elem_type = self.maybe_type()?;
+                let elem_type = self.parse_maybe_type()?;
                 TypeKind::Optional { elem_type, unknown: Unknowns::default() }
             }
             b"map" => {
                 constructor(self)?;
                 let key_type =
-                    self.element_type("the type of the keys, an integer type or `string`")?;
+                    self.parse_element_type("the type of the keys, an integer type or `string`")?;
                 let value_type = if self.cursor.eat(b',') {
-                    Some(Box::new(self.type_proto()?))
+                    Some(Box::new(self.parse_type_proto()?))
                 } else {
                     if self.cursor.next() != b')' {
-                        return self.expected("`,` and the type of the values");
+                        return self.fail_expected("`,` and the type of the values");
                     }
                     None
                 };
@@ -165,36 +165,38 @@ impl<'a> Parser<'_, 'a> {
             }
             b"sparse_tensor" => {
                 constructor(self)?;
-                let elem_type = self.element_type("an element type")?;
+                let elem_type = self.parse_element_type("an element type")?;
                 let mut shape = None;
-                self.shape(&mut shape)?;
+                self.parse_shape(&mut shape)?;
                 TypeKind::SparseTensor { elem_type, shape, unknown: Unknowns::default() }
             }
             _ => {
                 constructor(self)?;
-                self.opaque()?
+                self.parse_opaque()?
             }
         };
         if !self.cursor.eat(b')') {
             let what = format!("`)` after what is in `{}(`", String::from_utf8_lossy(word));
             return match word {
-                b"opaque" => self.expected_with(&what, "it has a domain and a name, or a name"),
-                _ => self.expected(&what),
+                b"opaque" => {
+                    self.fail_expected_with(&what, "it has a domain and a name, or a name")
+                }
+                _ => self.fail_expected(&what),
             };
         }
         Ok(kind)
     }
 
-    /// A type in parentheses, or nothing.
-    fn maybe_type(&mut self) -> Parse<Option<Box<TypeProto>>> {
+    /// Parses a type in parentheses, which may be empty.
+    fn parse_maybe_type(&mut self) -> Parse<Option<Box<TypeProto>>> {
         if self.cursor.next() == b')' {
             return Ok(None);
         }
-        Ok(Some(Box::new(self.type_proto()?)))
+        Ok(Some(Box::new(self.parse_type_proto()?)))
     }
 
-    /// An element type: its name, or `?77` for the number 77, or `?_` for none.
-    pub(super) fn element_type(&mut self, what: &str) -> Parse<Option<i32>> {
+    /// Parses an element type: its name, `?77` for the number 77, or `?_` for none.
+    pub(super) fn parse_element_type(&mut self, what: &str) -> Parse<Option<i32>> {
         self.cursor.next();
         let start = self.cursor.pos;
         if self.at_type_sign() && self.cursor.byte_at(1) != b'(' {
@@ -203,7 +205,7 @@ impl<'a> Parser<'_, 'a> {
                 self.cursor.pos += 1;
                 return Ok(None);
             }
-            return match i32::try_from(self.integer("a number")?) {
+            return match i32::try_from(self.parse_integer("a number")?) {
                 Ok(number) => Ok(Some(number)),
                 Err(_) => {
                     let end = self.cursor.token_end();
@@ -214,20 +216,20 @@ impl<'a> Parser<'_, 'a> {
         let word = self.cursor.peek_word().unwrap_or_default();
         let Some(elem) = element_type(word) else {
             return match advice_on_type(word) {
-                _ if word.is_empty() || is_type_word(word) => self.expected(what),
-                Some(help) => self.expected_with(what, help),
-                None => self.expected_with(what, advice_on_types()),
+                _ if word.is_empty() || is_type_word(word) => self.fail_expected(what),
+                Some(help) => self.fail_expected_with(what, help),
+                None => self.fail_expected_with(what, advice_on_types()),
             };
         };
         self.cursor.pos += word.len();
         Ok(Some(elem.number()))
     }
 
-    /// The brackets after an element type, if there are any: none means a scalar, empty ones any
-    /// rank.
-    fn shape(&mut self, into: &mut Option<ShapeProto>) -> Parse {
+    /// Parses the optional brackets after an element type. No brackets mean a scalar, empty ones
+    /// any rank.
+    fn parse_shape(&mut self, into: &mut Option<ShapeProto>) -> Parse {
         let shape = into.insert(ShapeProto::default());
-        let brackets = self.dimensions(|_, _, dim| {
+        let brackets = self.parse_dimensions(|_, _, dim| {
             shape.dims.push(dim);
             Ok(())
         })?;
@@ -237,8 +239,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// The dimensions in brackets, each given to `each` with its place.
-    fn dimensions(
+    /// Parses the dimensions in brackets and passes each with its offset to `each`.
+    fn parse_dimensions(
         &mut self,
         mut each: impl FnMut(&mut Self, usize, DimProto) -> Parse,
     ) -> Parse<Brackets> {
@@ -250,13 +252,13 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.eat(b']') {
             return Ok(Brackets::Empty);
         }
-        // Not `list`: after a broken dimension nobody knows whether a comma is one of these
-        // brackets.
+        // Does not use `list`: after a broken dimension it is not certain whether a comma belongs
+        // to these brackets.
         loop {
-            let at = self.offset();
+            let at = self.next_offset();
             let counted = self.build.count::<(DimProto, sardonyx_model::Dim)>(at);
-            self.built(counted)?;
-            let dim = self.dimension()?;
+            self.check_built(counted)?;
+            let dim = self.parse_dimension()?;
             each(self, at as usize, dim)?;
             match self.cursor.next() {
                 b',' => self.cursor.pos += 1,
@@ -265,18 +267,18 @@ impl<'a> Parser<'_, 'a> {
                     return Ok(Brackets::Dimensions);
                 }
                 _ => {
-                    self.expected_separator(start, b']', |_| false);
+                    self.report_missing_separator(start, b']', |_| false);
                     return Err(Failed);
                 }
             }
         }
     }
 
-    /// The dimensions of a tensor with values, which are numbers.
-    pub(super) fn tensor_dimensions(&mut self) -> Parse<SmallVec<[i64; 4]>> {
+    /// Parses the dimensions of a tensor with values, which must be numbers.
+    pub(super) fn parse_tensor_dimensions(&mut self) -> Parse<SmallVec<[i64; 4]>> {
         let start = self.cursor.pos;
         let mut dims = SmallVec::new();
-        let brackets = self.dimensions(|parser, start, dim| match dim.value {
+        let brackets = self.parse_dimensions(|parser, start, dim| match dim.value {
             Some(DimValue::Value(number)) => {
                 dims.push(number);
                 Ok(())
@@ -293,24 +295,24 @@ impl<'a> Parser<'_, 'a> {
         Ok(dims)
     }
 
-    /// Where in a type the first dimension is that is no number.
+    /// Returns the range of the first dimension of a type that is not a number.
     #[cold]
-    pub(super) fn symbolic_dimension(&self, span: Range<usize>) -> Range<usize> {
+    pub(super) fn find_symbolic_dimension(&self, span: Range<usize>) -> Range<usize> {
         let mut probe = self.cursor.clone();
         probe.pos = span.start;
         probe.next();
-        probe.word();
+        probe.eat_word();
         probe.eat(b'[');
         while probe.pos < span.end {
             let byte = probe.next();
             let start = probe.pos;
             match byte {
-                b'"' if probe.quoted().is_some() => return start..probe.pos,
+                b'"' if probe.eat_quoted().is_some() => return start..probe.pos,
                 b'?' => return start..start + 1,
-                _ if probe.word().is_some() => return start..probe.pos,
+                _ if probe.eat_word().is_some() => return start..probe.pos,
                 _ => probe.pos += 1,
             }
-            // Digits are of one word with each other, but not with a letter.
+            // Digits belong to one token, but not a letter after them.
             while probe.byte().is_ascii_digit() {
                 probe.pos += 1;
             }
@@ -318,7 +320,7 @@ impl<'a> Parser<'_, 'a> {
         span
     }
 
-    fn dimension(&mut self) -> Parse<DimProto> {
+    fn parse_dimension(&mut self) -> Parse<DimProto> {
         let part = self.open(SyntaxKind::Dimension);
         let byte = self.cursor.next();
         let value = match byte {
@@ -326,27 +328,28 @@ impl<'a> Parser<'_, 'a> {
                 self.cursor.pos += 1;
                 None
             }
-            b'0'..=b'9' | b'-' => Some(DimValue::Value(self.integer("a dimension")?)),
+            b'0'..=b'9' | b'-' => Some(DimValue::Value(self.parse_integer("a dimension")?)),
             b']' => {
-                return self.expected_with("a dimension: a number, a name or `?`", NO_LAST_COMMA);
+                return self
+                    .fail_expected_with("a dimension: a number, a name or `?`", NO_LAST_COMMA);
             }
             _ => {
-                let name = self.name("a dimension: a number, a name or `?`")?;
+                let name = self.parse_name("a dimension: a number, a name or `?`")?;
                 if matches!(self.cursor.next(), b'+' | b'-' | b'*' | b'/') {
-                    return self.expected_with(
+                    return self.fail_expected_with(
                         "`,` or `]`",
                         "a dimension that is computed stands in quotes: \"N + 1\"",
                     );
                 }
-                Some(DimValue::Param(self.frequent_symbol(&name)?))
+                Some(DimValue::Param(self.intern_frequent(&name)?))
             }
         };
         let mut dim = DimProto { value, ..DimProto::default() };
         if self.at_notes() {
-            self.notes(DIMENSION_NOTES, |parser, key| {
+            self.parse_notes(DIMENSION_NOTES, |parser, key| {
                 match key {
-                    b"denotation" => dim.denotation = Some(parser.text_symbol()?),
-                    _ => dim.unknown = parser.unknown()?,
+                    b"denotation" => dim.denotation = Some(parser.parse_text_symbol()?),
+                    _ => dim.unknown = parser.parse_unknown()?,
                 }
                 Ok(())
             })?;
@@ -355,24 +358,24 @@ impl<'a> Parser<'_, 'a> {
         Ok(dim)
     }
 
-    /// `domain, name`, `name` or nothing.
-    fn opaque(&mut self) -> Parse<TypeKind> {
+    /// Parses `domain, name`, `name` or nothing.
+    fn parse_opaque(&mut self) -> Parse<TypeKind> {
         let mut names: SmallVec<[Option<sardonyx_model::Symbol>; 2]> = SmallVec::new();
         if self.cursor.next() != b')' {
-            let name = self.dotted()?;
-            names.push(self.maybe_symbol(name)?);
+            let name = self.parse_dotted()?;
+            names.push(self.intern_maybe(name)?);
             if self.cursor.eat(b',') {
-                let name = self.dotted()?;
-                names.push(self.maybe_symbol(name)?);
+                let name = self.parse_dotted()?;
+                names.push(self.intern_maybe(name)?);
             }
         }
         let name = names.pop().flatten();
         Ok(TypeKind::Opaque { domain: names.pop().flatten(), name, unknown: Unknowns::default() })
     }
 
-    /// Words joined by dots, as one name; or a name in quotes, or `?`.
-    fn dotted(&mut self) -> Parse<Option<Name<'a>>> {
-        let first = self.maybe_name("a name")?;
+    /// Parses words joined by dots as one name, or a quoted name, or `?`.
+    fn parse_dotted(&mut self) -> Parse<Option<Name<'a>>> {
+        let first = self.parse_maybe_name("a name")?;
         let Some(first) = first else {
             return Ok(None);
         };
@@ -382,19 +385,19 @@ impl<'a> Parser<'_, 'a> {
         let mut joined = first.bytes().to_vec();
         while self.cursor.eat(b'.') {
             joined.push(b'.');
-            joined.extend_from_slice(self.name("a name after the dot")?.bytes());
+            joined.extend_from_slice(self.parse_name("a name after the dot")?.bytes());
         }
         Ok(Some(Name::Own(joined)))
     }
 
-    fn type_notes(&mut self, ty: &mut TypeProto) -> Parse {
-        self.notes(TYPE_NOTES, |parser, key| {
+    fn parse_type_notes(&mut self, ty: &mut TypeProto) -> Parse {
+        self.parse_notes(TYPE_NOTES, |parser, key| {
             let at = parser.cursor.pos;
             match key {
-                b"denotation" => ty.denotation = Some(parser.text_symbol()?),
-                b"unknown" => ty.unknown = parser.unknown()?,
+                b"denotation" => ty.denotation = Some(parser.parse_text_symbol()?),
+                b"unknown" => ty.unknown = parser.parse_unknown()?,
                 _ => {
-                    let found = parser.unknown()?;
+                    let found = parser.parse_unknown()?;
                     let place = match (&mut ty.kind, key) {
                         (
                             Some(

@@ -1,5 +1,4 @@
-//! A part of a model on one short line, with the place of what is meant: for messages, not to be
-//! read back.
+//! Prints a part of a model on one short line, with a marked range: for messages, not to be parsed.
 
 use std::ops::Range;
 
@@ -11,14 +10,14 @@ use sardonyx_proto::shown;
 use super::{PrintOptions, Printer};
 use crate::words::attribute_word;
 
-/// What of a node is meant.
+/// Part of a node that is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeMark {
-    /// All of it.
+    /// The whole node.
     Whole,
-    /// Its name.
+    /// The name of the node.
     Name,
-    /// What it calls.
+    /// The operator or function that the node calls.
     Callee,
     /// An input, by position.
     Input(usize),
@@ -28,19 +27,22 @@ pub enum NodeMark {
     Attribute(usize),
 }
 
-/// A line and the part of it that is meant, in bytes.
+/// Line with a marked range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// The line.
     pub line: String,
-    /// What of it is meant.
+    /// Marked range of the line, in bytes.
     pub mark: Range<usize>,
 }
 
-/// Of a list, this many items are shown before and around the one that is meant.
+/// Number of items that are displayed at the start of a list.
 const FIRST: usize = 4;
+
+/// Number of items that are displayed on either side of the marked one.
 const AROUND: usize = 1;
-/// Elements of a list, and characters of a text, that are shown of a value.
+
+/// Number of elements of a value that are displayed.
 const ELEMENTS: usize = 8;
 
 struct Line<'m> {
@@ -49,15 +51,15 @@ struct Line<'m> {
     mark: Range<usize>,
 }
 
-/// A node.
+/// Prints a node.
 pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
     let mut line = Line::new(model);
     let found = model.node(node);
     if let Some(name) = found.name {
-        line.marked(mark == NodeMark::Name, |line| {
+        line.write_marked(mark == NodeMark::Name, |line| {
             line.line += &format!("[{}] ", shown(model.text(name)));
         });
-        // The blank after it is not meant.
+        // The blank after the name is not marked.
         if mark == NodeMark::Name {
             line.mark.end -= 1;
         }
@@ -66,9 +68,9 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
         NodeMark::Output(index) => Some(index),
         _ => None,
     };
-    line.operands(model.outputs(node).iter().copied(), meant);
+    line.write_operands(model.outputs(node).iter().copied(), meant);
     line.line += if model.outputs(node).is_empty() { "= " } else { " = " };
-    line.marked(mark == NodeMark::Callee, |line| {
+    line.write_marked(mark == NodeMark::Callee, |line| {
         for (symbol, end) in [(found.domain, "."), (found.op_type, "")] {
             let text = shown(model.maybe_text(symbol).unwrap_or_default());
             if !text.is_empty() {
@@ -88,7 +90,7 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
             _ => None,
         };
         let attributes = attributes.iter().map(|id| model.attribute(*id));
-        line.list(attributes, meant, Line::attribute);
+        line.write_list(attributes, meant, Line::write_attribute);
         line.line += ">";
     }
     line.line += " (";
@@ -96,23 +98,23 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
         NodeMark::Input(index) => Some(index),
         _ => None,
     };
-    line.operands(model.inputs(node), meant);
+    line.write_operands(model.inputs(node), meant);
     line.line += ")";
     line.finish()
 }
 
-/// An attribute.
+/// Prints an attribute.
 pub fn attribute_excerpt(model: &Model, attribute: &Attribute) -> Excerpt {
     let mut line = Line::new(model);
-    line.attribute(attribute);
+    line.write_attribute(attribute);
     line.finish()
 }
 
-/// Name and type of a value.
+/// Prints the name and type of a value.
 pub fn value_excerpt(model: &Model, info: &ValueInfo) -> Excerpt {
     let mut line = Line::new(model);
     if let Some(ty) = &info.ty {
-        line.line += &type_words(model, ty);
+        line.line += &format_type(model, ty);
         line.line.push(' ');
     }
     line.line += &match info.name {
@@ -122,7 +124,7 @@ pub fn value_excerpt(model: &Model, info: &ValueInfo) -> Excerpt {
     line.finish()
 }
 
-/// A stored tensor, without its values.
+/// Prints a stored tensor, without its values.
 pub fn tensor_excerpt(model: &Model, tensor: &TensorProto) -> Excerpt {
     let mut line = Line::new(model);
     line.tensor(tensor);
@@ -132,11 +134,11 @@ pub fn tensor_excerpt(model: &Model, tensor: &TensorProto) -> Excerpt {
     line.finish()
 }
 
-/// A type as the notation writes it, at most a line.
-fn type_words(model: &Model, ty: &TypeProto) -> String {
+/// Prints a type in the notation, shortened to a line.
+fn format_type(model: &Model, ty: &TypeProto) -> String {
     let mut printer = Printer::new(model, PrintOptions::default(), None);
     printer.nested = true;
-    printer.type_proto(ty, &String::new);
+    printer.write_type_proto(ty, &String::new);
     shown(&printer.out)
 }
 
@@ -145,7 +147,7 @@ impl<'m> Line<'m> {
         Line { model, line: String::new(), mark: 0..0 }
     }
 
-    /// Without anything else that is meant, all of it is.
+    /// Returns the excerpt; marks the whole line if no part of it is marked.
     fn finish(mut self) -> Excerpt {
         if self.mark.is_empty() {
             self.mark = 0..self.line.len();
@@ -153,7 +155,7 @@ impl<'m> Line<'m> {
         Excerpt { line: self.line, mark: self.mark }
     }
 
-    fn marked(&mut self, is_meant: bool, write: impl FnOnce(&mut Self)) {
+    fn write_marked(&mut self, is_meant: bool, write: impl FnOnce(&mut Self)) {
         let start = self.line.len();
         write(self);
         if is_meant {
@@ -161,8 +163,8 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// A list, the neighbourhood of what is meant if it is long.
-    fn list<T>(
+    /// Writes a list; of a long one only its start and the neighbourhood of the marked item.
+    fn write_list<T>(
         &mut self,
         items: impl ExactSizeIterator<Item = T>,
         meant: Option<usize>,
@@ -182,26 +184,26 @@ impl<'m> Line<'m> {
                 self.line += "…, ";
             }
             last = Some(index);
-            self.marked(meant == Some(index), |line| write(line, item));
+            self.write_marked(meant == Some(index), |line| write(line, item));
         }
         if last.is_some_and(|last| last + 1 < count) {
             self.line += ", …";
         }
     }
 
-    fn operands(
+    fn write_operands(
         &mut self,
         values: impl ExactSizeIterator<Item = Option<ValueId>>,
         meant: Option<usize>,
     ) {
         let model = self.model;
-        self.list(values, meant, |line, value| match value {
+        self.write_list(values, meant, |line, value| match value {
             Some(value) => line.line += &shown(model.text(model.value(value).name)),
             None => line.line += "\"\"",
         });
     }
 
-    fn attribute(&mut self, attribute: &Attribute) {
+    fn write_attribute(&mut self, attribute: &Attribute) {
         let name = self.model.maybe_text(attribute.name);
         self.line += &name.map_or("?".to_string(), shown);
         if let Some(word) = attribute.ty.and_then(attribute_word) {
@@ -211,12 +213,16 @@ impl<'m> Line<'m> {
             self.line += &format!(" = @{}", shown(self.model.text(name)));
         } else if let Some(value) = attribute.values.first() {
             self.line += " = ";
-            self.value(value);
+            self.write_value(value);
         }
     }
 
-    fn value(&mut self, value: &AttributeValue) {
-        fn some<T>(line: &mut Line<'_>, list: &[T], mut write: impl FnMut(&mut Line<'_>, &T)) {
+    fn write_value(&mut self, value: &AttributeValue) {
+        fn write_some<T>(
+            line: &mut Line<'_>,
+            list: &[T],
+            mut write: impl FnMut(&mut Line<'_>, &T),
+        ) {
             line.line.push('[');
             for (index, item) in list.iter().take(ELEMENTS).enumerate() {
                 line.line += if index > 0 { ", " } else { "" };
@@ -231,25 +237,27 @@ impl<'m> Line<'m> {
             AttributeValue::Int(value) => self.line += &value.to_string(),
             AttributeValue::String(span) => self.line += &text(*span),
             AttributeValue::Floats(values) => {
-                some(self, values, |line, value| line.line += &format!("{value:?}"));
+                write_some(self, values, |line, value| line.line += &format!("{value:?}"));
             }
             AttributeValue::Ints(values) => {
-                some(self, values, |line, value| line.line += &value.to_string());
+                write_some(self, values, |line, value| line.line += &value.to_string());
             }
             AttributeValue::Strings(spans) => {
-                some(self, spans, |line, span| line.line += &text(*span));
+                write_some(self, spans, |line, span| line.line += &text(*span));
             }
             AttributeValue::Tensor(tensor) => self.tensor(tensor),
-            AttributeValue::Tensors(list) => some(self, list, |line, tensor| line.tensor(tensor)),
-            AttributeValue::Type(ty) => self.line += &type_words(model, ty),
+            AttributeValue::Tensors(list) => {
+                write_some(self, list, |line, tensor| line.tensor(tensor))
+            }
+            AttributeValue::Type(ty) => self.line += &format_type(model, ty),
             AttributeValue::Types(list) => {
-                some(self, list, |line, ty| line.line += &type_words(model, ty));
+                write_some(self, list, |line, ty| line.line += &format_type(model, ty));
             }
             AttributeValue::Graph(_) => self.line += "{ … }",
-            AttributeValue::Graphs(list) => some(self, list, |line, _| line.line += "{ … }"),
+            AttributeValue::Graphs(list) => write_some(self, list, |line, _| line.line += "{ … }"),
             AttributeValue::SparseTensor(_) => self.line += "sparse { … }",
             AttributeValue::SparseTensors(list) => {
-                some(self, list, |line, _| line.line += "sparse { … }");
+                write_some(self, list, |line, _| line.line += "sparse { … }");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Models, functions and graphs.
+//! Prints models, functions and graphs.
 
 use sardonyx_model::{
     Function, Graph, GraphId, OperatorSetId, SparseInitializer, Symbol, TrainingInfo, ValueInfo,
@@ -10,12 +10,12 @@ use crate::layout;
 use crate::words::is_float_word;
 
 impl<'m> Printer<'m, '_, '_> {
-    pub(super) fn model(&mut self) {
+    pub(super) fn write_model(&mut self) {
         let model = self.model;
-        self.header();
+        self.write_header();
         match model.main {
-            Some(graph) => self.graph_statement(graph),
-            None if self.full() => self.push("?\n"),
+            Some(graph) => self.write_graph_statement(graph),
+            None if self.is_full() => self.push("?\n"),
             None => {
                 self.left_out
                     .add("the absence of a graph, which becomes an empty one", || "model".into());
@@ -27,19 +27,24 @@ impl<'m> Printer<'m, '_, '_> {
         }
         for function in &model.functions {
             self.push("\n");
-            self.function_statement(function);
+            self.write_function_statement(function);
         }
         let header = &model.header;
         let here = &|| "model".to_string();
-        if !self.full() {
+        if !self.is_full() {
             let mut notes = Notes::default();
             if !model.training_info.is_empty() {
-                self.note(&mut notes, "training_info", "training steps", here);
+                self.begin_note(&mut notes, "training_info", "training steps", here);
             }
             if !header.configuration.is_empty() {
-                self.harmless_note(&mut notes, "configuration", "device configurations", here);
+                self.begin_harmless_note(
+                    &mut notes,
+                    "configuration",
+                    "device configurations",
+                    here,
+                );
             }
-            self.unknown(&mut notes, "unknown", &header.unknown, here);
+            self.write_unknown(&mut notes, "unknown", &header.unknown, here);
             return;
         }
         if model.training_info.is_empty()
@@ -49,37 +54,37 @@ impl<'m> Printer<'m, '_, '_> {
             return;
         }
         self.push("\n");
-        self.statement(|printer| {
+        self.write_statement(|printer| {
             printer.has_lines = true;
             let mut notes = Notes::default();
             if !model.training_info.is_empty()
-                && printer.note(&mut notes, "training_info", "", here)
+                && printer.begin_note(&mut notes, "training_info", "", here)
             {
                 printer.push("[");
                 let mut first = true;
                 for info in &model.training_info {
-                    printer.separator(&mut first);
-                    printer.training_info(info);
+                    printer.write_separator(&mut first);
+                    printer.write_training_info(info);
                 }
                 printer.push("]");
             }
             if !header.configuration.is_empty()
-                && printer.note(&mut notes, "configuration", "", here)
+                && printer.begin_note(&mut notes, "configuration", "", here)
             {
-                printer.messages(DeviceConfigurationProto::DEF, &header.configuration);
+                printer.write_messages(DeviceConfigurationProto::DEF, &header.configuration);
             }
-            printer.unknown(&mut notes, "unknown", &header.unknown, here);
+            printer.write_unknown(&mut notes, "unknown", &header.unknown, here);
             printer.end_notes(notes);
         });
         self.push("\n");
     }
 
-    fn header(&mut self) {
+    fn write_header(&mut self) {
         let model = self.model;
         let header = &model.header;
-        let full = self.full();
+        let full = self.is_full();
         if full {
-            self.ask_for_files();
+            self.collect_files();
             self.files_in_header = true;
         }
         let nothing = !full
@@ -93,40 +98,40 @@ impl<'m> Printer<'m, '_, '_> {
         if nothing {
             return;
         }
-        self.statement(|printer| {
+        self.write_statement(|printer| {
             printer.has_lines = true;
             printer.push("<");
             let mut first = true;
             if full {
-                printer.key(&mut first, "notation");
+                printer.write_key(&mut first, "notation");
                 printer.push("\"full\"");
             }
             if let Some(version) = header.ir_version {
-                printer.key(&mut first, "ir_version");
-                printer.integer(version);
+                printer.write_key(&mut first, "ir_version");
+                printer.write_integer(version);
             }
-            printer.imports_entry(&mut first, &header.opset_import);
-            printer.text_entry(&mut first, "producer_name", header.producer_name);
-            printer.text_entry(&mut first, "producer_version", header.producer_version);
-            printer.text_entry(&mut first, "domain", header.domain);
+            printer.write_imports_entry(&mut first, &header.opset_import);
+            printer.write_text_entry(&mut first, "producer_name", header.producer_name);
+            printer.write_text_entry(&mut first, "producer_version", header.producer_version);
+            printer.write_text_entry(&mut first, "domain", header.domain);
             if let Some(version) = header.model_version {
-                printer.key(&mut first, "model_version");
-                printer.integer(version);
+                printer.write_key(&mut first, "model_version");
+                printer.write_integer(version);
             }
-            printer.text_entry(&mut first, "doc_string", header.doc_string);
+            printer.write_text_entry(&mut first, "doc_string", header.doc_string);
             if !header.metadata_props.is_empty() {
-                printer.key(&mut first, "metadata_props");
-                printer.pairs(&header.metadata_props, &|| "model".into());
+                printer.write_key(&mut first, "metadata_props");
+                printer.write_pairs(&header.metadata_props, &|| "model".into());
             }
             if full && !printer.files.is_empty() {
-                printer.key(&mut first, "files");
+                printer.write_key(&mut first, "files");
                 printer.push("[");
                 let mut first = true;
                 for (location, digest) in std::mem::take(&mut printer.files) {
-                    printer.separator(&mut first);
-                    printer.quoted(location.as_bytes());
+                    printer.write_separator(&mut first);
+                    printer.write_quoted(location.as_bytes());
                     printer.push(": ");
-                    printer.quoted(digest.as_bytes());
+                    printer.write_quoted(digest.as_bytes());
                 }
                 printer.push("]");
             }
@@ -135,53 +140,53 @@ impl<'m> Printer<'m, '_, '_> {
         self.end_line();
     }
 
-    fn key(&mut self, first: &mut bool, key: &str) {
-        self.separator(first);
+    fn write_key(&mut self, first: &mut bool, key: &str) {
+        self.write_separator(first);
         self.push(key);
         self.push(": ");
     }
 
-    fn text_entry(&mut self, first: &mut bool, key: &str, text: Option<Symbol>) {
+    fn write_text_entry(&mut self, first: &mut bool, key: &str, text: Option<Symbol>) {
         if let Some(text) = text {
-            self.key(first, key);
-            self.quoted_symbol(text);
+            self.write_key(first, key);
+            self.write_quoted_symbol(text);
         }
     }
 
-    fn imports_entry(&mut self, first: &mut bool, imports: &[OperatorSetId]) {
+    fn write_imports_entry(&mut self, first: &mut bool, imports: &[OperatorSetId]) {
         if imports.is_empty() {
             return;
         }
-        self.key(first, "opset_import");
+        self.write_key(first, "opset_import");
         self.push("[");
         let place = &|| "opset_import".to_string();
         let mut first = true;
         for import in imports {
-            self.separator(&mut first);
-            self.maybe_quoted(import.domain, place);
+            self.write_separator(&mut first);
+            self.write_maybe_quoted(import.domain, place);
             self.push(": ");
             match import.version {
-                Some(version) => self.integer(version),
-                None if self.full() => self.push("?"),
+                Some(version) => self.write_integer(version),
+                None if self.is_full() => self.push("?"),
                 None => {
                     self.left_out.add("operator sets without a version, which becomes 0", place);
                     self.push("0");
                 }
             }
-            self.unknown_notes(&import.unknown, place);
+            self.write_unknown_notes(&import.unknown, place);
         }
         self.push("]");
     }
 
-    fn training_info(&mut self, info: &TrainingInfo) {
+    fn write_training_info(&mut self, info: &TrainingInfo) {
         self.push("{");
         let mut first = true;
         let place = &|| "training_info".to_string();
         for (key, graph) in [("initialization", info.initialization), ("algorithm", info.algorithm)]
         {
             if let Some(graph) = graph {
-                self.key(&mut first, key);
-                self.graph_here(graph, false);
+                self.write_key(&mut first, key);
+                self.write_graph_here(graph, false);
             }
         }
         for (key, entries) in [
@@ -189,97 +194,100 @@ impl<'m> Printer<'m, '_, '_> {
             ("update_binding", &info.update_binding),
         ] {
             if !entries.is_empty() {
-                self.key(&mut first, key);
-                self.pairs(entries, place);
+                self.write_key(&mut first, key);
+                self.write_pairs(entries, place);
             }
         }
         if !info.unknown.is_empty() {
-            self.key(&mut first, "unknown");
-            self.unknown_list(&info.unknown);
+            self.write_key(&mut first, "unknown");
+            self.write_unknown_list(&info.unknown);
         }
         self.push("}");
     }
 
     // Graphs.
 
-    /// A graph on lines of its own.
-    pub(super) fn graph_statement(&mut self, id: GraphId) {
-        self.graph_here(id, false);
+    /// Writes a graph on lines of its own.
+    pub(super) fn write_graph_statement(&mut self, id: GraphId) {
+        self.write_graph_here(id, false);
         self.out.push(b'\n');
         if self.out.len() > super::CHUNK && self.sink.is_some() {
             self.flush();
         }
     }
 
-    /// A graph where it stands: within a statement, as the value of an attribute or not, or as one.
-    pub(super) fn graph_here(&mut self, id: GraphId, is_value: bool) {
+    /// Writes a graph at the current position: inside a statement, possibly as the value of an
+    /// attribute, or as a statement.
+    pub(super) fn write_graph_here(&mut self, id: GraphId, is_value: bool) {
         let graph = self.model.graph(id);
         let has_block = self.has_info(graph);
         let own_lines = !self.nested;
-        let has_notes = self.full() && has_notes(graph);
+        let has_notes = self.is_full() && has_notes(graph);
         let tail = match (has_block, has_notes) {
             (true, _) => " <".len(),
             (false, true) => " @<".len(),
             (false, false) => block_tail(graph),
         };
-        self.statement_before(tail, |printer| {
-            printer.graph_name(graph, is_value);
+        self.write_statement_before(tail, |printer| {
+            printer.write_graph_name(graph, is_value);
             printer.push(" (");
             let mut first = true;
             for info in &graph.inputs {
-                printer.separator(&mut first);
-                printer.value_info(info, "graph inputs");
+                printer.write_separator(&mut first);
+                printer.write_value_info(info, "graph inputs");
             }
             printer.push(") => (");
             let mut first = true;
             for info in &graph.outputs {
-                printer.separator(&mut first);
-                printer.value_info(info, "graph outputs");
+                printer.write_separator(&mut first);
+                printer.write_value_info(info, "graph outputs");
             }
             printer.push(")");
         });
         if has_block {
             self.push(" <");
             self.begin_block();
-            let sparse = if self.full() { &graph.sparse_initializers[..] } else { &[] };
+            let sparse = if self.is_full() { &graph.sparse_initializers[..] } else { &[] };
             let total = graph.initializers.len() + sparse.len() + graph.value_info.len();
             let mut done = 0;
             let mut entry = |printer: &mut Self, write: &mut dyn FnMut(&mut Self)| {
                 done += 1;
                 let last = done == total;
-                printer.statement_before(usize::from(!last), write);
+                printer.write_statement_before(usize::from(!last), write);
                 if !last {
                     printer.push(",");
                 }
                 printer.end_line();
             };
             for initializer in &graph.initializers {
-                entry(self, &mut |printer| printer.initializer(&initializer.tensor, own_lines));
+                entry(self, &mut |printer| {
+                    printer.write_initializer(&initializer.tensor, own_lines)
+                });
             }
             for SparseInitializer { tensor, .. } in sparse {
-                entry(self, &mut |printer| printer.sparse_tensor(tensor));
+                entry(self, &mut |printer| printer.write_sparse_tensor(tensor));
             }
             for info in &graph.value_info {
-                entry(self, &mut |printer| printer.value_info(info, "value_info"));
+                entry(self, &mut |printer| printer.write_value_info(info, "value_info"));
             }
             self.end_block();
             self.push(">");
         }
-        if !self.full() {
+        if !self.is_full() {
             for sparse in &graph.sparse_initializers {
                 let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
                 let model = self.model;
                 self.left_out.add("sparse initializers", || model.display(name).into_owned());
             }
         }
-        self.graph_notes(graph);
+        self.write_graph_notes(graph);
         self.push(" {");
-        self.nodes(graph);
+        self.write_nodes(graph);
         self.push("}");
     }
 
-    /// The nodes of a graph, each on its line, if there are any that this form has words for.
-    fn nodes(&mut self, graph: &Graph) {
+    /// Writes the nodes of a graph, each on its line, if this form can express any of them.
+    fn write_nodes(&mut self, graph: &Graph) {
         if graph.nodes.is_empty() {
             return;
         }
@@ -287,10 +295,10 @@ impl<'m> Printer<'m, '_, '_> {
         self.begin_block();
         let mut any = false;
         for node in &graph.nodes {
-            any |= self.node_line(*node);
+            any |= self.write_node_line(*node);
         }
         self.end_block();
-        // Without a line there was nothing to flush either.
+        // Without a line, nothing was flushed either.
         if !any {
             self.out.truncate(opened);
         }
@@ -299,7 +307,7 @@ impl<'m> Printer<'m, '_, '_> {
     fn has_info(&self, graph: &Graph) -> bool {
         !graph.initializers.is_empty()
             || !graph.value_info.is_empty()
-            || (self.full() && !graph.sparse_initializers.is_empty())
+            || (self.is_full() && !graph.sparse_initializers.is_empty())
     }
 
     /// Begins lines within a bracket.
@@ -314,7 +322,7 @@ impl<'m> Printer<'m, '_, '_> {
 
     fn end_block(&mut self) {
         if self.nested {
-            // The blank after the last statement.
+            // Removes the blank after the last statement.
             self.out.truncate(self.out.trim_ascii_end().len());
         } else {
             self.indent -= layout::INDENT;
@@ -322,17 +330,17 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    fn graph_name(&mut self, graph: &Graph, is_value: bool) {
+    fn write_graph_name(&mut self, graph: &Graph, is_value: bool) {
         match graph.name {
-            Some(name) if !self.full() && is_value && self.value_name_is_odd(name) => {
+            Some(name) if !self.is_full() && is_value && self.value_name_is_odd(name) => {
                 let model = self.model;
                 self.left_out.add_harmless("names of subgraphs that are no identifiers", || {
                     model.display(Some(name)).into_owned()
                 });
                 self.push("graph");
             }
-            Some(name) => self.name(name),
-            None if self.full() => self.push("?"),
+            Some(name) => self.write_name(name),
+            None if self.is_full() => self.push("?"),
             None => {
                 self.left_out.add("graphs without a name, which get one", || "graph".into());
                 self.push("graph");
@@ -340,16 +348,16 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx`
-    /// package does not read.
+    /// Whether the name of a graph in an attribute would need quotes, which the `onnx` package
+    /// cannot parse.
     fn value_name_is_odd(&self, name: Symbol) -> bool {
         let text = self.model.text(name);
-        // It reads the first letters of some names as a number.
+        // The package parses the first letters of some names as a number.
         let like_number = text.get(..3).is_some_and(is_float_word);
         !is_free_word(text) || like_number
     }
 
-    fn graph_notes(&mut self, graph: &Graph) {
+    fn write_graph_notes(&mut self, graph: &Graph) {
         let model = self.model;
         let place = &|| format!("graph {}", model.display(graph.name));
         if !has_notes(graph) {
@@ -357,9 +365,9 @@ impl<'m> Printer<'m, '_, '_> {
         }
         let mut write = |printer: &mut Self| {
             let mut notes = Notes::default();
-            printer.doc_note(&mut notes, graph.doc_string, place);
+            printer.write_doc_note(&mut notes, graph.doc_string, place);
             if !graph.quantization_annotation.is_empty()
-                && printer.note(
+                && printer.begin_note(
                     &mut notes,
                     "quantization_annotation",
                     "quantization annotations",
@@ -369,23 +377,23 @@ impl<'m> Printer<'m, '_, '_> {
                 printer.push("[");
                 let mut first = true;
                 for annotation in &graph.quantization_annotation {
-                    printer.separator(&mut first);
-                    printer.maybe_quoted(annotation.tensor_name, place);
+                    printer.write_separator(&mut first);
+                    printer.write_maybe_quoted(annotation.tensor_name, place);
                     printer.push(": ");
-                    printer.pairs(&annotation.quant_parameter_tensor_names, place);
-                    printer.unknown_notes(&annotation.unknown, place);
+                    printer.write_pairs(&annotation.quant_parameter_tensor_names, place);
+                    printer.write_unknown_notes(&annotation.unknown, place);
                 }
                 printer.push("]");
             }
-            printer.metadata_note(&mut notes, &graph.metadata_props, place);
-            printer.unknown(&mut notes, "unknown", &graph.unknown, place);
+            printer.write_metadata_note(&mut notes, &graph.metadata_props, place);
+            printer.write_unknown(&mut notes, "unknown", &graph.unknown, place);
             printer.end_notes(notes);
         };
-        self.continued(block_tail(graph), &mut write);
+        self.write_continuation(block_tail(graph), &mut write);
     }
 
-    /// More of a statement whose last line has been written already.
-    fn continued(&mut self, tail: usize, write: &mut dyn FnMut(&mut Self)) {
+    /// Continues a statement whose last line has been written already.
+    fn write_continuation(&mut self, tail: usize, write: &mut dyn FnMut(&mut Self)) {
         if self.nested {
             return write(self);
         }
@@ -398,76 +406,73 @@ impl<'m> Printer<'m, '_, '_> {
         self.nested = false;
         if self.has_lines || self.out.len() + tail - line > layout::WIDTH {
             let flat = self.out.split_off(start);
-            layout::continued(&flat, self.indent, start - line, tail, &mut self.out);
+            layout::lay_out_continuation(&flat, self.indent, start - line, tail, &mut self.out);
         }
     }
 
-    /// `type name` and what else is said about a value.
-    pub(super) fn value_info(&mut self, info: &ValueInfo, what: &str) {
+    /// Writes `type name` and the annotations of a value.
+    pub(super) fn write_value_info(&mut self, info: &ValueInfo, what: &str) {
         let model = self.model;
         let place = &|| format!("{what}: {}", model.display(info.name));
         if let Some(ty) = &info.ty
-            && self.type_proto(ty, place)
+            && self.write_type_proto(ty, place)
         {
             self.push(" ");
         }
         match info.name {
-            Some(name) => self.name(name),
-            None if self.full() => self.push("?"),
+            Some(name) => self.write_name(name),
+            None if self.is_full() => self.push("?"),
             None => {
                 self.left_out.add("values without a name, which becomes empty", place);
                 self.push("\"\"");
             }
         }
-        let mut notes = Notes::marked();
-        self.doc_note(&mut notes, info.doc_string, place);
-        self.metadata_note(&mut notes, &info.metadata_props, place);
-        self.unknown(&mut notes, "unknown", &info.unknown, place);
+        let mut notes = Notes::with_marks();
+        self.write_doc_note(&mut notes, info.doc_string, place);
+        self.write_metadata_note(&mut notes, &info.metadata_props, place);
+        self.write_unknown(&mut notes, "unknown", &info.unknown, place);
         self.end_notes(notes);
+    }
+
+    /// Returns whether a value info has more than a name. Others are not printed as entries.
+    fn has_content(&self, info: &ValueInfo) -> bool {
+        let typed = info.ty.as_ref().is_some_and(|ty| self.is_full() || self.type_is_portable(ty));
+        let noted = info.doc_string.is_some()
+            || !info.metadata_props.is_empty()
+            || !info.unknown.is_empty();
+        info.name.is_some() && (typed || (self.is_full() && noted))
     }
 
     // Functions.
 
-    pub(super) fn function_statement(&mut self, function: &'m Function) {
+    pub(super) fn write_function_statement(&mut self, function: &'m Function) {
         let model = self.model;
         let body = model.graph(function.body);
         let place = &|| format!("function {}", model.display(function.name));
-        self.function_header(function, place);
+        self.write_function_header(function, place);
         let mut infos = body.value_info.iter().peekable();
-        self.statement_before(block_tail(body), |printer| {
+        self.write_statement_before(block_tail(body), |printer| {
             match function.name {
-                None if !printer.full() => {
+                None if !printer.is_full() => {
                     printer.left_out.add("functions without a name, which get one", place);
                     printer.push("function");
                 }
-                name => printer.maybe_name(name),
+                name => printer.write_maybe_name(name),
             }
             if !function.attributes.is_empty() || !function.attribute_protos.is_empty() {
-                printer.parameters(function, place);
+                printer.write_parameters(function, place);
             }
             printer.push(" (");
-            // Where nothing is said after a name, there would be no entry.
-            let says_something = |printer: &Self, info: &ValueInfo| {
-                let typed = info
-                    .ty
-                    .as_ref()
-                    .is_some_and(|ty| printer.full() || printer.type_is_portable(ty));
-                let noted = info.doc_string.is_some()
-                    || !info.metadata_props.is_empty()
-                    || !info.unknown.is_empty();
-                info.name.is_some() && (typed || (printer.full() && noted))
-            };
-            // A type that stands with its input or output comes first in the list of types, in this
+            // The types of inputs and outputs are expected first in the list of types, in this
             // order.
             for (values, arrow) in [(&body.inputs, ") => ("), (&body.outputs, ")")] {
                 let mut first = true;
                 for value in values {
-                    printer.separator(&mut first);
-                    match infos
-                        .next_if(|info| info.name == value.name && says_something(printer, info))
+                    printer.write_separator(&mut first);
+                    match infos.next_if(|info| info.name == value.name && printer.has_content(info))
                     {
-                        Some(info) => printer.value_info(info, "value_info"),
-                        None => printer.maybe_name(value.name),
+                        Some(info) => printer.write_value_info(info, "value_info"),
+                        None => printer.write_maybe_name(value.name),
                     }
                 }
                 printer.push(arrow);
@@ -480,8 +485,8 @@ impl<'m> Printer<'m, '_, '_> {
             let count = rest.len();
             for (index, info) in rest.into_iter().enumerate() {
                 let last = index + 1 == count;
-                self.statement_before(usize::from(!last), |printer| {
-                    printer.value_info(info, "value_info");
+                self.write_statement_before(usize::from(!last), |printer| {
+                    printer.write_value_info(info, "value_info");
                 });
                 if !last {
                     self.push(",");
@@ -492,19 +497,19 @@ impl<'m> Printer<'m, '_, '_> {
             self.push(">");
         }
         self.push(" {");
-        self.nodes(body);
+        self.write_nodes(body);
         self.push("}\n");
     }
 
-    fn function_header(&mut self, function: &Function, place: &dyn Fn() -> String) {
-        let full = self.full();
+    fn write_function_header(&mut self, function: &Function, place: &dyn Fn() -> String) {
+        let full = self.is_full();
         if !full {
             let mut notes = Notes::default();
             if !function.metadata_props.is_empty() {
-                self.harmless_note(&mut notes, "", "metadata", place);
+                self.begin_harmless_note(&mut notes, "", "metadata", place);
             }
             if !function.unknown.is_empty() {
-                self.note(&mut notes, "", "unknown fields", place);
+                self.begin_note(&mut notes, "", "unknown fields", place);
             }
         }
         let said = function.domain.is_some()
@@ -515,46 +520,46 @@ impl<'m> Printer<'m, '_, '_> {
         if !said {
             return;
         }
-        self.statement(|printer| {
+        self.write_statement(|printer| {
             printer.has_lines = true;
             printer.push("<");
             let mut first = true;
-            printer.text_entry(&mut first, "domain", function.domain);
-            printer.text_entry(&mut first, "overload", function.overload);
-            printer.imports_entry(&mut first, &function.opset_import);
-            printer.text_entry(&mut first, "doc_string", function.doc_string);
+            printer.write_text_entry(&mut first, "domain", function.domain);
+            printer.write_text_entry(&mut first, "overload", function.overload);
+            printer.write_imports_entry(&mut first, &function.opset_import);
+            printer.write_text_entry(&mut first, "doc_string", function.doc_string);
             if full && !function.metadata_props.is_empty() {
-                printer.key(&mut first, "metadata_props");
-                printer.pairs(&function.metadata_props, place);
+                printer.write_key(&mut first, "metadata_props");
+                printer.write_pairs(&function.metadata_props, place);
             }
             if full && !function.unknown.is_empty() {
-                printer.key(&mut first, "unknown");
-                printer.unknown_list(&function.unknown);
+                printer.write_key(&mut first, "unknown");
+                printer.write_unknown_list(&function.unknown);
             }
             printer.push(">");
         });
         self.end_line();
     }
 
-    fn parameters(&mut self, function: &Function, place: &dyn Fn() -> String) {
+    fn write_parameters(&mut self, function: &Function, place: &dyn Fn() -> String) {
         self.push(" <");
         let mut first = true;
         for name in &function.attributes {
-            self.separator(&mut first);
-            self.name(*name);
+            self.write_separator(&mut first);
+            self.write_name(*name);
         }
         for attribute in &function.attribute_protos {
             let mut before = first;
             let start = self.out.len();
-            self.separator(&mut before);
-            if self.attribute(attribute, place) {
+            self.write_separator(&mut before);
+            if self.write_attribute(attribute, place) {
                 first = false;
             } else {
                 self.out.truncate(start);
             }
         }
         if first {
-            // Nothing that could be printed.
+            // No parameter could be printed.
             self.out.truncate(self.out.len() - 2);
         } else {
             self.push(">");
@@ -569,7 +574,7 @@ fn has_notes(graph: &Graph) -> bool {
         || !graph.unknown.is_empty()
 }
 
-/// Bytes that follow the head of a graph in its line.
+/// Returns the number of bytes that follow the head of a graph in its line.
 fn block_tail(graph: &Graph) -> usize {
     if graph.nodes.is_empty() { " {}".len() } else { " {".len() }
 }

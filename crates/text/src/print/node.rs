@@ -1,4 +1,4 @@
-//! Nodes and attributes.
+//! Prints nodes and attributes.
 
 use sardonyx_model::{Attribute, AttributeId, AttributeValue, Node, NodeExtras, NodeId, ValueId};
 use sardonyx_proto::{AttributeType, MessageType, NodeDeviceConfigurationProto};
@@ -7,29 +7,29 @@ use super::tensor::{has_odd_nan, plain_nan};
 use super::{Notes, Printer};
 use crate::cursor::is_word;
 use crate::layout;
-use crate::numbers::{self, Form as NumberForm};
+use crate::numbers::{self, FloatForm};
 use crate::words::{attribute_word, element_of};
 
 impl<'m> Printer<'m, '_, '_> {
-    /// A node with its line, if this form has words for it.
+    /// Writes a node with its line, if this form can express it; returns whether it did.
     #[inline]
-    pub(super) fn node_line(&mut self, id: NodeId) -> bool {
+    pub(super) fn write_node_line(&mut self, id: NodeId) -> bool {
         let line = self.out.len();
         if self.nested {
-            self.node(id, false);
+            self.write_node(id, false);
         } else {
             self.out.resize(line + self.indent, b' ');
             let start = self.out.len();
             self.has_lines = false;
             self.nested = true;
-            self.node(id, true);
+            self.write_node(id, true);
             self.nested = false;
             let too_long = self.out.len() - line > layout::WIDTH;
             if self.has_lines || (too_long && !self.wrap_node(line)) {
                 self.lay_out(start, 0);
             }
         }
-        // A node that this form has no words for is left out as a whole.
+        // A node that this form cannot express is left out as a whole.
         if self.out[line..].trim_ascii().is_empty() {
             self.out.truncate(line);
             return false;
@@ -38,15 +38,15 @@ impl<'m> Printer<'m, '_, '_> {
         true
     }
 
-    pub(super) fn node_statement(&mut self, id: NodeId) {
-        self.node_line(id);
+    pub(super) fn write_node_statement(&mut self, id: NodeId) {
+        self.write_node_line(id);
     }
 
-    /// A node on one line. `mark` its brackets, and it can be wrapped.
-    fn node(&mut self, id: NodeId, mark: bool) {
+    /// Writes a node on one line. With `mark`, records its brackets, so that it can be wrapped.
+    fn write_node(&mut self, id: NodeId, mark: bool) {
         let model = self.model;
         let node = model.node(id);
-        if !self.full() && !self.callee_is_portable(node) {
+        if !self.is_full() && !self.callee_is_portable(node) {
             self.left_out.add("nodes whose operator, domain or overload is no identifier", || {
                 node_place(self.model, node)
             });
@@ -55,42 +55,42 @@ impl<'m> Printer<'m, '_, '_> {
         if let Some(name) = node.name {
             self.push("[");
             if !self.texts.text(name).is_empty() {
-                self.name(name);
+                self.write_name(name);
             }
             self.push("] ");
         }
         let outputs = model.outputs(id);
-        self.operands(outputs.iter().copied(), false);
+        self.write_operands(outputs.iter().copied(), false);
         self.push(if outputs.is_empty() { "= " } else { " = " });
-        self.callee(node);
+        self.write_callee(node);
         if mark {
             self.marks.clear();
         }
         let attributes = model.attributes(id);
         if !attributes.is_empty() {
-            self.attributes(node, attributes, mark);
+            self.write_attributes(node, attributes, mark);
         }
         self.push("(");
-        self.operands(model.inputs(id), mark);
+        self.write_operands(model.inputs(id), mark);
         self.push(")");
         if mark {
             self.marks.inputs_end = self.out.len();
         }
         if let Some(extras) = model.extras(id) {
-            self.extras(node, extras);
+            self.write_extras(node, extras);
         }
     }
 
     #[inline]
-    fn operands(&mut self, values: impl Iterator<Item = Option<ValueId>>, mark: bool) {
+    fn write_operands(&mut self, values: impl Iterator<Item = Option<ValueId>>, mark: bool) {
         let mut first = true;
         for value in values {
-            self.separator(&mut first);
+            self.write_separator(&mut first);
             if mark {
                 self.marks.inputs.push(self.out.len());
             }
             match value {
-                Some(value) => self.name(self.model.value(value).name),
+                Some(value) => self.write_name(self.model.value(value).name),
                 None => self.push("\"\""),
             }
         }
@@ -99,21 +99,20 @@ impl<'m> Printer<'m, '_, '_> {
     // Operators.
 
     fn callee_is_portable(&self, node: &Node) -> bool {
-        let words = |text: &[u8]| text.split(|byte| *byte == b'.').all(is_word);
         let domain = self.model.maybe_text(node.domain).unwrap_or_default();
         let overload = self.model.maybe_text(node.overload).unwrap_or_default();
         let op_type = self.model.maybe_text(node.op_type).unwrap_or_default();
         is_word(op_type)
-            && (domain.is_empty() || words(domain))
+            && (domain.is_empty() || domain.split(|byte| *byte == b'.').all(is_word))
             && (overload.is_empty() || is_word(overload))
     }
 
     #[inline]
-    fn callee(&mut self, node: &Node) {
+    fn write_callee(&mut self, node: &Node) {
         let model = self.model;
         match node.domain {
             None => {
-                if !self.full() {
+                if !self.is_full() {
                     self.left_out.add_harmless("absent domains, which become empty ones", || {
                         node_place(model, node)
                     });
@@ -122,32 +121,32 @@ impl<'m> Printer<'m, '_, '_> {
             Some(domain) => {
                 let text = self.texts.text(domain);
                 if text.is_empty() {
-                    if self.full() {
+                    if self.is_full() {
                         self.push("\"\".");
                     }
                 } else {
                     if text.split(|byte| *byte == b'.').all(is_word) {
                         self.out.extend_from_slice(text);
                     } else {
-                        self.quoted(text);
+                        self.write_quoted(text);
                     }
                     self.push(".");
                 }
             }
         }
-        self.callee_name(node.op_type);
-        // The portable form has no word for an empty overload, which is none.
+        self.write_callee_name(node.op_type);
+        // The portable form cannot express an empty overload, which means none.
         let is_written = |overload: &sardonyx_model::Symbol| {
-            self.full() || !self.texts.text(*overload).is_empty()
+            self.is_full() || !self.texts.text(*overload).is_empty()
         };
         if let Some(overload) = node.overload.filter(is_written) {
             self.push(":");
-            self.callee_name(Some(overload));
+            self.write_callee_name(Some(overload));
         }
     }
 
-    /// Unlike elsewhere, words for types need no quotes here.
-    fn callee_name(&mut self, symbol: Option<sardonyx_model::Symbol>) {
+    /// Writes a name of a callee: unlike elsewhere, words for types need no quotes here.
+    fn write_callee_name(&mut self, symbol: Option<sardonyx_model::Symbol>) {
         match symbol {
             None => self.push("?"),
             Some(symbol) => {
@@ -155,35 +154,35 @@ impl<'m> Printer<'m, '_, '_> {
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {
-                    self.quoted(text);
+                    self.write_quoted(text);
                 }
             }
         }
     }
 
-    fn extras(&mut self, node: &Node, extras: &NodeExtras) {
+    fn write_extras(&mut self, node: &Node, extras: &NodeExtras) {
         let model = self.model;
         let place = &|| node_place(model, node);
-        let mut notes = Notes::marked();
-        self.doc_note(&mut notes, extras.doc_string, place);
-        self.metadata_note(&mut notes, &extras.metadata_props, place);
+        let mut notes = Notes::with_marks();
+        self.write_doc_note(&mut notes, extras.doc_string, place);
+        self.write_metadata_note(&mut notes, &extras.metadata_props, place);
         if !extras.device_configurations.is_empty()
-            && self.harmless_note(
+            && self.begin_harmless_note(
                 &mut notes,
                 "device_configurations",
                 "device configurations",
                 place,
             )
         {
-            self.messages(NodeDeviceConfigurationProto::DEF, &extras.device_configurations);
+            self.write_messages(NodeDeviceConfigurationProto::DEF, &extras.device_configurations);
         }
-        self.unknown(&mut notes, "unknown", &extras.unknown, place);
+        self.write_unknown(&mut notes, "unknown", &extras.unknown, place);
         self.end_notes(notes);
     }
 
     // Attributes.
 
-    fn attributes(&mut self, node: &Node, attributes: &[AttributeId], mark: bool) {
+    fn write_attributes(&mut self, node: &Node, attributes: &[AttributeId], mark: bool) {
         let model = self.model;
         let place = &|| node_place(model, node);
         let start = self.out.len();
@@ -191,7 +190,7 @@ impl<'m> Printer<'m, '_, '_> {
         for id in attributes {
             let before = self.out.len();
             self.push(if first { "<" } else { ", " });
-            if self.attribute(model.attribute(*id), place) {
+            if self.write_attribute(model.attribute(*id), place) {
                 if mark {
                     let open = if first { "<" } else { ", " };
                     self.marks.attributes.push(before + open.len());
@@ -206,15 +205,19 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    /// An attribute. Whether there is a way to write it in this form.
-    pub(super) fn attribute(&mut self, attribute: &Attribute, place: &dyn Fn() -> String) -> bool {
+    /// Writes an attribute. Returns whether this form can express it.
+    pub(super) fn write_attribute(
+        &mut self,
+        attribute: &Attribute,
+        place: &dyn Fn() -> String,
+    ) -> bool {
         let model = self.model;
         let here = &|| {
             let name = model.display(attribute.name);
             format!("{}, attribute {name}", place())
         };
-        if !self.full()
-            && let Some(why) = self.unportable(attribute)
+        if !self.is_full()
+            && let Some(why) = self.find_unportable(attribute)
         {
             self.left_out.add(why, here);
             return false;
@@ -225,14 +228,14 @@ impl<'m> Printer<'m, '_, '_> {
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {
-                    self.quoted(text);
+                    self.write_quoted(text);
                 }
             }
             None => self.push("?"),
         }
-        // A value that is not that of the type, or more than one, stands in the notes.
+        // A value of another type than declared, or a second value, is written in the annotations.
         let declared = attribute.ty;
-        let keeps_empty = self.full() && attribute.has_empty_ref_attr_name();
+        let keeps_empty = self.is_full() && attribute.has_empty_ref_attr_name();
         let is_reference = keeps_empty || attribute.ref_attr_name().is_some();
         if attribute.has_empty_ref_attr_name() && !keeps_empty {
             self.left_out.add_harmless("empty names of references, which mean nothing", here);
@@ -240,7 +243,7 @@ impl<'m> Printer<'m, '_, '_> {
         let word = declared.and_then(attribute_word);
         let direct = match (&attribute.values[..], declared) {
             ([value], Some(ty)) => (value.ty() == ty && !is_reference).then_some(value),
-            ([value], None) if !self.full() && !is_reference => Some(value),
+            ([value], None) if !self.is_full() && !is_reference => Some(value),
             _ => None,
         };
         match (word, declared) {
@@ -248,33 +251,33 @@ impl<'m> Printer<'m, '_, '_> {
                 self.push(": ");
                 self.push(word);
             }
-            (None, Some(ty)) if self.full() => {
+            (None, Some(ty)) if self.is_full() => {
                 self.push(": ?");
-                self.integer(ty.0.into());
+                self.write_integer(ty.0.into());
             }
             (None, Some(_)) => {
                 self.left_out.add("types of references that have no word", here);
             }
-            // A reference without a type is read as one.
-            (None, None) if self.full() && !is_reference => self.push(": ?"),
+            // Without this, an attribute without type and value would be parsed as a reference.
+            (None, None) if self.is_full() && !is_reference => self.push(": ?"),
             _ => {}
         }
         let mut reach_out = false;
         if let Some(name) = attribute.ref_attr_name() {
             self.push(" = @");
-            self.name(name);
+            self.write_name(name);
         } else if keeps_empty {
             self.push(" = @");
-            self.quoted(b"");
+            self.write_quoted(b"");
         } else if let Some(value) = direct {
             self.push(" = ");
             let typed = declared.is_some();
             let start = self.out.len();
-            reach_out = self.value(value, typed, here);
+            reach_out = self.write_value(value, typed, here);
             if self.out.len() == start {
                 return false;
             }
-            if !self.full() && !typed {
+            if !self.is_full() && !typed {
                 self.left_out.add_harmless(
                     "absent types of attributes, which become those of the values",
                     here,
@@ -289,23 +292,23 @@ impl<'m> Printer<'m, '_, '_> {
         let mut notes = Notes { reach_out, ..Notes::default() };
         let extras = attribute.extras.as_deref();
         let doc_string = extras.and_then(|extras| extras.doc_string);
-        self.doc_note(&mut notes, doc_string, here);
+        self.write_doc_note(&mut notes, doc_string, here);
         if direct.is_none() {
             for value in &attribute.values {
-                if self.note(&mut notes, value_key(value), "values of another type", here) {
-                    self.value(value, true, here);
+                if self.begin_note(&mut notes, value_key(value), "values of another type", here) {
+                    self.write_value(value, true, here);
                 }
             }
         }
         if let Some(extras) = extras {
-            self.unknown(&mut notes, "unknown", &extras.unknown, here);
+            self.write_unknown(&mut notes, "unknown", &extras.unknown, here);
         }
         self.end_notes(notes);
         true
     }
 
-    /// Why an attribute cannot be written in the portable form.
-    fn unportable(&self, attribute: &Attribute) -> Option<&'static str> {
+    /// Returns the reason why the portable form cannot express an attribute.
+    fn find_unportable(&self, attribute: &Attribute) -> Option<&'static str> {
         let name = self.model.maybe_text(attribute.name).unwrap_or_default();
         if !is_word(name) {
             return Some("attributes whose names are no identifiers");
@@ -337,80 +340,86 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    /// The value of an attribute. Whether what stands last in it could have notes, but has none.
-    fn value(&mut self, value: &AttributeValue, typed: bool, place: &dyn Fn() -> String) -> bool {
-        // Where no type is written, a float must look like one.
-        let form = if typed { NumberForm::Shortest } else { NumberForm::Float };
+    /// Writes the value of an attribute. Returns whether its last part could have annotations, but
+    /// has none.
+    fn write_value(
+        &mut self,
+        value: &AttributeValue,
+        typed: bool,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        // Without a declared type, a float must be a float literal.
+        let form = if typed { FloatForm::Shortest } else { FloatForm::Float };
         match value {
             AttributeValue::Float(value) => {
-                let write = self.attribute_floats(&[*value], place);
+                let write = self.portable_floats(&[*value], place);
                 numbers::push_f32(&mut self.out, write(*value), form);
             }
-            AttributeValue::Int(value) => self.integer(*value),
-            AttributeValue::String(text) => self.quoted(self.model.bytes(*text)),
-            AttributeValue::Tensor(tensor) => return self.attribute_tensor(tensor, place),
+            AttributeValue::Int(value) => self.write_integer(*value),
+            AttributeValue::String(text) => self.write_quoted(self.model.bytes(*text)),
+            AttributeValue::Tensor(tensor) => return self.write_attribute_tensor(tensor, place),
             AttributeValue::Graph(graph) => {
                 self.has_lines = true;
-                self.graph_here(*graph, true);
+                self.write_graph_here(*graph, true);
             }
             AttributeValue::Type(ty) => {
-                self.type_proto(ty, place);
+                self.write_type_proto(ty, place);
                 return !Self::type_has_notes(ty);
             }
             AttributeValue::SparseTensor(tensor) => {
-                self.sparse_tensor(tensor);
+                self.write_sparse_tensor(tensor);
                 return tensor.unknown.is_empty();
             }
             AttributeValue::Floats(values) => {
-                let write = self.attribute_floats(values, place);
-                self.list(values, |printer, value| {
+                let write = self.portable_floats(values, place);
+                self.write_list(values, |printer, value| {
                     numbers::push_f32(&mut printer.out, write(*value), form);
                 });
             }
-            AttributeValue::Ints(values) => self.list(values, |printer, value| {
-                printer.integer(*value);
+            AttributeValue::Ints(values) => self.write_list(values, |printer, value| {
+                printer.write_integer(*value);
             }),
-            AttributeValue::Strings(values) => self.list(values, |printer, text| {
-                printer.quoted(printer.model.bytes(*text));
+            AttributeValue::Strings(values) => self.write_list(values, |printer, text| {
+                printer.write_quoted(printer.model.bytes(*text));
             }),
-            AttributeValue::Tensors(values) => self.list(values, |printer, tensor| {
-                printer.attribute_tensor(tensor, place);
+            AttributeValue::Tensors(values) => self.write_list(values, |printer, tensor| {
+                printer.write_attribute_tensor(tensor, place);
             }),
-            AttributeValue::Graphs(values) => self.list(values, |printer, graph| {
+            AttributeValue::Graphs(values) => self.write_list(values, |printer, graph| {
                 printer.has_lines = true;
-                printer.graph_here(*graph, true);
+                printer.write_graph_here(*graph, true);
             }),
-            AttributeValue::Types(values) => self.list(values, |printer, ty| {
-                printer.type_proto(ty, place);
+            AttributeValue::Types(values) => self.write_list(values, |printer, ty| {
+                printer.write_type_proto(ty, place);
             }),
-            AttributeValue::SparseTensors(values) => self.list(values, |printer, tensor| {
-                printer.sparse_tensor(tensor);
+            AttributeValue::SparseTensors(values) => self.write_list(values, |printer, tensor| {
+                printer.write_sparse_tensor(tensor);
             }),
         }
         false
     }
 
-    /// What this form writes for each of some floats.
-    fn attribute_floats(&mut self, values: &[f32], place: &dyn Fn() -> String) -> fn(f32) -> f32 {
-        if self.full() || !values.iter().any(|value| has_odd_nan(*value)) {
+    /// Returns the function that maps floats to those that this form can express.
+    fn portable_floats(&mut self, values: &[f32], place: &dyn Fn() -> String) -> fn(f32) -> f32 {
+        if self.is_full() || !values.iter().any(|value| has_odd_nan(*value)) {
             return |value| value;
         }
         self.left_out.add("bits of NaNs", place);
         plain_nan
     }
 
-    fn list<T>(&mut self, values: &[T], mut write: impl FnMut(&mut Self, &T)) {
+    fn write_list<T>(&mut self, values: &[T], mut write: impl FnMut(&mut Self, &T)) {
         self.push("[");
         let mut first = true;
         for value in values {
-            self.separator(&mut first);
+            self.write_separator(&mut first);
             write(self, value);
         }
         self.push("]");
     }
 }
 
-/// A node in words.
+/// Describes a node for messages.
 fn node_place(model: &sardonyx_model::Model, node: &Node) -> String {
     let op_type = model.display(node.op_type);
     match model.display(node.name) {
@@ -419,7 +428,7 @@ fn node_place(model: &sardonyx_model::Model, node: &Node) -> String {
     }
 }
 
-/// The key of a value among the notes.
+/// Returns the key of a value in the annotations.
 fn value_key(value: &AttributeValue) -> &'static str {
     match value.ty() {
         AttributeType::FLOAT => "f",

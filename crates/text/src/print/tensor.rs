@@ -1,4 +1,4 @@
-//! Tensors and their values.
+//! Prints tensors and their values.
 
 use sardonyx_model::{NoExternalData, Span, SparseTensorProto, TensorProto, TypedRun};
 use sardonyx_proto::{
@@ -12,18 +12,18 @@ use crate::layout;
 use crate::numbers::{self, Print, Wrap};
 use crate::parse::entry_range;
 
-/// This many numbers never fit into a line.
+/// Number of values that never fit into a line.
 const LINE: usize = layout::WIDTH / 3 + 1;
 
-/// Literals on one line, however long.
+/// Wrapping of literals on one line of any length.
 const FLAT: Wrap = Wrap { column: 0, indent: 0, width: usize::MAX, gap: 2 };
-/// The same without blanks.
+/// Wrapping of literals on one line without blanks.
 const TIGHT: Wrap = Wrap { gap: 1, ..FLAT };
 
 /// Values as literals.
 enum Literals {
-    /// Little-endian numbers of the model, printed as they are: type of the literals, and where
-    /// they lie.
+    /// Little-endian numbers of the model that are printed directly: type of the literals, and
+    /// range of the bytes.
     Bytes(Width, Span),
     /// Numbers that had to be computed.
     Ints(Vec<i64>),
@@ -48,8 +48,8 @@ enum Width {
 }
 
 impl Width {
-    /// How numbers that have literals of their own lie in raw bytes.
-    fn of_numbers(data_type: DataType) -> Option<Width> {
+    /// Returns the layout in raw bytes of numbers that have literals.
+    fn for_numbers(data_type: DataType) -> Option<Width> {
         Some(match data_type {
             DataType::Float | DataType::Complex64 => Width::F32,
             DataType::Double | DataType::Complex128 => Width::F64,
@@ -67,19 +67,19 @@ impl Width {
 }
 
 impl Printer<'_, '_, '_> {
-    /// A constant of a graph; on lines of its own if `own_lines`, and then in many of them at once.
-    pub(super) fn initializer(&mut self, tensor: &TensorProto, own_lines: bool) {
+    /// Writes a constant of a graph; with `own_lines`, its values may take several lines.
+    pub(super) fn write_initializer(&mut self, tensor: &TensorProto, own_lines: bool) {
         let model = self.model;
         let place = &|| format!("initializer {}", model.display(tensor.name));
         let known = tensor.data_type.and_then(DataType::from_number).is_some();
-        if known || self.full() {
-            self.element_type(tensor.data_type);
-            self.dims(&tensor.dims);
+        if known || self.is_full() {
+            self.write_element_type(tensor.data_type);
+            self.write_dims(&tensor.dims);
             self.push(" ");
         }
         match tensor.name {
-            Some(name) => self.name(name),
-            None if self.full() => self.push("?"),
+            Some(name) => self.write_name(name),
+            None if self.is_full() => self.push("?"),
             None => {
                 self.left_out.add("tensors without a name, which becomes empty", place);
                 self.push("\"\"");
@@ -87,53 +87,53 @@ impl Printer<'_, '_, '_> {
         }
         let before = self.out.len();
         self.push(" = ");
-        if !self.constant(tensor, own_lines, place) {
-            // Without values it is the type of a value.
+        if !self.write_constant(tensor, own_lines, place) {
+            // Without values, the text would be the type of a value.
             self.out.truncate(before);
         }
     }
 
-    /// The tensor of an attribute. Whether it could have notes, but has none; nothing is written if
-    /// it cannot be.
-    pub(super) fn attribute_tensor(
+    /// Writes the tensor of an attribute; writes nothing if this form cannot express it. Returns
+    /// whether it could have annotations, but has none.
+    pub(super) fn write_attribute_tensor(
         &mut self,
         tensor: &TensorProto,
         place: &dyn Fn() -> String,
     ) -> bool {
         let start = self.out.len();
-        self.element_type(tensor.data_type);
-        self.dims(&tensor.dims);
+        self.write_element_type(tensor.data_type);
+        self.write_dims(&tensor.dims);
         let name = self.model.maybe_text(tensor.name);
         let left_out = match name {
-            None => (!self.full()).then_some("tensors without a name, which becomes empty"),
-            Some(b"") if !self.full() => None,
-            Some(name) if !self.full() && !is_free_word(name) => {
+            None => (!self.is_full()).then_some("tensors without a name, which becomes empty"),
+            Some(b"") if !self.is_full() => None,
+            Some(name) if !self.is_full() && !is_free_word(name) => {
                 Some("names of tensors in attributes that are no identifiers")
             }
             Some(_) => {
                 self.push(" ");
-                self.maybe_name(tensor.name);
+                self.write_maybe_name(tensor.name);
                 None
             }
         };
         self.push(" = ");
         let mark = self.out.len();
-        if !self.constant(tensor, false, place) {
+        if !self.write_constant(tensor, false, place) {
             self.out.truncate(start);
             return false;
         }
         if let Some(what) = left_out {
             self.left_out.add_harmless(what, place);
         }
-        // Braces stand alone.
-        let named = name.is_some_and(|name| !name.is_empty() || self.full());
+        // Braces need no `=`.
+        let named = name.is_some_and(|name| !name.is_empty() || self.is_full());
         if !named && self.out.get(mark) == Some(&b'{') {
             self.out.drain(mark - 2..mark);
         }
         !self.tensor_has_notes(tensor)
     }
 
-    fn dims(&mut self, dims: &[i64]) {
+    fn write_dims(&mut self, dims: &[i64]) {
         if dims.is_empty() {
             return;
         }
@@ -142,77 +142,80 @@ impl Printer<'_, '_, '_> {
         self.push("]");
     }
 
-    /// `sparse(type, values, indices)`
-    pub(super) fn sparse_tensor(&mut self, sparse: &SparseTensorProto) {
+    /// Writes `sparse(type, values, indices)`.
+    pub(super) fn write_sparse_tensor(&mut self, sparse: &SparseTensorProto) {
         let place = &|| "sparse tensor".to_string();
         self.push("sparse(");
         let elem = sparse.values.as_ref().and_then(|values| values.data_type);
-        self.element_type(elem);
-        self.dims(&sparse.dims);
+        self.write_element_type(elem);
+        self.write_dims(&sparse.dims);
         if sparse.values.is_some() || sparse.indices.is_some() {
             self.push(", ");
         }
         match &sparse.values {
             Some(values) => {
-                self.attribute_tensor(values, place);
+                self.write_attribute_tensor(values, place);
             }
             None if sparse.indices.is_some() => self.push("?"),
             None => {}
         }
         if let Some(indices) = &sparse.indices {
             self.push(", ");
-            self.attribute_tensor(indices, place);
+            self.write_attribute_tensor(indices, place);
         }
         self.push(")");
-        self.unknown_notes(&sparse.unknown, place);
+        self.write_unknown_notes(&sparse.unknown, place);
     }
 
-    /// The values of a tensor, and its notes. Whether this form has words for them.
-    fn constant(
+    /// Writes the values of a tensor, and its annotations. Returns whether this form can express
+    /// them.
+    fn write_constant(
         &mut self,
         tensor: &TensorProto,
         own_lines: bool,
         place: &dyn Fn() -> String,
     ) -> bool {
-        if !self.full() {
-            return self.portable_constant(tensor, own_lines, place);
+        if !self.is_full() {
+            return self.write_portable_constant(tensor, own_lines, place);
         }
         let own_lines = own_lines && !self.tensor_has_notes(tensor);
         let external = tensor.data_location == Some(DataLocation::EXTERNAL);
         let (mut raw_shown, mut typed_shown) = (false, false);
         if external {
-            self.pairs(&tensor.external_data, place);
+            self.write_pairs(&tensor.external_data, place);
         } else if let Some(raw) = tensor.raw_data {
             raw_shown = true;
             self.push("raw ");
             match self.raw_literals(tensor, raw) {
-                Some(literals) if self.stays_inline(raw) => self.literals(&literals, own_lines),
-                _ => self.payload(raw),
+                Some(literals) if self.stays_inline(raw) => {
+                    self.write_literals(&literals, own_lines)
+                }
+                _ => self.write_payload(raw),
             }
         } else if let [run, ..] = tensor.typed[..] {
             typed_shown = true;
             let long = !self.stays_inline(run.records);
             match self.typed_literals(tensor) {
-                Some(literals) if !long => self.literals(&literals, own_lines),
+                Some(literals) if !long => self.write_literals(&literals, own_lines),
                 _ if long && tensor.typed.len() == 1 => {
                     self.push("fields ");
-                    self.payload(run.records);
+                    self.write_payload(run.records);
                 }
                 _ => {
                     self.push("fields ");
-                    self.records(&tensor.typed);
+                    self.write_records(&tensor.typed);
                 }
             }
-        } else if self.wanted(tensor) == Some(0) {
+        } else if self.count_elements(tensor) == Some(0) {
             self.push("{}");
         } else {
             self.push("?");
         }
-        self.tensor_notes(tensor, external, raw_shown, typed_shown, place);
+        self.write_tensor_notes(tensor, external, raw_shown, typed_shown, place);
         true
     }
 
-    fn tensor_notes(
+    fn write_tensor_notes(
         &mut self,
         tensor: &TensorProto,
         external: bool,
@@ -222,53 +225,53 @@ impl Printer<'_, '_, '_> {
     ) {
         let mut notes = Notes::default();
         if let Some(segment) = &tensor.segment
-            && self.note(&mut notes, "segment", "segments of tensors", place)
+            && self.begin_note(&mut notes, "segment", "segments of tensors", place)
         {
             self.push("{");
             let mut first = true;
             for (key, value) in [("begin", segment.begin), ("end", segment.end)] {
                 if let Some(value) = value {
-                    self.separator(&mut first);
+                    self.write_separator(&mut first);
                     self.push(key);
                     self.push(": ");
-                    self.integer(value);
+                    self.write_integer(value);
                 }
             }
             if !segment.unknown.is_empty() {
-                self.separator(&mut first);
+                self.write_separator(&mut first);
                 self.push("unknown: ");
-                self.unknown_list(&segment.unknown);
+                self.write_unknown_list(&segment.unknown);
             }
             self.push("}");
         }
         let second = "second values of a tensor";
         if let Some(raw) = tensor.raw_data
             && !raw_shown
-            && self.note(&mut notes, "raw_data", second, place)
+            && self.begin_note(&mut notes, "raw_data", second, place)
         {
-            self.payload(raw);
+            self.write_payload(raw);
         }
         if !tensor.typed.is_empty()
             && !typed_shown
-            && self.note(&mut notes, "fields", second, place)
+            && self.begin_note(&mut notes, "fields", second, place)
         {
-            self.records(&tensor.typed);
+            self.write_records(&tensor.typed);
         }
-        self.doc_note(&mut notes, tensor.doc_string, place);
+        self.write_doc_note(&mut notes, tensor.doc_string, place);
         if !tensor.external_data.is_empty()
             && !external
-            && self.harmless_note(&mut notes, "external_data", "unused external data", place)
+            && self.begin_harmless_note(&mut notes, "external_data", "unused external data", place)
         {
-            self.pairs(&tensor.external_data, place);
+            self.write_pairs(&tensor.external_data, place);
         }
         if let Some(location) = tensor.data_location
             && !external
-            && self.harmless_note(&mut notes, "data_location", "data locations", place)
+            && self.begin_harmless_note(&mut notes, "data_location", "data locations", place)
         {
-            self.integer(location.0.into());
+            self.write_integer(location.0.into());
         }
-        self.metadata_note(&mut notes, &tensor.metadata_props, place);
-        self.unknown(&mut notes, "unknown", &tensor.unknown, place);
+        self.write_metadata_note(&mut notes, &tensor.metadata_props, place);
+        self.write_unknown(&mut notes, "unknown", &tensor.unknown, place);
         self.end_notes(notes);
     }
 
@@ -290,37 +293,36 @@ impl Printer<'_, '_, '_> {
         matches!(self.weights, Weights::Inline) || payload.len <= self.inline_bytes
     }
 
-    /// Bytes: where they lie, or what they are.
-    fn payload(&mut self, span: Span) {
+    /// Writes bytes, or a reference to their location.
+    fn write_payload(&mut self, span: Span) {
         if self.stays_inline(span) {
-            return self.hexadecimal(self.model.bytes(span));
+            return self.write_hexadecimal(self.model.bytes(span));
         }
         match &mut self.weights {
             Weights::Placed(payloads) => match payloads.place(self.model, span) {
-                None => self.hexadecimal(self.model.bytes(span)),
-                Some(placed) => self.reference(&placed, span.len),
+                None => self.write_hexadecimal(self.model.bytes(span)),
+                Some(placed) => self.write_reference(&placed, span.len),
             },
             Weights::Elided(digest) => {
-                // What it is a digest of says `raw` or `fields` before it, which does not matter
-                // then.
+                // The word `raw` or `fields` before an elided payload has no meaning.
                 let digest = digest(self.model.bytes(span));
-                self.take_back("raw ");
-                self.take_back("fields ");
+                self.retract("raw ");
+                self.retract("fields ");
                 self.left_out.add("values of large tensors", || "as asked".to_string());
                 self.push("elided ");
-                self.quoted(digest.as_bytes());
+                self.write_quoted(digest.as_bytes());
             }
             Weights::Inline => {}
         }
     }
 
-    /// Where values lie outside of the text, and what tells that they are the right ones.
-    fn reference(&mut self, placed: &Placed, length: u64) {
+    /// Writes the location of values outside the text, with the digests that verify them.
+    fn write_reference(&mut self, placed: &Placed, length: u64) {
         self.push("[\"location\": ");
-        self.quoted(placed.location.as_bytes());
+        self.write_quoted(placed.location.as_bytes());
         if let Some(tensor) = &placed.tensor {
             self.push(", \"tensor\": ");
-            self.quoted(tensor);
+            self.write_quoted(tensor);
         }
         self.push(", \"offset\": \"");
         numbers::push_u64(&mut self.out, placed.offset);
@@ -332,34 +334,34 @@ impl Printer<'_, '_, '_> {
             let file = files.find(|(location, _)| *location == placed.location);
             if let Some(digest) = file.map(|(_, digest)| digest.clone()) {
                 self.push(", \"file_digest\": ");
-                self.quoted(digest.as_bytes());
+                self.write_quoted(digest.as_bytes());
             }
         }
         if let Some(digest) = &placed.sha256 {
             self.push(", \"sha256\": ");
-            self.quoted(digest.as_bytes());
+            self.write_quoted(digest.as_bytes());
         }
         self.push("]");
     }
 
-    fn take_back(&mut self, text: &str) {
+    fn retract(&mut self, text: &str) {
         if self.out.ends_with(text.as_bytes()) {
             self.out.truncate(self.out.len() - text.len());
         }
     }
 
-    /// The records of typed lists as they are.
-    fn records(&mut self, runs: &[TypedRun]) {
+    /// Writes the records of typed lists without decoding them.
+    fn write_records(&mut self, runs: &[TypedRun]) {
         let mut bytes = Vec::new();
         for run in runs {
             bytes.extend_from_slice(self.model.bytes(run.records));
         }
-        self.hexadecimal(&bytes);
+        self.write_hexadecimal(&bytes);
     }
 
     // Literals.
 
-    fn literals(&mut self, literals: &Literals, own_lines: bool) {
+    fn write_literals(&mut self, literals: &Literals, own_lines: bool) {
         self.push("{");
         let bytes = |span: &Span| self.model.bytes(*span);
         macro_rules! bulk {
@@ -384,28 +386,29 @@ impl Printer<'_, '_, '_> {
                 Width::U32 => bulk!(u32, span),
                 Width::U64 => bulk!(u64, span),
             },
-            Literals::Ints(values) => self.number_list(values, own_lines),
-            Literals::Unsigned(values) => self.number_list(values, own_lines),
-            Literals::Floats(values) => self.number_list(values, own_lines),
-            Literals::Doubles(values) => self.number_list(values, own_lines),
+            Literals::Ints(values) => self.write_number_list(values, own_lines),
+            Literals::Unsigned(values) => self.write_number_list(values, own_lines),
+            Literals::Floats(values) => self.write_number_list(values, own_lines),
+            Literals::Doubles(values) => self.write_number_list(values, own_lines),
             Literals::Texts(texts) => {
                 let mut first = true;
                 for text in texts {
-                    self.separator(&mut first);
-                    self.quoted(self.model.bytes(*text));
+                    self.write_separator(&mut first);
+                    self.write_quoted(self.model.bytes(*text));
                 }
             }
         }
         self.push("}");
     }
 
-    fn number_list<T: Print>(&mut self, values: &[T], own_lines: bool) {
+    fn write_number_list<T: Print>(&mut self, values: &[T], own_lines: bool) {
         let wrap = self.begin_numbers(values.len(), own_lines);
         numbers::push_list(&mut self.out, values.iter().copied(), wrap);
         self.end_numbers(values.len(), own_lines);
     }
 
-    /// Begins numbers that will not fit into the line on lines of their own, if there may be such.
+    /// Begins a list of numbers; if it does not fit into the line, on lines of its own where this
+    /// is allowed.
     fn begin_numbers(&mut self, count: usize, own_lines: bool) -> Wrap {
         if self.like_onnx {
             return TIGHT;
@@ -427,23 +430,24 @@ impl Printer<'_, '_, '_> {
         }
     }
 
-    /// How many elements a tensor has.
-    fn wanted(&self, tensor: &TensorProto) -> Option<usize> {
+    /// Returns the number of elements of a tensor.
+    fn count_elements(&self, tensor: &TensorProto) -> Option<usize> {
         DataType::from_number(tensor.data_type?)?;
         let dims: Option<SmallVec<[usize; 6]>> =
             tensor.dims.iter().map(|dim| usize::try_from(*dim).ok()).collect();
         stored_elems(&dims?).ok()
     }
 
-    /// The elements of raw bytes, if they are whole and read back as the same bytes.
+    /// Returns the elements of raw bytes, if they are complete and parsing them gives the same
+    /// bytes.
     fn raw_literals(&self, tensor: &TensorProto, raw: Span) -> Option<Literals> {
         let data_type = DataType::from_number(tensor.data_type?)?;
-        let count = self.wanted(tensor)?;
+        let count = self.count_elements(tensor)?;
         if data_type.storage_bytes(count)? as u64 != raw.len {
             return None;
         }
         let bytes = self.model.bytes(raw);
-        if let Some(width) = Width::of_numbers(data_type) {
+        if let Some(width) = Width::for_numbers(data_type) {
             return Some(Literals::Bytes(width, raw));
         }
         let width = match data_type {
@@ -471,18 +475,18 @@ impl Printer<'_, '_, '_> {
         Some(Literals::Bytes(width, raw))
     }
 
-    /// Floats of fewer than 32 bits as the shortest numbers that are read back as the same bits.
+    /// Returns floats of fewer than 32 bits as the shortest numbers that parse to the same bits.
     fn small_floats(&self, data_type: DataType, bytes: &[u8], count: usize) -> Option<Vec<f32>> {
         let buffer = sardonyx_tensor::Buffer::copy_of(bytes).ok()?;
         let narrow = Tensor::from_buffer(data_type, [count], buffer).ok()?;
         let wide = cast(&narrow, DataType::Float, CastOptions::default()).ok()?;
         let exact: Vec<f32> = floats(wide.buffer()?.as_slice()).collect();
         let back = |values: &[f32]| crate::parse::narrow(values, data_type);
-        // Some NaNs and paddings have no literal.
+        // Some NaNs and nonzero padding bits have no literal.
         if back(&exact)?.as_slice() != bytes {
             return None;
         }
-        // With fewer digits, most are still read back as the same.
+        // Most values keep their bits with fewer digits.
         let mut best = exact.clone();
         for digits in (1..5usize).rev() {
             let rounded: Vec<f32> = exact
@@ -509,8 +513,8 @@ impl Printer<'_, '_, '_> {
         Some(best)
     }
 
-    /// The entries of the typed list of a tensor, if it is one, has the right number of them, and
-    /// is written as we write it.
+    /// Returns the entries of the typed list of a tensor, if it has a single list with the right
+    /// number of entries, encoded like by our writer.
     fn typed_literals(&self, tensor: &TensorProto) -> Option<Literals> {
         let data_type = DataType::from_number(tensor.data_type?)?;
         let field = proto::DataType(data_type.number()).typed_field()?;
@@ -518,11 +522,11 @@ impl Printer<'_, '_, '_> {
             return None;
         };
         let records = self.model.bytes(run.records);
-        let elements = self.wanted(tensor)?;
+        let elements = self.count_elements(tensor)?;
         if field == TypedField::String {
             return self.text_literals(&run, elements);
         }
-        // The tag, the length, and then the values.
+        // Tag, length, and then the values.
         let mut head: SmallVec<[u8; 16]> = SmallVec::new();
         head.push((run.number << 3 | 2) as u8);
         let mut length = Vec::new();
@@ -557,7 +561,7 @@ impl Printer<'_, '_, '_> {
                 .then_some(Literals::Bytes(Width::F32, span)),
             TypedField::Double => (bytes.len().is_multiple_of(8) && counts(bytes.len() / 8))
                 .then_some(Literals::Bytes(Width::F64, span)),
-            // A long list is not looked at if it goes elsewhere.
+            // A long list that is stored elsewhere is not decoded.
             _ if !self.stays_inline(run.records) => None,
             TypedField::Uint64 => {
                 let max = if data_type == DataType::Uint32 { u32::MAX.into() } else { u64::MAX };
@@ -600,7 +604,7 @@ impl Printer<'_, '_, '_> {
         }
     }
 
-    /// The content of the one field in some records.
+    /// Decodes the only field in some records.
     fn varints<T>(
         &self,
         records: &[u8],
@@ -634,7 +638,7 @@ impl Printer<'_, '_, '_> {
             .then_some(Literals::Texts(texts))
     }
 
-    /// Texts that have other fields between them, which their order does not depend on.
+    /// Returns texts that have other fields between them, which does not affect their order.
     fn scattered_texts(&self, tensor: &TensorProto, elements: usize) -> Option<Literals> {
         let mut all = Vec::new();
         for run in &tensor.typed {
@@ -655,7 +659,7 @@ impl Printer<'_, '_, '_> {
 
     // The portable form.
 
-    fn portable_constant(
+    fn write_portable_constant(
         &mut self,
         tensor: &TensorProto,
         own_lines: bool,
@@ -664,8 +668,8 @@ impl Printer<'_, '_, '_> {
         let known = tensor.data_type.and_then(DataType::from_number).is_some();
         let external = tensor.data_location == Some(DataLocation::EXTERNAL);
         if known && external && !tensor.external_data.is_empty() {
-            self.pairs(&tensor.external_data, place);
-            self.tensor_notes(tensor, true, false, false, place);
+            self.write_pairs(&tensor.external_data, place);
+            self.write_tensor_notes(tensor, true, false, false, place);
             return true;
         }
         if let Weights::Elided(_) = self.weights
@@ -691,19 +695,19 @@ impl Printer<'_, '_, '_> {
             self.left_out.add_harmless("raw_data, which becomes a typed list", place);
         }
         let literals = match data_type {
-            Some(DataType::Bool) => self.as_truth_values(literals, place),
-            _ => self.without_odd_nans(literals, place),
+            Some(DataType::Bool) => self.normalize_booleans(literals, place),
+            _ => self.replace_odd_nans(literals, place),
         };
-        self.literals(&literals, own_lines);
-        self.tensor_notes(tensor, false, raw, !raw, place);
+        self.write_literals(&literals, own_lines);
+        self.write_tensor_notes(tensor, false, raw, !raw, place);
         true
     }
 
-    /// The entries of the typed list that holds the values of a tensor, and whether they come from
-    /// raw bytes.
+    /// Returns the entries of the typed list that holds the values of a tensor, and whether they
+    /// are converted from raw bytes.
     fn portable_literals(&self, tensor: &TensorProto) -> Option<(Literals, bool)> {
         let data_type = DataType::from_number(tensor.data_type?)?;
-        let elements = self.wanted(tensor)?;
+        let elements = self.count_elements(tensor)?;
         let Some(raw) = tensor.raw_data else {
             if tensor.typed.is_empty() {
                 return (elements == 0).then(|| (Literals::Ints(Vec::new()), false));
@@ -719,26 +723,26 @@ impl Printer<'_, '_, '_> {
             }
             let tensor = self.model.tensor(tensor, &NoExternalData).ok()?;
             let bytes = tensor.buffer()?.as_slice();
-            return entries(data_type, bytes, elements).map(|found| (found, false));
+            return convert_to_entries(data_type, bytes, elements).map(|found| (found, false));
         };
         if data_type.storage_bytes(elements)? as u64 != raw.len {
             return None;
         }
-        let width = match (Width::of_numbers(data_type), data_type.bits()) {
+        let width = match (Width::for_numbers(data_type), data_type.bits()) {
             (Some(width), _) => width,
             // Bit patterns.
             (None, Some(16)) => Width::U16,
             (None, Some(8)) => Width::U8,
             _ => {
-                let found = entries(data_type, self.model.bytes(raw), elements)?;
+                let found = convert_to_entries(data_type, self.model.bytes(raw), elements)?;
                 return Some((found, true));
             }
         };
         Some((Literals::Bytes(width, raw), true))
     }
 
-    /// Whether the integers of typed lists are those of the type. Others would be read as other
-    /// values.
+    /// Whether the entries of typed lists are in the range of the type. Others would be parsed as
+    /// other values.
     fn entries_are_in_range(&self, tensor: &TensorProto, data_type: DataType) -> bool {
         let range = entry_range(data_type);
         let runs = tensor.typed.iter();
@@ -756,8 +760,8 @@ impl Printer<'_, '_, '_> {
         )
     }
 
-    /// Bytes other than 0 and 1 mean what 1 means.
-    fn as_truth_values(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
+    /// Normalizes booleans: all bytes other than 0 mean 1.
+    fn normalize_booleans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
         let values: Vec<i64> = match literals {
             Literals::Bytes(_, span) => {
                 let bytes = self.model.bytes(span);
@@ -772,8 +776,8 @@ impl Printer<'_, '_, '_> {
         Literals::Ints(values.iter().map(|value| i64::from(*value != 0)).collect())
     }
 
-    /// The `onnx` package knows one NaN of each sign.
-    fn without_odd_nans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
+    /// Replaces NaNs that the `onnx` package cannot express: it has one NaN of each sign.
+    fn replace_odd_nans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
         let plain = match &literals {
             Literals::Bytes(Width::F32, span) => {
                 plain_floats(|| floats(self.model.bytes(*span))).map(Literals::Floats)
@@ -799,7 +803,7 @@ impl Printer<'_, '_, '_> {
     }
 }
 
-/// Values with plain NaNs, if there are others among them.
+/// Returns the values with canonical NaNs, if any of them has another NaN.
 fn plain_floats<I: Iterator<Item = f32>>(values: impl Fn() -> I) -> Option<Vec<f32>> {
     values().any(has_odd_nan).then(|| values().map(plain_nan).collect())
 }
@@ -819,12 +823,12 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     numbers.iter().map(|bytes| f64::from_le_bytes(*bytes))
 }
 
-/// Whether a value is a NaN with other bits than the usual one of its sign.
+/// Whether a value is a NaN other than the canonical one of its sign.
 pub(super) fn has_odd_nan(value: f32) -> bool {
     plain_nan(value).to_bits() != value.to_bits()
 }
 
-/// The usual NaN with the sign of another one.
+/// Replaces a NaN by the canonical NaN of its sign.
 pub(super) fn plain_nan(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(value.to_bits() & 1 << 31 | 0x7fc0_0000) } else { value }
 }
@@ -833,8 +837,8 @@ fn plain_double_nan(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48) } else { value }
 }
 
-/// Raw bytes as entries of the typed list of a type.
-fn entries(data_type: DataType, raw: &[u8], elements: usize) -> Option<Literals> {
+/// Converts raw bytes to entries of the typed list of a type.
+fn convert_to_entries(data_type: DataType, raw: &[u8], elements: usize) -> Option<Literals> {
     let number = proto::DataType(data_type.number());
     let words = proto::encode_typed(number, raw, elements)?;
     Some(match number.typed_field()? {

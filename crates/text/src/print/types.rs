@@ -1,4 +1,4 @@
-//! Types and dimensions.
+//! Prints types and dimensions.
 
 use sardonyx_model::{DimProto, DimValue, ShapeProto, Symbol, TypeKind, TypeProto};
 use sardonyx_tensor::DataType;
@@ -7,62 +7,62 @@ use super::{Notes, Printer};
 use crate::cursor::is_word;
 
 impl Printer<'_, '_, '_> {
-    /// A type. Whether there is a way to write it in this form.
-    pub(super) fn type_proto(&mut self, ty: &TypeProto, place: &dyn Fn() -> String) -> bool {
-        if !self.full() && !self.type_is_portable(ty) {
+    /// Writes a type. Returns whether this form can express it.
+    pub(super) fn write_type_proto(&mut self, ty: &TypeProto, place: &dyn Fn() -> String) -> bool {
+        if !self.is_full() && !self.type_is_portable(ty) {
             self.left_out.add("types that the portable form cannot name", place);
             return false;
         }
         match &ty.kind {
             None => self.push("?()"),
             Some(TypeKind::Tensor { elem_type, shape, .. }) => {
-                self.tensor_type(*elem_type, shape.as_ref(), place)
+                self.write_tensor_type(*elem_type, shape.as_ref(), place)
             }
             Some(TypeKind::SparseTensor { elem_type, shape, .. }) => {
                 self.push("sparse_tensor(");
-                self.tensor_type(*elem_type, shape.as_ref(), place);
+                self.write_tensor_type(*elem_type, shape.as_ref(), place);
                 self.push(")");
             }
             Some(TypeKind::Sequence { elem_type, .. }) => {
                 self.push("seq(");
                 if let Some(ty) = elem_type {
-                    self.type_proto(ty, place);
+                    self.write_type_proto(ty, place);
                 }
                 self.push(")");
             }
             Some(TypeKind::Optional { elem_type, .. }) => {
                 self.push("optional(");
                 if let Some(ty) = elem_type {
-                    self.type_proto(ty, place);
+                    self.write_type_proto(ty, place);
                 }
                 self.push(")");
             }
             Some(TypeKind::Map { key_type, value_type, .. }) => {
                 self.push("map(");
-                self.element_type(*key_type);
+                self.write_element_type(*key_type);
                 if let Some(ty) = value_type {
                     self.push(", ");
-                    self.type_proto(ty, place);
+                    self.write_type_proto(ty, place);
                 }
                 self.push(")");
             }
             Some(TypeKind::Opaque { domain, name, .. }) => {
                 self.push("opaque(");
                 if let Some(domain) = domain {
-                    self.opaque_part(Some(*domain));
+                    self.write_opaque_part(Some(*domain));
                     self.push(", ");
                 }
                 if name.is_some() || domain.is_some() {
-                    self.opaque_part(*name);
+                    self.write_opaque_part(*name);
                 }
                 self.push(")");
             }
         }
         let mut notes = Notes::default();
         if let Some(denotation) = ty.denotation
-            && self.note(&mut notes, "denotation", "denotations", place)
+            && self.begin_note(&mut notes, "denotation", "denotations", place)
         {
-            self.quoted_symbol(denotation);
+            self.write_quoted_symbol(denotation);
         }
         if let Some(
             TypeKind::Tensor { unknown, .. }
@@ -73,21 +73,21 @@ impl Printer<'_, '_, '_> {
             | TypeKind::Opaque { unknown, .. },
         ) = &ty.kind
         {
-            self.unknown(&mut notes, "kind_unknown", unknown, place);
+            self.write_unknown(&mut notes, "kind_unknown", unknown, place);
         }
         if let Some(
             TypeKind::Tensor { shape: Some(shape), .. }
             | TypeKind::SparseTensor { shape: Some(shape), .. },
         ) = &ty.kind
         {
-            self.unknown(&mut notes, "shape_unknown", &shape.unknown, place);
+            self.write_unknown(&mut notes, "shape_unknown", &shape.unknown, place);
         }
-        self.unknown(&mut notes, "unknown", &ty.unknown, place);
+        self.write_unknown(&mut notes, "unknown", &ty.unknown, place);
         self.end_notes(notes);
         true
     }
 
-    /// Whether a type ends with notes.
+    /// Whether a type ends with annotations.
     pub(super) fn type_has_notes(ty: &TypeProto) -> bool {
         let kind_unknown = match &ty.kind {
             Some(
@@ -107,7 +107,7 @@ impl Printer<'_, '_, '_> {
         ty.denotation.is_some() || kind_unknown || !ty.unknown.is_empty()
     }
 
-    /// Whether the portable form has words for a type.
+    /// Whether the portable form can express a type.
     pub(super) fn type_is_portable(&self, ty: &TypeProto) -> bool {
         let named = |elem: &Option<i32>| elem.and_then(DataType::from_number).is_some();
         let inner =
@@ -136,13 +136,13 @@ impl Printer<'_, '_, '_> {
         }
     }
 
-    fn tensor_type(
+    fn write_tensor_type(
         &mut self,
         elem: Option<i32>,
         shape: Option<&ShapeProto>,
         place: &dyn Fn() -> String,
     ) {
-        self.element_type(elem);
+        self.write_element_type(elem);
         let Some(shape) = shape else {
             return self.push("[]");
         };
@@ -152,51 +152,51 @@ impl Printer<'_, '_, '_> {
         self.push("[");
         let mut first = true;
         for dim in &shape.dims {
-            self.separator(&mut first);
-            self.dimension(dim, place);
+            self.write_separator(&mut first);
+            self.write_dimension(dim, place);
         }
         self.push("]");
     }
 
-    fn dimension(&mut self, dim: &DimProto, place: &dyn Fn() -> String) {
+    fn write_dimension(&mut self, dim: &DimProto, place: &dyn Fn() -> String) {
         match dim.value {
             None => self.push("?"),
-            Some(DimValue::Value(number)) => self.integer(number),
+            Some(DimValue::Value(number)) => self.write_integer(number),
             Some(DimValue::Param(name)) => {
                 let text = self.texts.text(name);
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {
-                    self.quoted(text);
+                    self.write_quoted(text);
                 }
             }
         }
         let mut notes = Notes::default();
         if let Some(denotation) = dim.denotation
-            && self.note(&mut notes, "denotation", "denotations", place)
+            && self.begin_note(&mut notes, "denotation", "denotations", place)
         {
-            self.quoted_symbol(denotation);
+            self.write_quoted_symbol(denotation);
         }
-        self.unknown(&mut notes, "unknown", &dim.unknown, place);
+        self.write_unknown(&mut notes, "unknown", &dim.unknown, place);
         self.end_notes(notes);
     }
 
-    /// The name of an element type; its number if it has none.
-    pub(super) fn element_type(&mut self, elem: Option<i32>) {
+    /// Writes the name of an element type, or its number if it has none.
+    pub(super) fn write_element_type(&mut self, elem: Option<i32>) {
         match elem {
             None => self.push("?_"),
             Some(number) => match DataType::from_number(number) {
                 Some(data_type) => self.push(data_type.name()),
                 None => {
                     self.push("?");
-                    self.integer(number.into());
+                    self.write_integer(number.into());
                 }
             },
         }
     }
 
-    /// A part of an opaque type: words joined by dots, or anything in quotes.
-    fn opaque_part(&mut self, part: Option<Symbol>) {
+    /// Writes a part of an opaque type: words joined by dots, or a quoted text.
+    fn write_opaque_part(&mut self, part: Option<Symbol>) {
         match part {
             None => self.push("?"),
             Some(part) => {
@@ -204,7 +204,7 @@ impl Printer<'_, '_, '_> {
                 if text.split(|byte| *byte == b'.').all(is_word) {
                     self.out.extend_from_slice(text);
                 } else {
-                    self.quoted(text);
+                    self.write_quoted(text);
                 }
             }
         }

@@ -1,8 +1,8 @@
-//! Statements that are too long for a line, and are wrapped without being read again.
+//! Wraps statements that are too long for a line, without parsing them again.
 //!
-//! What [`layout`] does with any text takes several times as long as writing it. Most long
-//! statements are nodes and values with notes, though, and while they are written it is known where
-//! their brackets are. What these places do not say is left to `layout`; both give the same lines.
+//! [`layout`](crate::layout) handles any text, but takes several times as long as writing it. Most
+//! long statements are nodes, and values with annotations, whose bracket positions are known while
+//! they are written. Other statements are left to `layout`; both produce the same lines.
 
 use std::ops::Range;
 
@@ -11,20 +11,21 @@ use sardonyx_model::Entry;
 use super::Printer;
 use crate::layout::{INDENT, WIDTH};
 
-/// Where the items of brackets begin in the statement that is being written.
+/// Positions of the items of brackets in the current statement.
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) attributes: Vec<usize>,
     pub(super) inputs: Vec<usize>,
-    /// After the inputs.
+    /// Position after the inputs.
     pub(super) inputs_end: usize,
     notes: Vec<usize>,
-    /// After the notes.
+    /// Position after the annotations.
     notes_end: usize,
-    /// The one of the notes that is a list of texts, and where these begin.
+    /// Position of the annotation that is a list of texts; `entries` has the positions of these
+    /// texts.
     metadata: Option<usize>,
     entries: Vec<usize>,
-    /// Whether there are other brackets in the notes.
+    /// Whether the annotations contain other brackets.
     others: bool,
 }
 
@@ -41,8 +42,8 @@ impl Marks {
         (self.notes_end, self.metadata, self.others) = (0, None, false);
     }
 
-    /// A note begins, the first one or one more.
-    pub(super) fn note(&mut self, at: usize, key: &str, first: bool) {
+    /// Records the start of an annotation; `first` begins a new list of annotations.
+    pub(super) fn begin_note(&mut self, at: usize, key: &str, first: bool) {
         if first {
             self.clear_notes();
         }
@@ -57,19 +58,19 @@ impl Marks {
         }
     }
 
-    /// A pair of texts begins, in notes or anywhere else.
-    pub(super) fn entry(&mut self, at: usize, entry: &Entry) {
+    /// Records the start of a pair of texts, in annotations or elsewhere.
+    pub(super) fn begin_entry(&mut self, at: usize, entry: &Entry) {
         self.entries.push(at);
         self.others |= !entry.unknown.is_empty();
     }
 
-    /// The notes that began last end.
+    /// Records the end of the last annotations.
     pub(super) fn end_notes(&mut self, at: usize) {
         self.notes_end = at;
     }
 
-    /// The notes, if they are the last thing in a statement that ends here, and all their brackets
-    /// are known.
+    /// Returns the annotations, if they are the end of a statement that ends here and all their
+    /// brackets are known.
     fn last_notes(&self, end: usize) -> Option<Items<'_>> {
         if self.notes.is_empty() || self.notes_end != end || self.others {
             return None;
@@ -78,38 +79,43 @@ impl Marks {
     }
 }
 
-/// What stands in brackets that are opened.
+/// Positions in the text of the items in brackets, and the end of the closing bracket.
+#[derive(Clone, Copy)]
+struct Brackets<'m> {
+    starts: &'m [usize],
+    end: usize,
+}
+
+/// Items in brackets that are opened.
 #[derive(Clone, Copy)]
 enum Items<'m> {
-    /// Names or texts, which stay as long as they are.
+    /// Names or texts, which are never broken.
     ArePlain,
-    /// Attributes, which have brackets of their own.
+    /// Attributes, which may have brackets of their own.
     MayBeOpened,
-    /// Texts, and the one that is a list of texts.
+    /// Annotations, and the entries of the one that is a list of texts.
     Notes { metadata: Option<usize>, entries: &'m [usize] },
 }
 
 impl Printer<'_, '_, '_> {
-    /// Lays out the node that was just written on one line, which is too long: the brackets of its
-    /// attributes, of its inputs and of its notes are opened where they do not fit. Whether that
-    /// was enough.
+    /// Lays out a node that was just written on one line and is too long: opens the brackets of its
+    /// attributes, inputs and annotations where they do not fit. Returns whether this sufficed.
     pub(super) fn wrap_node(&mut self, line: usize) -> bool {
         let end = self.out.len();
         let marks = std::mem::take(&mut self.marks);
         let notes = marks.last_notes(end);
         let done = (notes.is_some() || marks.inputs_end == end)
             && self.wrap(line, |writer| {
-                // The name of a node and its outputs have no brackets that are opened.
+                // The name of a node and its outputs have no brackets that can be opened.
                 let close = marks.inputs_end;
                 let open = marks.inputs.first().map_or(close - 1, |first| *first) - 1;
                 match marks.attributes.first() {
                     Some(first) => {
                         writer.copy(line..first - 1);
-                        // After them stands the bracket of the inputs; empty ones cannot be
-                        // opened.
+                        // The bracket of the inputs follows; empty ones cannot be opened.
                         let rest = if marks.inputs.is_empty() { 2 } else { 1 };
-                        let brackets = (&marks.attributes[..], open);
-                        if !writer.group(brackets, rest, writer.indent, Items::MayBeOpened) {
+                        let brackets = Brackets { starts: &marks.attributes, end: open };
+                        if !writer.write_group(brackets, rest, writer.indent, Items::MayBeOpened) {
                             return false;
                         }
                     }
@@ -119,11 +125,13 @@ impl Printer<'_, '_, '_> {
                 if marks.inputs.is_empty() {
                     writer.copy(open..close);
                 } else {
-                    writer.group((&marks.inputs, close), rest, writer.indent, Items::ArePlain);
+                    let brackets = Brackets { starts: &marks.inputs, end: close };
+                    writer.write_group(brackets, rest, writer.indent, Items::ArePlain);
                 }
                 if let Some(notes) = notes {
                     writer.copy(close..marks.notes[0] - 1);
-                    writer.group((&marks.notes, end), 0, writer.indent, notes);
+                    let brackets = Brackets { starts: &marks.notes, end };
+                    writer.write_group(brackets, 0, writer.indent, notes);
                 }
                 true
             });
@@ -131,26 +139,27 @@ impl Printer<'_, '_, '_> {
         done
     }
 
-    /// Lays out the statement that was just written on one line, which is too long with what comes
-    /// after it: its notes are opened. Whether that was enough.
+    /// Opens the annotations of a statement that was just written on one line and is too long
+    /// together with the `tail` bytes after it. Returns whether this sufficed.
     pub(super) fn wrap_notes(&mut self, line: usize, tail: usize) -> bool {
         let end = self.out.len();
         let marks = std::mem::take(&mut self.marks);
         let notes = marks.last_notes(end);
         let done = notes.is_some_and(|notes| {
             let first = marks.notes[0];
-            // Otherwise brackets before them are opened first.
+            // Otherwise brackets before the annotations must be opened first.
             first - line <= WIDTH
                 && self.wrap(line, |writer| {
                     writer.copy(line..first - 1);
-                    writer.group((&marks.notes, end), tail, writer.indent, notes)
+                    let brackets = Brackets { starts: &marks.notes, end };
+                    writer.write_group(brackets, tail, writer.indent, notes)
                 })
         });
         self.marks = marks;
         done
     }
 
-    /// Writes the last line once more, if `write` can do it.
+    /// Rewrites the last line by `write`, if it succeeds.
     fn wrap(&mut self, line: usize, write: impl FnOnce(&mut Wrapper<'_, '_>) -> bool) -> bool {
         let mut wrapped = std::mem::take(&mut self.wrapped);
         wrapped.clear();
@@ -170,12 +179,12 @@ impl Printer<'_, '_, '_> {
     }
 }
 
-/// Copies a line with its brackets opened.
+/// Writer that copies a line and opens its brackets.
 struct Wrapper<'f, 'w> {
     /// The line, which begins at `base` of the text.
     flat: &'f [u8],
     base: usize,
-    /// Blanks before the statement.
+    /// Number of blanks before the statement.
     indent: usize,
     out: &'w mut Vec<u8>,
     line_start: usize,
@@ -192,16 +201,16 @@ impl Wrapper<'_, '_> {
         self.out.resize(self.line_start + indent, b' ');
     }
 
-    /// Brackets around items that begin at some places; the closing one is the last byte before the
-    /// end. That many bytes follow that must stay in its line. Whether no item is too long for a
-    /// line.
-    fn group(
+    /// Writes brackets, opened if they do not fit. `rest` bytes follow that must stay in the line
+    /// of the closing bracket. Returns whether no item is too long for a line.
+    fn write_group(
         &mut self,
-        (starts, end): (&[usize], usize),
+        brackets: Brackets<'_>,
         rest: usize,
         indent: usize,
         items: Items<'_>,
     ) -> bool {
+        let Brackets { starts, end } = brackets;
         let (Some(first), close) = (starts.first().copied(), end - 1) else {
             return true;
         };
@@ -217,7 +226,7 @@ impl Wrapper<'_, '_> {
             self.copy(first..close);
         } else {
             for (index, start) in starts.iter().enumerate() {
-                // Between items stand a comma and a blank.
+                // A comma and a blank separate items.
                 let (end, comma) = match starts.get(index + 1) {
                     Some(next) => (next - 2, 1),
                     None => (close, 0),
@@ -229,7 +238,8 @@ impl Wrapper<'_, '_> {
                         if at == *start =>
                     {
                         self.copy(*start..open - 1);
-                        self.group((entries, end), comma, inner, Items::ArePlain);
+                        let brackets = Brackets { starts: entries, end };
+                        self.write_group(brackets, comma, inner, Items::ArePlain);
                         self.copy(end..end + comma);
                     }
                     _ => self.copy(*start..end + comma),

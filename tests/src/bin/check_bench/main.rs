@@ -349,7 +349,7 @@ fn make(directory: &Path, smoke: bool) -> io::Result<()> {
 fn calls(out: &mut Encoder<'_>, count: usize) {
     let value = |index: usize| format!("v_{index}");
     for index in 1..=count {
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             out.put(node::Input, value(index - 1).as_bytes());
             out.put(node::Output, value(index).as_bytes());
             out.put(node::Name, format!("call_{index}").as_bytes());
@@ -363,23 +363,23 @@ fn calls(out: &mut Encoder<'_>, count: usize) {
 
 /// The function that is called: ten nodes, one after another.
 fn ten_nodes(out: &mut Encoder<'_>) {
-    out.message(model::OpsetImport, |out| {
+    out.put_message(model::OpsetImport, |out| {
         out.put(operator_set_id::Domain, b"local");
         out.put(operator_set_id::Version, 1);
     });
-    out.message(model::Functions, |out| {
+    out.put_message(model::Functions, |out| {
         let value = |index: usize| format!("x_{index}");
         out.put(function::Name, b"TenNodes");
         out.put(function::Domain, b"local");
         out.put(function::Input, value(0).as_bytes());
         out.put(function::Output, value(10).as_bytes());
         for index in 1..=10 {
-            out.message(function::Node, |out| {
+            out.put_message(function::Node, |out| {
                 out.put(node::Input, value(index - 1).as_bytes());
                 out.put(node::Output, value(index).as_bytes());
                 out.put(node::OpType, if index % 2 == 0 { b"Sigmoid" } else { b"LeakyRelu" });
                 if index % 2 == 1 {
-                    out.message(node::Attribute, |out| {
+                    out.put_message(node::Attribute, |out| {
                         out.put(attribute::Name, b"alpha");
                         out.put(attribute::F, 0.125);
                         out.put(attribute::Type, AttributeType::FLOAT);
@@ -387,7 +387,7 @@ fn ten_nodes(out: &mut Encoder<'_>) {
                 }
             });
         }
-        out.message(function::OpsetImport, |out| {
+        out.put_message(function::OpsetImport, |out| {
             out.put(operator_set_id::Domain, b"");
             out.put(operator_set_id::Version, 21);
         });
@@ -432,7 +432,7 @@ fn nodes(
     let value = |index: usize| format!("/blk.{}/v_{index}", index / 1000);
     for index in 1..=count {
         let (operator, inputs, floats, ints) = kind(index);
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             let source =
                 if broken && index == count { "nothing".to_string() } else { value(index - 1) };
             out.put(node::Input, source.as_bytes());
@@ -443,14 +443,14 @@ fn nodes(
             out.put(node::Name, name(index).as_bytes());
             out.put(node::OpType, operator.as_bytes());
             for (name, value) in floats {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, name.as_bytes());
                     out.put(attribute::F, *value);
                     out.put(attribute::Type, AttributeType::FLOAT);
                 });
             }
             for (name, value) in ints {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, name.as_bytes());
                     out.put(attribute::I, *value);
                     out.put(attribute::Type, AttributeType::INT);
@@ -466,7 +466,7 @@ fn nodes(
 fn weighty<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken: bool) {
     let value = |index: usize| format!("v_{index}");
     for index in 1..=tensors {
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             out.put(node::Input, value(index - 1).as_bytes());
             out.put(node::Input, format!("layer.{index}.weight").as_bytes());
             out.put(node::Output, value(index).as_bytes());
@@ -477,11 +477,11 @@ fn weighty<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken:
     for index in 1..=tensors {
         let rows = weights.len() / size_of::<f32>() / WIDTH;
         let extra = usize::from(broken && index == tensors);
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[(rows + extra) as i64, WIDTH as i64]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
-            out.payload(tensor::RawData, weights);
+            out.put_payload(tensor::RawData, weights);
         });
     }
     ports(out, &value(0), &value(tensors));

@@ -60,11 +60,11 @@ pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
 fn inline<'a>(out: &mut Encoder<'a>, scale: Scale, weights: &'a [u8]) {
     out.put(graph::Name, b"inline");
     for index in 0..scale.inline_bytes / weights.len() {
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[weights.len() as i64 / 4]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
-            out.payload(tensor::RawData, weights);
+            out.put_payload(tensor::RawData, weights);
         });
     }
 }
@@ -77,12 +77,12 @@ fn external(out: &mut Encoder<'_>, scale: Scale, length: usize) {
             ("offset", (index * length).to_string()),
             ("length", length.to_string()),
         ];
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[length as i64 / 4]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
             for (key, value) in &entries {
-                out.message(tensor::ExternalData, |out| {
+                out.put_message(tensor::ExternalData, |out| {
                     out.put(string_string_entry::Key, key.as_bytes());
                     out.put(string_string_entry::Value, value.as_bytes());
                 });
@@ -99,21 +99,21 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
     let name = |index: usize| format!("/blk.{}/{}_{index}", index / 1000, operator(index));
     let value = |index: usize| format!("/blk.{}/v_{index}", index / 1000);
     for index in 1..=count {
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             out.put(node::Input, value(index - 1).as_bytes());
             out.put(node::Input, value(index * 7 / 9).as_bytes());
             out.put(node::Output, value(index).as_bytes());
             out.put(node::Name, name(index).as_bytes());
             out.put(node::OpType, operator(index).as_bytes());
             if index % 2 == 0 {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, b"alpha");
                     out.put(attribute::F, index as f32 / 16.0);
                     out.put(attribute::Type, AttributeType::FLOAT);
                 });
             }
             if index % 2 == 1 || index % 3 == 0 {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, b"axis");
                     out.put(attribute::I, (index % 200) as i64);
                     out.put(attribute::Type, AttributeType::INT);
@@ -151,9 +151,9 @@ impl Numbers {
 
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"packed");
-        self.tensor(out, DataType::INT64, |out| out.packed_block(tensor::Int64Data, &self.int64));
-        self.tensor(out, DataType::INT32, |out| out.packed_block(tensor::Int32Data, &self.int32));
-        self.tensor(out, DataType::FLOAT, |out| out.packed_block(tensor::FloatData, &self.float));
+        self.tensor(out, DataType::INT64, |out| out.put_packed(tensor::Int64Data, &self.int64));
+        self.tensor(out, DataType::INT32, |out| out.put_packed(tensor::Int32Data, &self.int32));
+        self.tensor(out, DataType::FLOAT, |out| out.put_packed(tensor::FloatData, &self.float));
     }
 
     fn tensor<'a>(
@@ -162,7 +162,7 @@ impl Numbers {
         data_type: DataType,
         list: impl FnOnce(&mut Encoder<'a>),
     ) {
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[self.count as i64]);
             out.put(tensor::DataType, data_type.0);
             list(out);

@@ -45,21 +45,21 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
         _ => format!("{}_output_0", name(index)),
     };
     for index in 1..=count {
-        out.message(graph::Node, |out| {
+        out.put_message(graph::Node, |out| {
             out.put(node::Input, value(index - 1).as_bytes());
             out.put(node::Input, value(index * 7 / 9).as_bytes());
             out.put(node::Output, value(index).as_bytes());
             out.put(node::Name, name(index).as_bytes());
             out.put(node::OpType, operator(index).as_bytes());
             if index % 2 == 0 {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, b"alpha");
                     out.put(attribute::F, index as f32 / 16.0);
                     out.put(attribute::Type, AttributeType::FLOAT);
                 });
             }
             if index % 2 == 1 || index % 3 == 0 {
-                out.message(node::Attribute, |out| {
+                out.put_message(node::Attribute, |out| {
                     out.put(attribute::Name, b"axis");
                     out.put(attribute::I, (index % 200) as i64);
                     out.put(attribute::Type, AttributeType::INT);
@@ -96,9 +96,9 @@ impl Numbers {
 
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"numbers");
-        self.tensor(out, DataType::FLOAT, |out| out.packed_block(tensor::FloatData, &self.float));
-        self.tensor(out, DataType::INT32, |out| out.packed_block(tensor::Int32Data, &self.int32));
-        self.tensor(out, DataType::INT64, |out| out.packed_block(tensor::Int64Data, &self.int64));
+        self.tensor(out, DataType::FLOAT, |out| out.put_packed(tensor::FloatData, &self.float));
+        self.tensor(out, DataType::INT32, |out| out.put_packed(tensor::Int32Data, &self.int32));
+        self.tensor(out, DataType::INT64, |out| out.put_packed(tensor::Int64Data, &self.int64));
     }
 
     fn tensor<'a>(
@@ -107,7 +107,7 @@ impl Numbers {
         data_type: DataType,
         list: impl FnOnce(&mut Encoder<'a>),
     ) {
-        out.message(graph::Initializer, |out| {
+        out.put_message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[self.count as i64]);
             out.put(tensor::DataType, data_type.0);
             list(out);
