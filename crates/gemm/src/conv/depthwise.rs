@@ -8,7 +8,7 @@ mod tile;
 
 use std::ops::Range;
 
-use super::direct::CopyPixels;
+use super::copy::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
