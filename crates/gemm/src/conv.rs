@@ -16,6 +16,7 @@
 //! from blocks of pixels. [`conv_naive`] is the plain loop for any number type and any rank, and
 //! the oracle of the tests.
 
+mod copy;
 mod depthwise;
 mod direct;
 mod expanded;

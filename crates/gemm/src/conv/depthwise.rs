@@ -8,13 +8,13 @@ mod tile;
 
 use std::ops::Range;
 
-use super::direct::CopyPixels;
+use super::copy::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Caches, Ended, Isa, Pool, Simd, dispatch};
+use sardonyx_simd::{Body, Caches, Ended, Isa, Pool, Simd, dispatch, split_even};
 use smallvec::SmallVec;
-use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, PartialSides, Sides, Tile};
+use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, Outputs, PartialSides, Sides, Tile};
 
 /// Multiply-adds from which a parallel region is worth its price.
 const PARALLEL_MACS: usize = 20_000;
@@ -23,9 +23,8 @@ const UNITS_PER_THREAD: usize = 4;
 /// Output pixels per thread from which all threads have rows of their own. Below, they have
 /// channels of their own.
 const PIXELS_PER_THREAD: usize = 64;
-/// Vectors of channels that are computed for all rows of a unit before the next ones: their inputs
-/// stay in the first-level cache from one row to the next.
-const VECTORS: usize = 8;
+/// Vectors of channels of a unit where threads have channels of their own, or planes are copied.
+const VECTORS_OF_THREAD: usize = 8;
 
 /// One depthwise convolution, sizes checked.
 #[derive(Clone, Copy)]
@@ -67,67 +66,81 @@ impl Depthwise<'_> {
         self.channels.div_ceil(self.isa.lanes())
     }
 
-    /// How many parts vectors of channels are computed in.
-    fn groups(&self) -> usize {
-        self.vectors().div_ceil(VECTORS)
+    /// Most vectors of channels of a block. As many as there can be, so that inputs and outputs are
+    /// read and written in the order in which they lie. Their weights, which are read again for
+    /// each tile, take at most a quarter of the first-level cache.
+    fn most_vectors(&self) -> usize {
+        let channels = self.caches.near_floats(1, 4) / self.geometry.taps();
+        (channels.min(MOST_CHANNELS) / self.isa.lanes()).max(1)
+    }
+
+    /// Groups of vectors of channels where threads have channels of their own.
+    fn groups_of_threads(&self) -> usize {
+        self.vectors().div_ceil(self.most_vectors().min(VECTORS_OF_THREAD))
     }
 
     /// Floats of a unit's copy of an input and an output that are in rows.
     fn copies(&self) -> [usize; 2] {
-        let width = self.vectors().div_ceil(self.groups().max(1)) * self.isa.lanes();
+        let groups = self.groups_of_threads().max(1);
+        let width = self.vectors().div_ceil(groups) * self.isa.lanes();
         [self.input, self.output].map(|side| match side.order {
             Order::Rows => side.plane.next_multiple_of(16).saturating_mul(width),
             Order::ChannelsLast { .. } => 0,
         })
     }
 
-    /// How the work is cut. Planes that are copied are not.
+    /// Cuts the work. Planes that are copied stay whole.
     fn cut(&self, pool: &Pool) -> Cut {
         let [out_d, out_h, out_w] = self.out_dims;
         let slices = self.images * out_d;
         if self.copies() != [0; 2] {
-            return Cut { units: self.images * self.groups(), shares: 1, parts: 1 };
+            let groups = self.groups_of_threads();
+            return Cut { units: self.images * groups, groups, shares: 1, parts: 1 };
         }
-        let outputs = (slices * self.groups() * out_h * out_w).saturating_mul(self.geometry.taps());
-        let macs = outputs.saturating_mul(VECTORS * self.isa.lanes());
+        let pixels = slices * out_h * out_w;
+        let macs = pixels.saturating_mul(self.geometry.taps() * self.vectors() * self.isa.lanes());
         let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
         // Rows for each thread, as the convolutions around it cut them: what a thread has written
         // is in the cache of its core.
-        let is_by_rows = slices * out_h * out_w >= threads * PIXELS_PER_THREAD;
+        let is_by_rows = pixels >= threads * PIXELS_PER_THREAD;
+        let groups = if is_by_rows || threads == 1 {
+            self.vectors().div_ceil(self.most_vectors())
+        } else {
+            self.groups_of_threads()
+        };
         let shares = if is_by_rows { threads.div_ceil(slices.max(1)) } else { 1 };
         let shares = shares.min(out_h.div_ceil(2)).max(1);
         let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
-        let planes = (slices * self.groups() * shares).max(1);
+        let planes = (slices * groups * shares).max(1);
         let parts = wanted.div_ceil(planes).min(out_h.div_ceil(2 * shares)).max(1);
-        Cut { units: slices * self.groups() * shares * parts, shares, parts }
+        Cut { units: slices * groups * shares * parts, groups, shares, parts }
     }
 
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let [out_d, out_h, _] = self.out_dims;
-        let Cut { units, shares, parts } = self.cut(pool);
-        let groups = self.groups();
-        let vectors = |group: usize| sardonyx_simd::split_even(self.vectors(), groups, group);
-        if self.copies() != [0; 2] {
-            return pool.run(units, |unit| self.planes(unit / groups, vectors(unit % groups)));
-        }
+        let Cut { units, groups, shares, parts } = self.cut(pool);
         pool.run(units, |unit| {
             let (group, rest) = (unit % groups, unit / groups);
+            let vectors = split_even(self.vectors(), groups, group);
+            if self.copies() != [0; 2] {
+                return self.planes(rest, vectors);
+            }
             let (part, rest) = (rest % parts, rest / parts);
             let (share, plane) = (rest % shares, rest / shares);
-            let share = sardonyx_simd::split_even(out_h, shares, share);
+            let share = split_even(out_h, shares, share);
             // Pairs of rows stay together.
-            let pairs = sardonyx_simd::split_even(share.len().div_ceil(2), parts, part);
+            let pairs = split_even(share.len().div_ceil(2), parts, part);
             let rows = share.start + pairs.start * 2..share.end.min(share.start + pairs.end * 2);
-            self.unit(plane / out_d, plane % out_d, rows, vectors(group));
+            self.unit(plane / out_d, plane % out_d, rows, vectors);
         })
     }
 
-    /// Some rows of the outputs of an image, if input and output have channels last.
+    /// Computes some rows of the outputs of an image, if input and output have channels last.
     pub(super) fn rows(&self, image: usize, rows: Range<usize>) {
         self.unit(image, 0, rows, 0..self.vectors());
     }
 
-    /// Some vectors of channels of an image of which the input or the output is in rows.
+    /// Computes some vectors of channels of an image of which the input or the output is in rows.
     fn planes(&self, image: usize, vectors: Range<usize>) {
         let lanes = self.isa.lanes();
         let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
@@ -192,10 +205,10 @@ impl Depthwise<'_> {
     /// Computes some vectors of channels of some rows of an output plane.
     fn unit(&self, image: usize, depth: usize, rows: Range<usize>, vectors: Range<usize>) {
         let lanes = self.isa.lanes();
-        let most = self.most_channels() / lanes;
-        let blocks = vectors.len().div_ceil(most);
+        let blocks = vectors.len().div_ceil(self.most_vectors());
+        let size = self.tile_size();
         for block in 0..blocks {
-            let part = sardonyx_simd::split_even(vectors.len(), blocks, block);
+            let part = split_even(vectors.len(), blocks, block);
             let start = (vectors.start + part.start) * lanes;
             let end = self.channels.min((vectors.start + part.end) * lanes);
             let pitch = part.len() * lanes;
@@ -203,29 +216,36 @@ impl Depthwise<'_> {
             with_scratch(floats, |sums| {
                 let sums = sums.as_mut_ptr();
                 let rows = rows.clone();
-                let body = Block { conv: self, image, depth, rows, channels: start..end, sums };
+                let channels = start..end;
+                let body = Block { conv: self, image, depth, rows, channels, size, sums };
                 // SAFETY: the machine has `isa`; this unit owns the outputs.
                 unsafe { dispatch(self.isa, body) };
             });
         }
     }
 
-    /// Most channels of a block. Their weights are read again for each tile and take at most half
-    /// of the first-level cache; the sums of a tile that wait for a function take a quarter.
-    fn most_channels(&self) -> usize {
-        let most = self.caches.near_floats(1, 2) / self.geometry.taps();
-        most.clamp(self.isa.lanes(), MOST_CHANNELS)
-    }
-
     /// Whether the sums of a tile are finished in scratch memory.
     fn needs_sums(&self) -> bool {
-        !self.epilogue.split_short().1.is_plain() || self.out_dims[2] < self.cols()
+        let has_more = !self.epilogue.split_short().1.is_plain();
+        has_more || self.out_dims[2] < self.tile_size().cols
     }
 
-    /// Columns of a tile: 7 or 8, whichever computes fewer twice.
-    fn cols(&self) -> usize {
+    /// Returns the size of a tile. A row is cut into tiles of 4, 7 or 8 columns, whichever computes
+    /// the fewest twice.
+    fn tile_size(&self) -> TileSize {
+        let g = self.geometry;
         let computed = |cols: usize| self.out_dims[2].div_ceil(cols) * cols;
-        if computed(7) < computed(8) { 7 } else { 8 }
+        let is_three = g.kernel == [1, 3, 3] && g.strides == [1; 3] && g.dilations == [1; 3];
+        match self.isa {
+            // Eight sums, the weights of two kernel rows and an input fit 16 registers. Seven sums
+            // of a row leave the compiler one more than eight.
+            Isa::Avx2 if is_three && computed(4) <= computed(7) => TileSize { rows: 2, cols: 4 },
+            Isa::Avx2 if computed(7) <= computed(8) => TileSize { rows: 1, cols: 7 },
+            Isa::Avx512 if is_three && computed(7) < computed(8) => TileSize { rows: 2, cols: 7 },
+            Isa::Avx512 if is_three => TileSize { rows: 2, cols: 8 },
+            _ if computed(7) < computed(8) => TileSize { rows: 1, cols: 7 },
+            _ => TileSize { rows: 1, cols: 8 },
+        }
     }
 
     /// Returns a row of inputs from channel `c` on.
@@ -244,11 +264,21 @@ impl Depthwise<'_> {
 /// Most output pixels of a tile.
 const MOST_PIXELS: usize = 16;
 
-/// How the work of a depthwise convolution is cut.
+/// Output rows and columns of a tile.
+#[derive(Clone, Copy)]
+struct TileSize {
+    rows: usize,
+    cols: usize,
+}
+
+/// A cut of the work of a depthwise convolution.
 struct Cut {
     units: usize,
-    /// Shares of the rows of a plane, for a thread each, and how many parts these are cut into.
+    /// Groups that vectors of channels are cut into.
+    groups: usize,
+    /// Shares of the rows of a plane, one for each thread.
     shares: usize,
+    /// Parts that a share is cut into.
     parts: usize,
 }
 
@@ -259,6 +289,7 @@ struct Block<'a> {
     depth: usize,
     rows: Range<usize>,
     channels: Range<usize>,
+    size: TileSize,
     /// Room for the sums of a tile, if any is finished there.
     sums: *mut f32,
 }
@@ -272,37 +303,29 @@ impl Body for Block<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let g = self.conv.geometry;
-        let cols = self.conv.cols();
+        let kernel = if g.dilations[2] == 1 { g.kernel[2] } else { 0 };
         macro_rules! sweep {
-            ($r:literal, $kw:literal, $sw:literal) => {
+            ($kw:literal, $sw:literal) => {
+                if self.size.cols == 7 { sweep!(1, 7, $kw, $sw) } else { sweep!(1, 8, $kw, $sw) }
+            };
+            ($r:literal, $q:literal, $kw:literal, $sw:literal) => {
                 // SAFETY: the caller's promise.
-                unsafe {
-                    match cols {
-                        7 => S::call(Sweep::<$r, 7, $kw, $sw>(&self)),
-                        _ => S::call(Sweep::<$r, 8, $kw, $sw>(&self)),
-                    }
-                }
+                unsafe { S::call(Sweep::<$r, $q, $kw, $sw>(&self)) }
             };
         }
-        if g.dilations[2] != 1 {
-            return sweep!(1, 0, 1);
-        }
-        // Two rows at a time take 16 sums, 9 weights and an input: more registers than AVX2 has.
-        if matches!(S::ISA, Isa::Avx512)
-            && g.kernel == [1, 3, 3]
-            && g.strides == [1; 3]
-            && g.dilations == [1; 3]
-        {
-            return sweep!(2, 3, 1);
-        }
-        match (g.kernel[2], g.strides[2]) {
-            (3, 1) => sweep!(1, 3, 1),
-            (3, 2) => sweep!(1, 3, 2),
-            (5, 1) => sweep!(1, 5, 1),
-            (5, 2) => sweep!(1, 5, 2),
-            (7, 1) => sweep!(1, 7, 1),
-            (7, 2) => sweep!(1, 7, 2),
-            _ => sweep!(1, 0, 1),
+        match (self.size, kernel, g.strides[2]) {
+            (TileSize { rows: 2, cols }, ..) => match (S::ISA, cols) {
+                (Isa::Avx512, 7) => sweep!(2, 7, 3, 1),
+                (Isa::Avx512, _) => sweep!(2, 8, 3, 1),
+                _ => sweep!(2, 4, 3, 1),
+            },
+            (_, 3, 1) => sweep!(3, 1),
+            (_, 3, 2) => sweep!(3, 2),
+            (_, 5, 1) => sweep!(5, 1),
+            (_, 5, 2) => sweep!(5, 2),
+            (_, 7, 1) => sweep!(7, 1),
+            (_, 7, 2) => sweep!(7, 2),
+            _ => sweep!(0, 1),
         }
     }
 }
@@ -322,22 +345,54 @@ impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         const { assert!(R * Q <= MOST_PIXELS) };
-        let mut lines = SmallVec::new();
-        let Range { start, end } = self.0.rows;
+        let block = self.0;
+        let mut tile = block.tile();
+        let Range { start, end } = block.rows;
         let whole = start + (end - start) / R * R;
         // SAFETY: the caller's promise.
         unsafe {
             for row in (start..whole).step_by(R) {
-                self.0.row::<S, R, Q, KW, SW>(row, &mut lines);
+                block.row::<S, R, Q, KW, SW>(row, &mut tile);
             }
             for row in whole..end {
-                self.0.row::<S, 1, Q, KW, SW>(row, &mut lines);
+                block.row::<S, 1, Q, KW, SW>(row, &mut tile);
             }
         }
     }
 }
 
 impl Block<'_> {
+    /// Returns a tile without inputs.
+    fn tile(&self) -> Tile<'_> {
+        let Block { conv, ref channels, .. } = *self;
+        Tile {
+            geometry: conv.geometry,
+            lines: SmallVec::new(),
+            inside: 0..0,
+            weights: conv.weights[channels.start..].as_ptr(),
+            weights_step: conv.channels.next_multiple_of(conv.isa.lanes()),
+            epilogue: conv.epilogue.at(0, channels.start).split_short().0,
+        }
+    }
+
+    /// Moves a tile to the first output of row `row`, of `rows` rows.
+    fn begin_row(&self, tile: &mut Tile<'_>, row: usize, rows: usize) {
+        let Block { conv, image, depth, ref channels, .. } = *self;
+        let g = conv.geometry;
+        let at = |i: usize, output: usize, tap: usize| {
+            (output * g.strides[i] + tap * g.dilations[i]) as isize - g.pads_begin[i] as isize
+        };
+        tile.lines.clear();
+        for kd in 0..g.kernel[0] {
+            for kh in 0..g.kernel[1] + rows - 1 {
+                let place = [at(0, depth, kd), at(1, row, kh)];
+                tile.lines.push(conv.line(image, place, channels.start));
+            }
+        }
+        tile.inside = 0..conv.in_dims[2] as isize;
+        tile.shift(-(g.pads_begin[2] as isize));
+    }
+
     /// Computes `R` output rows from `row` on.
     ///
     /// # Safety
@@ -347,71 +402,48 @@ impl Block<'_> {
     unsafe fn row<S: Simd, const R: usize, const Q: usize, const KW: usize, const SW: usize>(
         &self,
         row: usize,
-        lines: &mut SmallVec<[Line; 8]>,
+        tile: &mut Tile<'_>,
     ) {
         let Block { conv, image, depth, ref channels, sums, .. } = *self;
-        let g = conv.geometry;
         let [_, out_h, width] = conv.out_dims;
-        let at = |i: usize, output: usize, tap: usize| {
-            (output * g.strides[i] + tap * g.dilations[i]) as isize - g.pads_begin[i] as isize
-        };
-        lines.clear();
-        for kd in 0..g.kernel[0] {
-            for kh in 0..g.kernel[1] + R - 1 {
-                let place = [at(0, depth, kd), at(1, row, kh)];
-                lines.push(conv.line(image, place, channels.start));
-            }
-        }
-        let out_pitch = pitch(&conv.output);
-        let plane = conv.out_dims.iter().product::<usize>();
+        self.begin_row(tile, row, R);
+        let pitch = pitch(&conv.output);
         let first_pixel = (depth * out_h + row) * width;
-        let sums_pitch = channels.len().next_multiple_of(S::LANES);
-        let last = width.saturating_sub(Q);
-        let (epilogue, rest) = conv.epilogue.at(0, channels.start).split_short();
+        let first = conv.output.pixel(image, first_pixel).wrapping_add(channels.start);
         let needs_sums = conv.needs_sums();
-        let mut shifted = SmallVec::<[Line; 8]>::new();
+        let (_, epilogue) = conv.epilogue.at(0, channels.start).split_short();
+        let plane = conv.out_dims.iter().product::<usize>();
+        let last = width.saturating_sub(Q);
+        let mut before = 0;
         for col in (0..width).step_by(Q) {
             // The last tile computes some columns of the one before again.
             let col = col.min(last);
-            let pixel = first_pixel + col;
-            let y = conv.output.pixel(image, pixel).wrapping_add(channels.start);
-            let first = at(2, col, 0);
-            shifted.clear();
-            shifted.extend(lines.iter().map(|line| line.offset(first)));
-            let tile = Tile {
-                geometry: g,
-                lines: &shifted,
-                inside: -first..conv.in_dims[2] as isize - first,
-                weights: conv.weights[channels.start..].as_ptr(),
-                weights_step: conv.channels.next_multiple_of(S::LANES),
-                channels: 0..channels.len(),
-                y,
-                out_pitch,
-                out_line: width * out_pitch,
-                epilogue,
-            };
+            tile.shift(((col - before) * conv.geometry.strides[2]) as isize);
+            before = col;
+            let to = Outputs { first: first.wrapping_add(col * pitch), pitch, line: width * pitch };
             // SAFETY: the caller's promise.
             unsafe {
                 if !needs_sums {
-                    compute::<S, R, Q, KW, SW>(&tile);
+                    compute::<S, R, Q, KW, SW>(tile, to, channels.len());
                     continue;
                 }
-                let (out_pitch, out_line) = (sums_pitch, Q * sums_pitch);
-                compute::<S, R, Q, KW, SW>(&Tile { y: sums, out_pitch, out_line, ..tile.clone() });
+                let pitch = channels.len().next_multiple_of(S::LANES);
+                let from = Outputs { first: sums, pitch, line: Q * pitch };
+                compute::<S, R, Q, KW, SW>(tile, from, channels.len());
                 S::call(FinishSums {
-                    tile: &tile,
-                    epilogue: rest.at(image * plane + pixel, 0),
-                    sums,
-                    pitch: sums_pitch,
-                    size: [R, Q],
+                    epilogue: epilogue.at(image * plane + first_pixel + col, 0),
+                    from,
+                    to,
+                    size: TileSize { rows: R, cols: Q },
                     out_width: width,
+                    channels: channels.len(),
                 });
             }
         }
     }
 }
 
-/// Computes a tile in the loops that suit where its inputs lie.
+/// Computes `channels` channels of a tile in the loops that suit where its inputs lie.
 ///
 /// # Safety
 ///
@@ -419,47 +451,45 @@ impl Block<'_> {
 #[inline(always)]
 unsafe fn compute<S: Simd, const R: usize, const Q: usize, const KW: usize, const SW: usize>(
     tile: &Tile<'_>,
+    to: Outputs,
+    channels: usize,
 ) {
-    let g = tile.geometry;
-    let extent = g.extent(2, Q) as isize;
+    let extent = tile.geometry.extent(2, Q) as isize;
     let sides = (KW / 2) as isize;
     let Range { start, end } = tile.inside;
-    let channels = tile.channels.end;
     let whole = channels / S::LANES * S::LANES;
-    let of = |channels: Range<usize>| Tile { channels, ..tile.clone() };
     // SAFETY: the caller's promise.
     unsafe {
         if start > sides || end < extent - sides {
-            return S::call(Compute::<Anywhere, R, Q, KW, SW>::new(tile));
+            return S::call(Compute::<Anywhere, R, Q, KW, SW>::new(tile, to, 0..channels));
         }
         if start <= 0 && end >= extent {
-            S::call(Compute::<Inside, R, Q, KW, SW>::new(&of(0..whole)));
+            S::call(Compute::<Inside, R, Q, KW, SW>::new(tile, to, 0..whole));
         } else {
-            S::call(Compute::<Sides, R, Q, KW, SW>::new(&of(0..whole)));
+            S::call(Compute::<Sides, R, Q, KW, SW>::new(tile, to, 0..whole));
         }
         if whole < channels {
-            S::call(Compute::<PartialSides, R, Q, KW, SW>::new(&of(whole..channels)));
+            S::call(Compute::<PartialSides, R, Q, KW, SW>::new(tile, to, whole..channels));
         }
     }
 }
 
 /// Finishes a tile whose sums lie in scratch memory, and writes it. A function is applied to all of
 /// them at once.
-struct FinishSums<'a> {
-    /// Its outputs.
-    tile: &'a Tile<'a>,
+struct FinishSums {
     /// Operations that remain for the sums.
     epilogue: TileEpilogue,
-    /// Rows of pixels, `pitch` floats apart.
-    sums: *mut f32,
-    pitch: usize,
+    /// Sums, whole vectors of channels of each pixel.
+    from: Outputs,
+    to: Outputs,
     /// Rows and columns of the sums.
-    size: [usize; 2],
+    size: TileSize,
     /// Columns of the output.
     out_width: usize,
+    channels: usize,
 }
 
-impl Body for FinishSums<'_> {
+impl Body for FinishSums {
     type Out = ();
 
     /// # Safety
@@ -467,32 +497,45 @@ impl Body for FinishSums<'_> {
     /// The outputs must be writable, and the sums have room for whole vectors.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let FinishSums { tile: t, epilogue, sums, pitch, size: [rows, width], out_width } = self;
-        let cols = width.min(out_width);
-        let channels = t.channels.end;
-        let before = epilogue.before_function();
-        let function = epilogue.activation;
         // SAFETY: the caller's promise.
         unsafe {
-            if !before.is_plain() {
-                for (r, q) in pixels(rows, cols) {
-                    let before = before.at(r * out_width + q, 0);
-                    let sums = sums.add((r * width + q) * pitch);
+            if self.epilogue.activation.is_function() {
+                self.apply_function::<S>();
+            } else {
+                self.apply_linear::<S>();
+            }
+        }
+    }
+}
+
+impl FinishSums {
+    /// Adds the residual in scratch memory, applies the function there, and writes the products with
+    /// the factor.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`FinishSums`] must hold.
+    #[inline(always)]
+    unsafe fn apply_function<S: Simd>(&self) {
+        let &FinishSums { ref epilogue, from, to, size, out_width, channels } = self;
+        let &TileEpilogue { residual, activation, factor, factor_rs, .. } = epilogue;
+        let cols = size.cols.min(out_width);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !residual.is_null() {
+                for (r, q) in pixels(size.rows, cols) {
+                    let sums = from.pixel(r, q);
                     for c in (0..channels).step_by(S::LANES) {
                         let x = S::load(sums.add(c));
-                        S::store(sums.add(c), before.finish_linear::<S>(x, c, channels - c));
+                        S::store(sums.add(c), self.add_residual::<S>(x, r * out_width + q, c));
                     }
                 }
             }
-            if function.is_function() {
-                let all = std::slice::from_raw_parts_mut(sums, rows * width * pitch);
-                function.function_on::<S>(all);
-            }
-            let factor = if function.is_function() { epilogue.factor } else { std::ptr::null() };
-            for (r, q) in pixels(rows, cols) {
-                let sums = sums.add((r * width + q) * pitch);
-                let y = t.y.add(r * t.out_line + q * t.out_pitch);
-                let at = (r * out_width + q) * epilogue.factor_rs;
+            let floats = size.rows * from.line;
+            activation.function_on::<S>(std::slice::from_raw_parts_mut(from.first, floats));
+            for (r, q) in pixels(size.rows, cols) {
+                let (sums, y) = (from.pixel(r, q), to.pixel(r, q));
+                let at = (r * out_width + q) * factor_rs;
                 for c in (0..channels).step_by(S::LANES) {
                     let mask = S::first(channels - c);
                     let mut x = S::load(sums.add(c));
@@ -502,6 +545,53 @@ impl Body for FinishSums<'_> {
                     S::store_m(y.add(c), mask, x);
                 }
             }
+        }
+    }
+
+    /// Adds the residual, applies an activation that is no function, multiplies by the factor and
+    /// writes, in one pass.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`FinishSums`] must hold.
+    #[inline(always)]
+    unsafe fn apply_linear<S: Simd>(&self) {
+        let &FinishSums { ref epilogue, from, to, size, out_width, channels } = self;
+        let &TileEpilogue { residual, activation, factor, factor_rs, .. } = epilogue;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let prepared = activation.prepare::<S>();
+            for (r, q) in pixels(size.rows, size.cols.min(out_width)) {
+                let (sums, y) = (from.pixel(r, q), to.pixel(r, q));
+                let pixel = r * out_width + q;
+                for c in (0..channels).step_by(S::LANES) {
+                    let mask = S::first(channels - c);
+                    let mut x = S::load(sums.add(c));
+                    if !residual.is_null() {
+                        x = self.add_residual::<S>(x, pixel, c);
+                    }
+                    x = prepared.apply(x);
+                    if !factor.is_null() {
+                        x = S::mul(x, S::load_m(factor.add(pixel * factor_rs + c), mask));
+                    }
+                    S::store_m(y.add(c), mask, x);
+                }
+            }
+        }
+    }
+
+    /// Adds the residual of a pixel to its sums from channel `c` on.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`Simd`] must hold, and the epilogue must have a residual there.
+    #[inline(always)]
+    unsafe fn add_residual<S: Simd>(&self, x: S::V, pixel: usize, c: usize) -> S::V {
+        let TileEpilogue { residual, residual_rs, .. } = self.epilogue;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let p = residual.add(pixel * residual_rs + c);
+            S::add(x, S::load_m(p, S::first(self.channels - c)))
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::direct::CopyPixels;
+use super::copy::CopyPixels;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ImageSizes, Job, Order, Ordered, OrderedMut, PackedConv,
     check_len,

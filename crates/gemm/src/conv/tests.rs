@@ -482,6 +482,99 @@ fn all_loops_agree_with_the_plain_one() {
     }
 }
 
+/// Computes a depthwise convolution of two axes by its definition: each output is a chain of
+/// multiply-adds over all taps in the order of the kernel, those over padding included.
+fn depthwise_chains(case: &Case, x: &[f32], w: &[f32], fuses: bool) -> Vec<f32> {
+    let outputs = case.params().output_dims(case.spatial).unwrap();
+    let [height, width] = [case.spatial[0], case.spatial[1]];
+    let (taps, channels) = (case.kernel[0] * case.kernel[1], case.channels.0);
+    let mut all = Vec::new();
+    for plane in 0..case.batch * channels {
+        for pixel in 0..outputs[0] * outputs[1] {
+            let mut sum = 0.0f32;
+            for tap in 0..taps {
+                let at = |i: usize, output: usize, tap: usize| {
+                    let at = output * case.strides[i] + tap * case.dilations[i];
+                    at.checked_sub(case.pads.0[i]).filter(|at| *at < case.spatial[i])
+                };
+                let row = at(0, pixel / outputs[1], tap / case.kernel[1]);
+                let col = at(1, pixel % outputs[1], tap % case.kernel[1]);
+                let x = match (row, col) {
+                    (Some(row), Some(col)) => x[(plane * height + row) * width + col],
+                    _ => 0.0,
+                };
+                let w = w[plane % channels * taps + tap];
+                sum = if fuses { w.mul_add(x, sum) } else { w * x + sum };
+            }
+            all.push(sum);
+        }
+    }
+    all
+}
+
+#[test]
+fn depthwise_sums_are_chains_of_taps() {
+    let pools = [Pool::new(1), Pool::new(3)];
+    let endings = [
+        PLAIN,
+        Ending { activation: Activation::Relu, ..PLAIN },
+        Ending { activation: Activation::LeakyRelu(0.5), ..PLAIN },
+    ];
+    // Widths around those of tiles, sides in padding, channels below, at and above whole blocks.
+    static SIZES: [(usize, [usize; 2]); 6] =
+        [(5, [9, 3]), (16, [6, 8]), (33, [11, 14]), (24, [5, 29]), (300, [4, 20]), (72, [8, 5])];
+    // Kernel, strides, dilations.
+    static KERNELS: [[[usize; 2]; 3]; 9] = [
+        [[3, 3], [1, 1], [1, 1]],
+        [[3, 3], [2, 2], [1, 1]],
+        [[3, 3], [1, 1], [2, 2]],
+        [[3, 3], [1, 2], [2, 1]],
+        [[5, 5], [1, 1], [1, 1]],
+        [[5, 5], [2, 2], [1, 1]],
+        [[7, 7], [1, 1], [1, 1]],
+        [[7, 7], [2, 2], [1, 1]],
+        [[2, 4], [1, 1], [1, 1]],
+    ];
+    static PADS: [[[usize; 2]; 2]; 4] =
+        [[[1, 1], [1, 1]], [[3, 3], [3, 3]], [[0, 6], [4, 0]], [[2, 0], [2, 5]]];
+    for (channels, spatial) in &SIZES {
+        for [kernel, strides, dilations] in &KERNELS {
+            for [begin, end] in &PADS {
+                let case = Case {
+                    groups: *channels,
+                    strides,
+                    dilations,
+                    pads: (begin, end),
+                    ..case("depthwise chains", (*channels, *channels), spatial, kernel)
+                };
+                let params = case.params();
+                if params.output_dims(case.spatial).is_err() {
+                    continue;
+                }
+                let data = Data::new(&case);
+                let weights = random(params.weights_len().unwrap(), 2);
+                for &isa in Isa::available() {
+                    let fuses = isa != Isa::Portable;
+                    let want = depthwise_chains(&case, &data.input, &weights, fuses);
+                    let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
+                    let [_, last, ..] = orders(&case);
+                    for (pool, ending) in pools.iter().cycle().zip(&endings) {
+                        let got = data.run((&case, &conv, pool), last, ending);
+                        for (i, (got, sum)) in got.iter().zip(&want).enumerate() {
+                            let want = ending.activation.apply(*sum);
+                            assert!(
+                                got.to_bits() == want.to_bits() || (*got, want) == (0.0, 0.0),
+                                "{channels} at {spatial:?}, {kernel:?}, {strides:?}, \
+                                 {dilations:?}, {begin:?}, {end:?}, {isa:?}, {i}: {got}, not {want}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn caches_change_no_bit() {
     let pools = [Pool::new(1), Pool::new(3)];

@@ -59,13 +59,9 @@ pub(super) struct Tile<'a> {
     pub(super) b_vs: usize,
     /// What to fetch into the second-level cache meanwhile.
     pub(super) ahead: [Ahead; 2],
-    /// Output: rows are pixels.
-    pub(super) c: *mut f32,
-    pub(super) ldc: usize,
-    /// Channels, more than `V - 1` vectors and at most `V`.
-    pub(super) n: usize,
-    /// Null: store the plain sums.
-    pub(super) epilogue: *const TileEpilogue,
+    /// Outputs: rows are pixels, columns channels, more than `V - 1` vectors of them and at most
+    /// `V`.
+    pub(super) end: TileEnd,
     /// Whether the lines of the output, and of what is added to it, are fetched first.
     pub(super) fetches: bool,
 }
@@ -114,10 +110,11 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
         const { assert!(R <= MAX_PIXELS) };
         let zero = S::splat(0.0);
         if t.fetches {
-            let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
+            let TileEnd { c, ldc, epilogue, .. } = t.end;
+            let e = if epilogue.is_null() { &TileEpilogue::PLAIN } else { &*epilogue };
             for r in 0..R {
                 for v in 0..V {
-                    S::prefetch_write(t.c.wrapping_add(r * t.ldc + v * S::LANES));
+                    S::prefetch_write(c.wrapping_add(r * ldc + v * S::LANES));
                     if !e.residual.is_null() {
                         let at = r * e.residual_rs + v * S::LANES;
                         S::prefetch(e.residual.wrapping_add(at));
@@ -185,8 +182,7 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
                 }
             }
         }
-        let end = TileEnd { c: t.c, ldc: t.ldc, n: t.n, epilogue: t.epilogue };
-        finish::<S, R, V>(&end, acc);
+        finish::<S, R, V>(&t.end, acc);
     }
 }
 

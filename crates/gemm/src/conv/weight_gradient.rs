@@ -19,13 +19,13 @@
 
 use std::ops::Range;
 
-use super::direct::CopyPixels;
+use super::copy::CopyPixels;
 use super::tile::{Ahead, Run, Tile, tiles};
 use super::{
     ConvError, ConvParams, Geometry, Operands, Order, Side, check_len, check_memory, product,
     three_dims,
 };
-use crate::gemm::{SendPtr, TileEpilogue};
+use crate::gemm::{SendPtr, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa, Pool, split_even};
@@ -465,17 +465,19 @@ impl Work {
                         b: weights,
                         b_vs: of_vector,
                         ahead: [Ahead::none(weights); 2],
-                        c: to.as_mut_ptr(),
-                        ldc: ld,
-                        n: count * lanes,
-                        epilogue: std::ptr::null(),
+                        end: TileEnd {
+                            c: to.as_mut_ptr(),
+                            ldc: ld,
+                            n: count * lanes,
+                            epilogue: std::ptr::null(),
+                        },
                         fetches: false,
                     };
                     // The sums so far.
-                    let more =
-                        TileEpilogue { residual: tile.c, residual_rs: ld, ..TileEpilogue::PLAIN };
+                    let residual = tile.end.c.cast_const();
+                    let more = TileEpilogue { residual, residual_rs: ld, ..TileEpilogue::PLAIN };
                     if chunk > 0 {
-                        tile.epilogue = &more;
+                        tile.end.epilogue = &more;
                     }
                     // SAFETY: runs are inside the copy of each row, as far as it was written, the
                     // gradients of a chunk's pixels were packed for an instruction set that this

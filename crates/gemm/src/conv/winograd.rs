@@ -279,10 +279,12 @@ impl Winograd<'_> {
                     b: weights,
                     b_vs: depth * lanes,
                     ahead: [Ahead { at: next, step: share.div_ceil(depth) }, Ahead::none(weights)],
-                    c: outputs.wrapping_add(rows.start * cut.outputs.tile + vector * lanes),
-                    ldc: cut.outputs.tile,
-                    n: width * lanes,
-                    epilogue: std::ptr::null(),
+                    end: TileEnd {
+                        c: outputs.wrapping_add(rows.start * cut.outputs.tile + vector * lanes),
+                        ldc: cut.outputs.tile,
+                        n: width * lanes,
+                        epilogue: std::ptr::null(),
+                    },
                     fetches: false,
                 };
                 // SAFETY: the points of these tiles have been written, weights were packed for

@@ -420,24 +420,21 @@ impl TileEpilogue {
         TileEpilogue { col_bias: std::ptr::null(), ..*self }.is_plain()
     }
 
-    /// Splits into a part that takes a few instructions for each vector, and the rest.
+    /// Splits the epilogue of a convolution whose rows are pixels into a part that takes a few
+    /// instructions for each vector, and the rest: residual, activation and factor.
     pub(crate) fn split_short(&self) -> (ShortEpilogue, TileEpilogue) {
-        let TileEpilogue { col_bias: bias, activation, .. } = *self;
-        let rest = self.after_residual();
-        let before =
-            TileEpilogue { activation: Activation::None, factor: std::ptr::null(), ..*self };
-        if !before.is_column_bias() {
-            return (ShortEpilogue::PLAIN, *self);
-        }
+        let Self { col_bias: bias, residual, residual_rs, activation, .. } = *self;
+        let rest = TileEpilogue { residual, residual_rs, ..self.after_residual() };
+        debug_assert!(self.alpha == 1.0 && self.row_bias.is_null() && self.addend.is_null());
         let is_short = matches!(
             activation,
             Activation::None | Activation::Relu | Activation::Clip(..) | Activation::HardSwish
         );
-        if is_short {
+        if is_short && residual.is_null() {
             let rest = TileEpilogue { activation: Activation::None, ..rest };
             (ShortEpilogue { bias, activation }, rest)
         } else {
-            (ShortEpilogue { bias, ..ShortEpilogue::PLAIN }, rest)
+            (ShortEpilogue { bias, activation: Activation::None }, rest)
         }
     }
 
@@ -514,10 +511,6 @@ unsafe impl Send for ShortEpilogue {}
 unsafe impl Sync for ShortEpilogue {}
 
 impl ShortEpilogue {
-    /// Leaves sums as they are.
-    const PLAIN: ShortEpilogue =
-        ShortEpilogue { bias: std::ptr::null(), activation: Activation::None };
-
     /// Finishes a vector of columns from `col` on of each of `R` rows.
     ///
     /// # Safety

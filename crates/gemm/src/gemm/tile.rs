@@ -316,7 +316,7 @@ pub(crate) unsafe fn tile_body<
 }
 
 /// Where the sums of a tile go, and what is done to them before.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEnd {
     /// Output, rows of `n` values.
     pub(crate) c: *mut f32,

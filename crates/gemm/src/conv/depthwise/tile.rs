@@ -6,10 +6,12 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::super::Geometry;
 use crate::gemm::ShortEpilogue;
 use sardonyx_simd::{Body, Simd};
+use smallvec::SmallVec;
 
 /// Most channels of a tile.
 pub(super) const MOST_CHANNELS: usize = 256;
@@ -29,39 +31,67 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns the same row, counted from column `col` on; negative in padding.
-    pub(super) fn offset(self, col: isize) -> Line {
-        let first = self.first.wrapping_offset(col.wrapping_mul(self.pitch as isize));
-        Line { first, ..self }
-    }
-
     /// Returns a row of padding.
     pub(super) fn zeros() -> Line {
         Line { first: ZEROS.0.as_ptr(), pitch: 0 }
     }
 }
 
-/// One tile's operands.
-#[derive(Clone)]
+/// Inputs and weights of a tile.
 pub(super) struct Tile<'a> {
     pub(super) geometry: &'a Geometry,
     /// Input rows under the kernel rows of the first output row, and those that further output rows
     /// have beyond them. Column 0 is that of the first tap.
-    pub(super) lines: &'a [Line],
+    pub(super) lines: SmallVec<[Line; 8]>,
     /// Columns of the lines that are inside the input.
     pub(super) inside: Range<isize>,
     pub(super) weights: *const f32,
     /// Distance of the weights of neighbouring taps in floats.
     pub(super) weights_step: usize,
-    /// Channels to compute, counted from the first of all operands; at most [`MOST_CHANNELS`].
-    pub(super) channels: Range<usize>,
-    pub(super) y: *mut f32,
-    /// Distance of output pixels in floats.
-    pub(super) out_pitch: usize,
-    /// Distance of output rows in floats.
-    pub(super) out_line: usize,
     /// Applied to sums before they are written.
     pub(super) epilogue: ShortEpilogue,
+}
+
+/// A line of inputs of a tile.
+struct Inputs {
+    line: Line,
+    /// Columns that are inside the input.
+    inside: Range<isize>,
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn inputs(&self, line: &Line) -> Inputs {
+        Inputs { line: *line, inside: self.inside.clone() }
+    }
+
+    /// Moves the tile to the right by columns of the input; to the left if `cols` is negative.
+    #[inline(always)]
+    pub(super) fn shift(&mut self, cols: isize) {
+        for line in &mut self.lines {
+            let floats = cols.wrapping_mul(line.pitch as isize);
+            line.first = line.first.wrapping_offset(floats);
+        }
+        self.inside = self.inside.start - cols..self.inside.end - cols;
+    }
+}
+
+/// Outputs of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Outputs {
+    pub(super) first: *mut f32,
+    /// Distance of pixels in floats.
+    pub(super) pitch: usize,
+    /// Distance of rows in floats.
+    pub(super) line: usize,
+}
+
+impl Outputs {
+    /// Returns the first channel of a pixel.
+    #[inline(always)]
+    pub(super) fn pixel(&self, row: usize, col: usize) -> *mut f32 {
+        self.first.wrapping_add(row * self.line + col * self.pitch)
+    }
 }
 
 /// Kind of tile by where its inputs lie.
@@ -102,14 +132,17 @@ borders! {
 /// that have no loop of their own.
 pub(super) struct Compute<'a, B, const R: usize, const Q: usize, const KW: usize, const SW: usize> {
     tile: &'a Tile<'a>,
+    to: Outputs,
+    /// Channels to compute, counted from the first of all operands; at most [`MOST_CHANNELS`].
+    channels: Range<usize>,
     border: PhantomData<B>,
 }
 
 impl<'a, B, const R: usize, const Q: usize, const KW: usize, const SW: usize>
     Compute<'a, B, R, Q, KW, SW>
 {
-    pub(super) fn new(tile: &'a Tile<'a>) -> Self {
-        Compute { tile, border: PhantomData }
+    pub(super) fn new(tile: &'a Tile<'a>, to: Outputs, channels: Range<usize>) -> Self {
+        Compute { tile, to, channels, border: PhantomData }
     }
 }
 
@@ -136,21 +169,23 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         const { assert!(KW == 0 || (Q - 1) * SW + KW <= COLUMNS) };
-        let t = self.tile;
-        let mut c = t.channels.start;
+        let Compute { tile: t, to, channels, .. } = self;
+        // A slice in registers: after each fence the compiler would look again where lines are.
+        let lines = t.lines.as_slice();
+        let mut c = channels.start;
         // SAFETY: the caller's promise.
         unsafe {
-            while c < t.channels.end {
-                let n = if B::PARTIAL { S::LANES.min(t.channels.end - c) } else { S::LANES };
+            while c < channels.end {
+                let n = if B::PARTIAL { S::LANES.min(channels.end - c) } else { S::LANES };
                 let lanes = Lanes { c, mask: S::first(n) };
                 if KW == 0 {
-                    write::<S, B, Q>(t, 0, lanes, any::<S, B, Q>(t, lanes));
+                    write::<S, B, Q>(t, &to, 0, lanes, any::<S, B, Q>(t, lines, lanes));
                 } else if R == 1 {
-                    write::<S, B, Q>(t, 0, lanes, single::<S, B, Q, KW, SW>(t, lanes));
+                    write::<S, B, Q>(t, &to, 0, lanes, single::<S, B, Q, KW, SW>(t, lines, lanes));
                 } else {
-                    let [first, second] = pair::<S, B, Q, KW, SW>(t, lanes);
-                    write::<S, B, Q>(t, 0, lanes, first);
-                    write::<S, B, Q>(t, 1, lanes, second);
+                    let [first, second] = pair::<S, B, Q, KW, SW>(t, lines, lanes);
+                    write::<S, B, Q>(t, &to, 0, lanes, first);
+                    write::<S, B, Q>(t, &to, 1, lanes, second);
                 }
                 c += S::LANES;
             }
@@ -166,6 +201,7 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
 #[inline(always)]
 unsafe fn write<S: Simd, B: Border, const Q: usize>(
     t: &Tile<'_>,
+    to: &Outputs,
     r: usize,
     lanes: Lanes<S>,
     sums: Sums<S, Q>,
@@ -173,9 +209,9 @@ unsafe fn write<S: Simd, B: Border, const Q: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         let sums = t.epilogue.finish::<S, Q>(sums, lanes.c, lanes.mask);
-        let y = t.y.add(r * t.out_line + lanes.c);
+        let y = to.first.add(r * to.line + lanes.c);
         for (q, sum) in sums.iter().enumerate() {
-            let y = y.add(q * t.out_pitch);
+            let y = y.add(q * to.pitch);
             if B::PARTIAL {
                 S::store_m(y, lanes.mask, *sum);
             } else {
@@ -193,14 +229,15 @@ unsafe fn write<S: Simd, B: Border, const Q: usize>(
 #[inline(always)]
 unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
     t: &Tile<'_>,
+    lines: &[Line],
     lanes: Lanes<S>,
 ) -> Sums<S, Q> {
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [[S::splat(0.0); Q]];
-        for (i, line) in t.lines.iter().enumerate() {
+        for (i, line) in lines.iter().enumerate() {
             let w = weights::<S, KW>(t, i, lanes.c);
-            sums = add_line::<S, B, 1, Q, KW, SW>(t, line, lanes, [w], sums);
+            add_line::<S, B, 1, Q, KW, SW>(&t.inputs(line), lanes, &[w], &mut sums);
         }
         sums[0]
     }
@@ -214,22 +251,24 @@ unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: 
 #[inline(always)]
 unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
     t: &Tile<'_>,
+    lines: &[Line],
     lanes: Lanes<S>,
 ) -> [Sums<S, Q>; 2] {
     // SAFETY: the caller's promise.
     unsafe {
-        let line = |i: usize| t.lines.get_unchecked(i);
-        let u = weights::<S, KW>(t, 0, lanes.c);
-        let v = weights::<S, KW>(t, 1, lanes.c);
-        let w = weights::<S, KW>(t, 2, lanes.c);
+        let inputs = |i: usize| t.inputs(lines.get_unchecked(i));
         let zeros = [S::splat(0.0); Q];
-        let [first] = add_line::<S, B, 1, Q, KW, SW>(t, line(0), lanes, [u], [zeros]);
-        let both = [first, zeros];
-        let both = add_line::<S, B, 2, Q, KW, SW>(t, line(1), lanes, [v, u], both);
-        let both = add_line::<S, B, 2, Q, KW, SW>(t, line(2), lanes, [w, v], both);
-        let [first, second] = both;
-        let [second] = add_line::<S, B, 1, Q, KW, SW>(t, line(3), lanes, [w], [second]);
-        [first, second]
+        let mut first = [zeros];
+        let u = weights::<S, KW>(t, 0, lanes.c);
+        add_line::<S, B, 1, Q, KW, SW>(&inputs(0), lanes, &[u], &mut first);
+        let mut both = [first[0], zeros];
+        let v = weights::<S, KW>(t, 1, lanes.c);
+        add_line::<S, B, 2, Q, KW, SW>(&inputs(1), lanes, &[v, u], &mut both);
+        let w = weights::<S, KW>(t, 2, lanes.c);
+        add_line::<S, B, 2, Q, KW, SW>(&inputs(2), lanes, &[w, v], &mut both);
+        let mut second = [both[1]];
+        add_line::<S, B, 1, Q, KW, SW>(&inputs(3), lanes, &[w], &mut second);
+        [both[0], second[0]]
     }
 }
 
@@ -239,12 +278,17 @@ unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: us
 ///
 /// The demands of [`Compute`] must hold.
 #[inline(always)]
-unsafe fn any<S: Simd, B: Border, const Q: usize>(t: &Tile<'_>, lanes: Lanes<S>) -> Sums<S, Q> {
+unsafe fn any<S: Simd, B: Border, const Q: usize>(
+    t: &Tile<'_>,
+    lines: &[Line],
+    lanes: Lanes<S>,
+) -> Sums<S, Q> {
     let g = t.geometry;
     // SAFETY: the caller's promise.
     let mut sums = [unsafe { S::splat(0.0) }; Q];
     let mut weights = t.weights.wrapping_add(lanes.c);
-    for line in t.lines {
+    for line in lines {
+        let inputs = t.inputs(line);
         for kw in 0..g.kernel[2] {
             // SAFETY: the caller's promise.
             unsafe {
@@ -252,7 +296,7 @@ unsafe fn any<S: Simd, B: Border, const Q: usize>(t: &Tile<'_>, lanes: Lanes<S>)
                 weights = weights.wrapping_add(t.weights_step);
                 for (q, sum) in sums.iter_mut().enumerate() {
                     let j = q * g.strides[2] + kw * g.dilations[2];
-                    let x = input::<S, B>(t, line, j, B::ALL, lanes);
+                    let x = input::<S, B>(&inputs, j, B::ALL, lanes);
                     *sum = S::fma(w, x, *sum);
                 }
             }
@@ -286,14 +330,13 @@ unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) ->
 /// `S` must be available, and the column readable if it is not checked.
 #[inline(always)]
 unsafe fn input<S: Simd, B: Border>(
-    t: &Tile<'_>,
-    line: &Line,
+    inputs: &Inputs,
     j: usize,
     is_checked: bool,
     lanes: Lanes<S>,
 ) -> S::V {
-    let inside = line.first.wrapping_add(j * line.pitch + lanes.c);
-    let is_padding = is_checked && !t.inside.contains(&(j as isize));
+    let inside = inputs.line.first.wrapping_add(j * inputs.line.pitch + lanes.c);
+    let is_padding = is_checked && !inputs.inside.contains(&(j as isize));
     let p = if is_padding { ZEROS.0.as_ptr() } else { inside };
     // SAFETY: the caller's promise; zeros fill whole vectors.
     unsafe { if B::PARTIAL { S::load_m(p, lanes.mask) } else { S::load(p) } }
@@ -331,28 +374,28 @@ unsafe fn add_line<
     const KW: usize,
     const SW: usize,
 >(
-    t: &Tile<'_>,
-    line: &Line,
+    inputs: &Inputs,
     lanes: Lanes<S>,
-    weights: [[S::V; KW]; N],
-    mut sums: [Sums<S, Q>; N],
-) -> [Sums<S, Q>; N] {
+    weights: &[[S::V; KW]; N],
+    sums: &mut [Sums<S, Q>; N],
+) {
     columns!(J {
         if J < (Q - 1) * SW + KW {
             let is_checked = B::ALL || B::SIDES && const { is_at_side::<Q, KW, SW>(J) };
             // SAFETY: the caller's promise.
             unsafe {
-                let x = input::<S, B>(t, line, J, is_checked, lanes);
-                for (w, sums) in weights.iter().zip(&mut sums) {
+                let x = input::<S, B>(inputs, J, is_checked, lanes);
+                for (w, sums) in weights.iter().zip(&mut *sums) {
                     let under = const { outputs_under::<Q, KW, SW>(J) };
                     for (q, sum) in under.clone().zip(&mut sums[under]) {
                         *sum = S::fma(w[J - q * SW], x, *sum);
                     }
                 }
             }
+            // Else all inputs of a line would be loaded first and wait on the stack.
+            compiler_fence(Ordering::SeqCst);
         }
     });
-    sums
 }
 
 /// Returns whether column `j` of the inputs of `Q` outputs is one of the `KW / 2` first or last.

@@ -1,11 +1,11 @@
-//! How the work of a direct convolution is cut: into blocks of outputs that the caches hold, and
-//! into units for threads.
+//! The cut of a direct convolution: into blocks of outputs that the caches hold, and into units for
+//! threads.
 
-use super::{Direct, Order};
-use crate::conv::Operands;
+use super::{Block, Direct};
 use crate::conv::tile::{MAX_VECTORS, TileTable};
+use crate::conv::{Operands, Order};
 use crate::gemm::amx;
-use sardonyx_simd::Pool;
+use sardonyx_simd::{Pool, split_even};
 
 /// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
@@ -23,7 +23,18 @@ const LEAST_TILES: usize = 2;
 /// Multiply-adds from which a parallel region is worth its price.
 const PARALLEL_MACS: usize = 100_000;
 
-/// How the work is cut.
+/// Memory that tiles read inputs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The input itself.
+    Input,
+    /// A copy of the rows under a block.
+    Rows,
+    /// Copies of the pixels of a tile, each made just before it.
+    Pixels,
+}
+
+/// A cut of the work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     /// Output rows and columns of a block. A block of a part of the columns has one row.
@@ -38,20 +49,18 @@ pub(super) struct Cut {
     pub(super) vectors: usize,
     /// Parts that the panels of a group are cut into.
     pub(super) parts: usize,
-    /// Whether input rows are copied.
-    pub(super) copies: bool,
+    pub(super) source: Source,
     /// Whether all panels of some pixels come before the next pixels.
     pub(super) by_pixels: bool,
-    /// Whether the pixels of each tile are copied just before it.
-    pub(super) copies_tiles: bool,
-    /// From one pixel to the next, where the tiles read them.
+    /// Distance of pixels where the tiles read them, in floats.
     pub(super) pixel: usize,
-    /// Floats of a block's copy of the input and of its outputs.
+    /// Floats of a block's copy of the input.
     pub(super) copy_floats: usize,
+    /// Floats of a block's outputs that are not written in place.
     pub(super) out_floats: usize,
 }
 
-/// Into how many blocks an output plane is cut.
+/// Blocks that an output plane is cut into.
 #[derive(Clone, Copy)]
 struct Grid {
     rows: usize,
@@ -70,15 +79,48 @@ impl Direct<'_> {
         (inputs + outputs).saturating_mul(self.images)
     }
 
-    /// Whether tiles cannot read the input where it lies.
-    fn copies(&self) -> bool {
+    /// Returns where tiles read inputs. `fits_cache`: weights stay in the second-level cache.
+    fn source(&self, fits_cache: bool) -> Source {
         let g = &self.conv.geometry;
+        let changes = self.rounds() || self.gate.is_some();
+        if changes && g.is_pointwise() && self.output.order != Order::Rows && fits_cache {
+            // Pixels come from memory meanwhile.
+            return Source::Pixels;
+        }
         let Order::ChannelsLast { pitch } = self.input.order else {
-            return true;
+            return Source::Rows;
         };
         let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
-        let changes = self.rounds() || self.gate.is_some();
-        changes || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+        let is_aliased = (pitch * g.strides[2]).is_multiple_of(ALIASED);
+        if changes || g.padded || is_short || is_aliased { Source::Rows } else { Source::Input }
+    }
+
+    /// Returns the number of work units.
+    pub(super) fn units(&self, cut: &Cut) -> usize {
+        let blocks = cut.row_blocks * cut.col_blocks * self.out_dims[0] * self.images;
+        blocks * self.conv.params.groups * cut.parts
+    }
+
+    /// Returns the outputs of a work unit, and the panels that compute them.
+    pub(super) fn block(&self, cut: &Cut, unit: usize) -> Block {
+        // Of few pixels, each thread computes channels of its own: it reads those weights alone.
+        let blocks = self.units(cut) / cut.parts;
+        let (part, rest) = (unit / blocks, unit % blocks);
+        let (group, rest) = (rest % self.conv.params.groups, rest / self.conv.params.groups);
+        let (col, rest) = (rest % cut.col_blocks, rest / cut.col_blocks);
+        let (row, rest) = (rest % cut.row_blocks, rest / cut.row_blocks);
+        let (depth, image) = (rest % self.out_dims[0], rest / self.out_dims[0]);
+        let [_, out_h, out_w] = self.out_dims;
+        let cols = split_even(out_w.div_ceil(cut.col_unit), cut.col_blocks, col);
+        let panels = self.group_vectors().div_ceil(cut.vectors);
+        Block {
+            image,
+            depth,
+            rows: split_even(out_h, cut.row_blocks, row),
+            cols: cols.start * cut.col_unit..out_w.min(cols.end * cut.col_unit),
+            group,
+            panels: split_even(panels, cut.parts, part),
+        }
     }
 
     /// Floats of input rows that stay in the first-level cache beside weights and outputs.
@@ -91,16 +133,14 @@ impl Direct<'_> {
         let (words, group_out) = (self.conv.words(), self.group_out());
         let [_, out_h, out_w] = self.out_dims;
         let lanes = self.conv.isa.lanes();
-        let group_vectors = group_out.div_ceil(lanes);
+        let group_vectors = self.group_vectors();
         let ld = group_vectors * lanes;
         let fits_cache = ld.saturating_mul(words) <= self.conv.caches.own_floats(1, 2);
         let is_rows = self.output.order == Order::Rows;
-        // Pixels that come from memory meanwhile.
-        let changes = self.rounds() || self.gate.is_some();
-        let copies_tiles = changes && g.is_pointwise() && !is_rows && fits_cache;
-        let copies = self.copies() && !copies_tiles;
+        let source = self.source(fits_cache);
+        let copies = source == Source::Rows;
         let pixel = match self.input.order {
-            Order::ChannelsLast { pitch } if !copies && !copies_tiles => pitch,
+            Order::ChannelsLast { pitch } if source == Source::Input => pitch,
             _ if words.is_multiple_of(256) && words > 0 => words + 16,
             _ => words,
         };
@@ -134,11 +174,11 @@ impl Direct<'_> {
         let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(group_out);
         let outputs = outputs.saturating_mul(1 + adds);
         let is_large = !copies && !is_rows && g.taps() == 1 && outputs > caches.own_floats(2, 1);
-        let copy_floats = match (copies, copies_tiles) {
-            (true, _) => copy(rows, cols),
+        let copy_floats = match source {
+            Source::Rows => copy(rows, cols),
             // Of as many pixels as any tile has.
-            (_, true) => self.most_pixels(1) * pixel,
-            _ => 0,
+            Source::Pixels => self.most_pixels(1) * pixel,
+            Source::Input => 0,
         };
         Cut {
             rows,
@@ -148,9 +188,8 @@ impl Direct<'_> {
             col_unit: grid.unit,
             vectors: self.vectors(group_vectors, cols),
             parts: parts.min(panels(cols)).max(1),
-            copies,
-            by_pixels: copies_tiles || is_large && fits_cache,
-            copies_tiles,
+            source,
+            by_pixels: source == Source::Pixels || is_large && fits_cache,
             pixel,
             copy_floats,
             out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
@@ -171,7 +210,7 @@ impl Direct<'_> {
         (self.images * self.out_dims[0] * self.conv.params.groups).max(1)
     }
 
-    /// The fewest blocks whose rows and columns fit the cache.
+    /// Cuts a plane into the fewest blocks whose rows and columns fit the cache.
     fn grid(&self, fits: impl Fn(usize, usize) -> bool) -> Grid {
         let [_, out_h, out_w] = self.out_dims;
         let most = |limit: usize, fits: &dyn Fn(usize) -> bool| {
@@ -193,7 +232,8 @@ impl Direct<'_> {
         }
     }
 
-    /// The blocks, and the parts of the panels of a group, that give all threads as much to do.
+    /// Returns the blocks, and the parts of the panels of a group, that give all threads as much to
+    /// do.
     fn for_threads(
         &self,
         pool: &Pool,
@@ -257,7 +297,7 @@ impl Grid {
 }
 
 impl Direct<'_> {
-    /// Most pixels of a tile of so many vectors.
+    /// Returns the most pixels of a tile of `vectors` vectors.
     fn most_pixels(&self, vectors: usize) -> usize {
         match self.conv.algorithm.operands() {
             Operands::Tiles => amx::STRIPS * amx::ROWS,
@@ -265,7 +305,7 @@ impl Direct<'_> {
         }
     }
 
-    /// Vectors of channels of a tile for rows of `cols` outputs.
+    /// Returns the vectors of channels of a tile for rows of `cols` outputs.
     fn vectors(&self, group_vectors: usize, cols: usize) -> usize {
         match self.conv.algorithm.operands() {
             Operands::Tiles => group_vectors.clamp(1, 2),
@@ -276,7 +316,7 @@ impl Direct<'_> {
     }
 }
 
-/// How many vectors of channels a tile has for rows of `cols` outputs: as many as cost the fewest
+/// Returns the vectors of channels of a tile for rows of `cols` outputs that cost the fewest
 /// cycles, if a cycle does one multiply-add of a vector and reads one.
 fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usize) -> usize {
     let cost = |vectors: usize| {

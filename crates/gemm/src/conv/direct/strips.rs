@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use super::{Direct, Order, Unit};
+use super::cut::Source;
+use super::{Sizes, Unit};
 use crate::conv::tiles_of;
 use crate::gemm::amx;
 use crate::gemm::amx::{Ahead, Operands, Registers, Segment, Sums};
-use crate::gemm::{TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch_of;
 
 /// The strips of a unit.
@@ -19,43 +19,43 @@ use sardonyx_simd::buffer::with_scratch_of;
 struct Strips {
     /// Pixels of each.
     pixels: usize,
-    /// How many a row of outputs has, of so many columns.
+    /// Strips of a row of outputs, and its columns.
     in_row: usize,
     cols: usize,
-    /// How many there are.
+    /// Strips of all rows.
     count: usize,
 }
 
 impl Strips {
-    /// The row of a strip and its first column.
+    /// Returns the row of a strip and its first column.
     fn start(&self, strip: usize) -> [usize; 2] {
         let (row, index) = (strip / self.in_row, strip % self.in_row);
         [row, (index * self.pixels).min(self.cols - self.pixels)]
     }
 }
 
-/// What the blocks of a unit have in common.
-struct Blocks<'a> {
-    unit: &'a Unit<'a>,
+/// State shared by the pairs of strips of a unit.
+struct Pairs<'a> {
     strips: Strips,
     segments: &'a [Segment],
     registers: Registers,
+    sums: Sums,
 }
 
-impl Direct<'_> {
-    /// Computes the strips of a unit.
-    pub(super) fn strips(&self, unit: &Unit<'_>, copy: &mut [f32]) {
-        let Unit { cut, block, runs, panels, .. } = unit;
-        let (rows, cols) = (block.rows.len(), block.cols.len());
+impl Unit<'_> {
+    /// Computes all strips. `copy` is scratch memory for pixels that are copied just before a pair
+    /// of strips.
+    pub(super) fn run_strips(&mut self, copy: &mut [f32]) {
+        let (rows, cols) = (self.block.rows.len(), self.block.cols.len());
         if rows * cols == 0 {
             return;
         }
         let (pixels, in_row) = amx::strips_of(cols);
         let strips = Strips { pixels, in_row, cols, count: rows * in_row };
-        let (depth, _) = tiles_of(&self.conv.params);
-        with_scratch_of::<Segment, _>(runs.len(), |segments| {
+        let (depth, _) = tiles_of(&self.direct.conv.params);
+        with_scratch_of::<Segment, _>(self.runs.len(), |segments| {
             let mut end = 0;
-            for (segment, run) in segments.iter_mut().zip(*runs) {
+            for (segment, run) in segments.iter_mut().zip(self.runs) {
                 let (offset, steps) = (run.offset, run.steps());
                 let skip = offset.wrapping_sub(end).wrapping_mul(size_of::<f32>());
                 *segment = Segment { skip, tiles: steps / depth };
@@ -64,90 +64,54 @@ impl Direct<'_> {
             // SAFETY: weights are packed for tiles where the machine multiplies them, and this
             // thread is in no other unit.
             let registers = unsafe { Registers::set_up(pixels, depth) };
-            let blocks = Blocks { unit, strips, segments, registers };
-            let mut sums = Sums::new();
-            let pairs = (0..strips.count).step_by(amx::STRIPS);
-            let pairs = pairs.map(|first| first..strips.count.min(first + amx::STRIPS));
-            if cut.by_pixels {
-                for pair in pairs {
-                    if cut.copies_tiles {
-                        self.copy_strips(&blocks, pair.clone(), copy);
-                    }
-                    for panel in panels.clone() {
-                        self.block_of_strips(&blocks, panel, pair.clone(), &mut sums);
+            let mut pairs = Pairs { strips, segments, registers, sums: Sums::new() };
+            let firsts = (0..strips.count).step_by(amx::STRIPS);
+            let ranges = firsts.map(|first| first..strips.count.min(first + amx::STRIPS));
+            let panels = self.block.panels.clone();
+            if !self.cut.by_pixels {
+                for panel in panels {
+                    for pair in ranges.clone() {
+                        self.run_pair(&mut pairs, panel, pair);
                     }
                 }
-            } else {
+                return;
+            }
+            for pair in ranges {
+                if self.cut.source == Source::Pixels {
+                    // The strips are neighbours in the only row.
+                    let [_, first] = strips.start(pair.start);
+                    let [_, last] = strips.start(pair.end - 1);
+                    self.copy_cols(first..last + pixels, copy);
+                }
                 for panel in panels.clone() {
-                    for pair in pairs.clone() {
-                        self.block_of_strips(&blocks, panel, pair, &mut sums);
-                    }
+                    self.run_pair(&mut pairs, panel, pair.clone());
                 }
             }
         });
-    }
-
-    /// Copies the pixels of neighbouring strips of the only row.
-    fn copy_strips(&self, blocks: &Blocks<'_>, pair: Range<usize>, copy: &mut [f32]) {
-        let Unit { cut, block, group, .. } = blocks.unit;
-        let strips = &blocks.strips;
-        let [_, first] = strips.start(pair.start);
-        let [_, last] = strips.start(pair.end - 1);
-        let pixels = last + strips.pixels - first;
-        let pixel = block.cols.start + first;
-        let to = &mut copy[..pixels * cut.pixel];
-        self.copy_pixels(cut, block.image, pixel, *group, to);
     }
 
     /// Computes one or two strips of a panel.
-    fn block_of_strips(
-        &self,
-        blocks: &Blocks<'_>,
-        panel: usize,
-        pair: Range<usize>,
-        sums: &mut Sums,
-    ) {
-        let Blocks { unit, strips, segments, registers } = blocks;
-        let Unit { cut, group, .. } = unit;
-        let strides = self.conv.geometry.strides;
-        let lanes = self.conv.isa.lanes();
-        let (depth, group_out) = (self.conv.depth(), self.group_out());
-        let group_vectors = group_out.div_ceil(lanes);
-        let first = panel * cut.vectors;
-        let vectors = cut.vectors.min(group_vectors - first);
-        let (channel, width) = (first * lanes, vectors * lanes);
-        let a_rs = strides[2] * cut.pixel;
-        let starts = [pair.start, pair.end - 1].map(|strip| strips.start(strip));
-        let a = starts.map(|[row, col]| {
-            if cut.copies_tiles {
-                unit.from.wrapping_add((col - starts[0][1]) * a_rs)
-            } else {
-                unit.from.wrapping_add(row * strides[1] * unit.from_line + col * a_rs)
-            }
-        });
-        let weights = self.conv.weights[(group * group_vectors + first) * depth * lanes..].as_ptr();
-        let b = [weights, weights.wrapping_add((vectors - 1) * depth * lanes)];
-        let operands = Operands { a, a_rs, b, b_rs: lanes };
-        let is_rows = self.output.order == Order::Rows;
+    fn run_pair(&self, pairs: &mut Pairs<'_>, panel: usize, pair: Range<usize>) {
+        let Sizes { lanes, depth, .. } = self.sizes;
+        let channels = self.channels(panel);
+        let vectors = channels.vectors;
+        let starts = [pair.start, pair.end - 1].map(|strip| pairs.strips.start(strip));
+        let last = channels.weights.wrapping_add((vectors - 1) * depth * lanes);
+        let operands = Operands {
+            a: starts.map(|[row, col]| self.window(row, col)),
+            a_rs: self.windows.col,
+            b: [channels.weights, last],
+            b_rs: lanes,
+        };
         // Weights come from memory for the first strips of a panel, from a cache for the others.
-        let size = [pair.len(), vectors];
         let ahead = if pair.start == 0 { Ahead::Vectors } else { Ahead::Nothing };
+        let Pairs { segments, registers, sums, .. } = pairs;
         // SAFETY: the windows of these outputs are in the copy; weights were packed for these
         // channels and a machine that multiplies tiles.
-        unsafe { registers.multiply(size, segments, &operands, sums, ahead) };
+        unsafe { registers.multiply([pair.len(), vectors], segments, &operands, sums, ahead) };
         for (strip, [row, col]) in starts.into_iter().enumerate().take(pair.len()) {
-            let epilogue: TileEpilogue;
-            let mut end = TileEnd {
-                c: unit.to.wrapping_add(row * unit.to_line + col * unit.ldc + channel),
-                ldc: unit.ldc,
-                n: if is_rows { width } else { (group_out - channel).min(width) },
-                epilogue: std::ptr::null(),
-            };
-            if !is_rows && !unit.epilogue.is_plain() {
-                let pixel = row * self.out_dims[2] + col;
-                epilogue = unit.epilogue.at(pixel, group * group_out + channel);
-                end.epilogue = &raw const epilogue;
-            }
+            let mut epilogue = None;
+            let end = self.end(row, col, &channels, &mut epilogue);
             // SAFETY: the unit owns these outputs.
             unsafe { registers.finish(sums, strip, &end) };
         }
