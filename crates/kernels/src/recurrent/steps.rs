@@ -41,7 +41,7 @@ pub(super) struct Work<'a, T> {
     pub(super) scratch: &'a mut [T],
 }
 
-impl<T: RecurrentElement> Group<'_, '_, T> {
+impl<'a, T: RecurrentElement> Group<'a, '_, T> {
     /// Takes all steps.
     pub(super) fn run(&self, work: Work<'_, T>) -> Result<(), Ended> {
         let &Sequences { steps, hidden, .. } = self.sequences;
@@ -124,7 +124,7 @@ impl<T: RecurrentElement> Group<'_, '_, T> {
     /// # Safety
     ///
     /// No other row for this step and sequence may live.
-    unsafe fn output(&self, step: usize, sequence: usize) -> Option<&mut [T]> {
+    unsafe fn output(&self, step: usize, sequence: usize) -> Option<&'a mut [T]> {
         let SharedOutputs { y, strides, pass_stride } = self.outputs?;
         let start = self.index * pass_stride + step * strides[0] + sequence * strides[1];
         // SAFETY: rows do not overlap, as `recur` has checked; the caller's promise.

@@ -163,17 +163,20 @@ impl<T: RecurrentElement> Given<T> {
     /// The weights of each product of the state.
     fn matrices(&self) -> Vec<MatRef<'_, T>> {
         let n = self.hidden;
-        let products: &[std::ops::Range<usize>] = match self.kind {
-            Kind::Plain => &[0..1],
-            Kind::ResetFirst => &[0..2, 2..3],
-            Kind::ResetLast => &[0..3],
-            Kind::Memory { .. } => &[0..4],
+        let gates_of_products: &[usize] = match self.kind {
+            Kind::Plain => &[1],
+            Kind::ResetFirst => &[2, 1],
+            Kind::ResetLast => &[3],
+            Kind::Memory { .. } => &[4],
         };
-        let matrix = |gates: &std::ops::Range<usize>| {
-            let weights = &self.weights[gates.start * n * n..gates.end * n * n];
-            MatRef::col_major(weights, n, gates.len() * n)
-        };
-        products.iter().map(matrix).collect()
+        let mut weights = &self.weights[..];
+        let mut matrices = Vec::new();
+        for gates in gates_of_products {
+            let (of_product, rest) = weights.split_at(gates * n * n);
+            matrices.push(MatRef::col_major(of_product, n, gates * n));
+            weights = rest;
+        }
+        matrices
     }
 
     fn cell<'a>(&'a self, rights: &[T::Right<'a>]) -> Cell<'a, T> {
