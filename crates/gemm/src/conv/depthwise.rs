@@ -12,12 +12,10 @@ use super::direct::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Caches, Ended, Isa, Pool, Simd, dispatch};
+use sardonyx_simd::{Body, Caches, Ended, Isa, Operation, Pool, Simd, Work, dispatch};
 use smallvec::SmallVec;
 use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, PartialSides, Sides, Tile};
 
-/// Multiply-adds from which a parallel region is worth its price.
-const PARALLEL_MACS: usize = 20_000;
 /// Units of work per thread. Each reads the rows around its own again.
 const UNITS_PER_THREAD: usize = 4;
 /// Output pixels per thread from which all threads have rows of their own. Below, they have
@@ -86,11 +84,16 @@ impl Depthwise<'_> {
         let [out_d, out_h, out_w] = self.out_dims;
         let slices = self.images * out_d;
         if self.copies() != [0; 2] {
-            return Cut { units: self.images * self.groups(), shares: 1, parts: 1 };
+            return Cut {
+                threads: pool.threads(),
+                units: self.images * self.groups(),
+                shares: 1,
+                parts: 1,
+            };
         }
         let outputs = (slices * self.groups() * out_h * out_w).saturating_mul(self.geometry.taps());
         let macs = outputs.saturating_mul(VECTORS * self.isa.lanes());
-        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
+        let threads = Work::new(Operation::ShortMultiplyAdd, macs).threads(pool);
         // Rows for each thread, as the convolutions around it cut them: what a thread has written
         // is in the cache of its core.
         let is_by_rows = slices * out_h * out_w >= threads * PIXELS_PER_THREAD;
@@ -99,18 +102,18 @@ impl Depthwise<'_> {
         let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
         let planes = (slices * self.groups() * shares).max(1);
         let parts = wanted.div_ceil(planes).min(out_h.div_ceil(2 * shares)).max(1);
-        Cut { units: slices * self.groups() * shares * parts, shares, parts }
+        Cut { threads, units: slices * self.groups() * shares * parts, shares, parts }
     }
 
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let [out_d, out_h, _] = self.out_dims;
-        let Cut { units, shares, parts } = self.cut(pool);
+        let Cut { threads, units, shares, parts } = self.cut(pool);
         let groups = self.groups();
         let vectors = |group: usize| sardonyx_simd::split_even(self.vectors(), groups, group);
         if self.copies() != [0; 2] {
             return pool.run(units, |unit| self.planes(unit / groups, vectors(unit % groups)));
         }
-        pool.run(units, |unit| {
+        pool.run_on(threads, units, |unit| {
             let (group, rest) = (unit % groups, unit / groups);
             let (part, rest) = (rest % parts, rest / parts);
             let (share, plane) = (rest % shares, rest / shares);
@@ -246,6 +249,7 @@ const MOST_PIXELS: usize = 16;
 
 /// How the work of a depthwise convolution is cut.
 struct Cut {
+    threads: usize,
     units: usize,
     /// Shares of the rows of a plane, for a thread each, and how many parts these are cut into.
     shares: usize,

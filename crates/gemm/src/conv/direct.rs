@@ -119,11 +119,11 @@ impl Direct<'_> {
 
     /// Bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
-        self.scratch_of(&self.cut(pool), pool)
+        self.scratch_of(&self.cut(pool))
     }
 
-    fn scratch_of(&self, cut: &Cut, pool: &Pool) -> usize {
-        let threads = pool.threads().min(self.units(cut));
+    fn scratch_of(&self, cut: &Cut) -> usize {
+        let threads = cut.threads.min(self.units(cut));
         let floats = cut.copy_floats.saturating_add(cut.out_floats);
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
@@ -155,7 +155,7 @@ impl Direct<'_> {
     /// If the copies of rows are larger than any memory.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
-        check_memory(self.scratch_of(&cut, pool))?;
+        check_memory(self.scratch_of(&cut))?;
         self.run_cut(&cut, pool)?;
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Direct<'_> {
                     with_scratch(cut.out_floats, |out| self.unit(cut, runs, unit, copy, out));
                 });
             };
-            if cut.parts * self.images == 0 { Ok(()) } else { pool.run(units, one) }
+            if cut.parts * self.images == 0 { Ok(()) } else { pool.run_on(cut.threads, units, one) }
         })
     }
 
