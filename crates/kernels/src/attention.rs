@@ -15,7 +15,7 @@ use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Ended, Exec, Pool};
+use sardonyx_simd::{Ended, Exec, Operation, Pool, Work, split_even};
 use sardonyx_simd::{Level, Loop};
 
 /// Queries of a block.
@@ -159,18 +159,10 @@ pub fn attention(
         Unit { job, alone, batch, head, rows, together }.run(&out, y_strides)
     };
     let work = s.keys * (s.features + s.value_features) * rows.min(ROWS);
-    let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
-    let chunks = units.div_ceil(per_chunk);
-    pool.run(chunks, |chunk| {
-        for index in chunk * per_chunk..units.min((chunk + 1) * per_chunk) {
-            unit(index)?;
-        }
-        Ok(())
-    })
+    let work = Work::new(Operation::ShortMultiplyAdd, units.saturating_mul(work));
+    let parts = work.in_pieces(units).cut(pool);
+    parts.run(pool, |part| split_even(units, parts.count, part).try_for_each(&unit))
 }
-
-/// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
-const SERIAL_WORK: usize = 64 * 1024;
 
 /// Panics unless all elements have places of their own.
 fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
