@@ -13,6 +13,7 @@ mod kernels;
 mod models;
 mod python;
 mod text;
+mod threads;
 mod training;
 
 use crate::workspace::build_release;
@@ -50,6 +51,8 @@ pub(crate) enum Bench {
     /// Time reading and printing the notation against the onnx package, and check that both find
     /// the same.
     Text(text::Text),
+    /// Simulate up to 64 threads and more from times on one, and name what scales worst.
+    Threads(threads::Threads),
     /// Time training steps against PyTorch, and check gradients and losses against its double.
     Training(training::Training),
 }
@@ -68,6 +71,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Models(task) => models::run(&task),
         Bench::Python(task) => python::run(&task),
         Bench::Text(task) => text::run(&task),
+        Bench::Threads(task) => threads::run(&task),
         Bench::Training(task) => training::run(&task),
     }
 }

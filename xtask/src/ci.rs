@@ -69,6 +69,7 @@ const STEPS: &[Step] = &[
     step("bench of conversions", &["xtask", "bench", "convert", "--smoke"]).release(),
     step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
     step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
+    step("bench of threads", &["xtask", "bench", "threads", "--smoke"]).release(),
 ];
 
 /// Suites at full size, for a run by hand.

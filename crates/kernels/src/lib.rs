@@ -64,6 +64,6 @@ pub use sardonyx_elementwise::{
 };
 pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
 pub use sardonyx_simd::{
-    Caches, Ended, Exec, Failure, Isa, Pace, Panic, Pool, UnknownCaches, UnknownIsa, caught,
-    keep_panic_places, number, split_even,
+    Caches, Ended, Exec, Failure, Isa, Operation, Pace, Panic, Pool, Region, UnknownCaches,
+    UnknownIsa, Work, caught, keep_panic_places, number, record, split_even,
 };

@@ -16,8 +16,8 @@ mod walk;
 use half::f16;
 
 use sardonyx_simd::Level;
-use sardonyx_simd::chunks::{MIN_WORK, Shared};
-use sardonyx_simd::{Ended, Exec, Pool, split_even};
+use sardonyx_simd::chunks::Shared;
+use sardonyx_simd::{Ended, Exec, Operation, Pool, Work, split_even};
 
 pub use finish::{Aggregate, Finish, Outputs, Scores};
 pub use grow::Fault;
@@ -113,6 +113,7 @@ enum Kind {
 /// How the rows of a call are cut, and the scratch memory of a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    threads: usize,
     /// Rows that go through the trees together: a multiple of `LANES`.
     block: usize,
     chunks: usize,
@@ -127,6 +128,10 @@ const BLOCK_BYTES: usize = 96 * 1024;
 
 /// Rows of a block at most.
 const MOST_ROWS: usize = 1024;
+
+/// Rows for which reading all trees from a distant cache is worth it. Parts for threads that start
+/// late have at least as many.
+const WORTH_ROWS: usize = 256;
 
 impl Trees {
     /// Prepares trees.
@@ -204,7 +209,7 @@ impl Trees {
         let out = out.shared(rows, finish.columns(self.targets));
         let (cut, level) = (self.cut(exec.pool, rows), Level::new(exec.isa));
         let (keys, sums) = (Shared::new(keys), Shared::new(sums));
-        exec.pool.run(cut.chunks, |chunk| {
+        exec.pool.run_on(cut.threads, cut.chunks, |chunk| {
             // SAFETY: each chunk has its own part.
             let keys = unsafe { keys.part(chunk * cut.keys, cut.keys) };
             // SAFETY: as above.
@@ -236,11 +241,16 @@ impl Trees {
             Kind::Wide(forest) => (forest.steps, 8 * forest.slots),
         };
         let per_row = key_bytes.max(8 * self.targets).max(1);
-        let even = rows.div_ceil(4 * pool.threads()).max(MIN_WORK.div_ceil(steps.max(1)));
-        let block = even.min(MOST_ROWS).min(BLOCK_BYTES / per_row).max(1).next_multiple_of(LANES);
+        let most = MOST_ROWS.min(BLOCK_BYTES / per_row).max(1);
+        let work = Work::new(Operation::TreeStep, rows.saturating_mul(steps.max(1)));
+        let parts = work.in_pieces(rows.div_ceil(LANES)).cut(pool);
+        let per_thread = rows.div_ceil(parts.threads);
+        let each = (per_thread / WORTH_ROWS).clamp(1, parts.count / parts.threads);
+        let block = per_thread.div_ceil(each).clamp(1, most).next_multiple_of(LANES);
         Cut {
+            threads: parts.threads,
             block,
-            chunks: rows.div_ceil(block).min(4 * pool.threads()),
+            chunks: rows.div_ceil(block).min(each * parts.threads),
             keys: (key_bytes.saturating_mul(block)).div_ceil(8),
             sums: block.saturating_mul(self.targets),
         }

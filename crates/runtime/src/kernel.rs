@@ -635,6 +635,13 @@ impl<'a> Call<'a> {
         Ok(Scratch::zeros(len)?)
     }
 
+    /// Elements for the time of the call, of any values: the caller writes them before it reads
+    /// them.
+    pub(crate) fn scratch_of_any<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
+        self.reserve(len.saturating_mul(size_of::<T>()))?;
+        Ok(Scratch::any(len)?)
+    }
+
     /// The elements of the first output and, if it is wanted, of the one at `index`, which have the
     /// same shape.
     pub(crate) fn output_slices<T: Element, O: Element>(

@@ -7,10 +7,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::{Ended, Outcome, Pool, split_even};
-
-/// Below this much work (in elements touched) a chunk costs less than waking a thread.
-pub const MIN_WORK: usize = 16 * 1024;
+use crate::{Ended, Operation, Outcome, Pool, Work, split_even};
 
 /// A mutable slice that several threads take disjoint parts of.
 #[derive(Debug)]
@@ -70,16 +67,6 @@ impl<T> Shared<'_, T> {
 
 /// Elements that no two chunks of single elements share: those of a cache line, and more.
 const TOGETHER: usize = 64;
-
-/// The number of chunks for `items` that take `work` elements of work each.
-fn chunk_count(pool: &Pool, items: usize, work: usize) -> usize {
-    let threads = pool.threads();
-    let worth = items.div_ceil(MIN_WORK.div_ceil(work.max(1)));
-    // A few chunks per thread even out threads that start late.
-    let count = worth.min(4 * threads);
-    // As many for each: then its share of the items is where it is in other steps.
-    if count > threads { count.next_multiple_of(threads).min(items) } else { count }
-}
 
 /// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.
 ///
@@ -164,9 +151,13 @@ type RangeBody<'a> = dyn Fn(Range<usize>) -> Result<(), Ended> + Sync + 'a;
 
 /// [`ranges`], compiled once, so that a body is too: it would stand in both arms.
 fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &RangeBody<'_>) -> Result<(), Ended> {
-    match chunk_count(pool, items, work) {
-        0 => Ok(()),
-        1 => body(0..items),
-        count => pool.run(count, |chunk| body(split_even(items, count, chunk))),
+    if items == 0 {
+        return Ok(());
     }
+    let operations = items.saturating_mul(work.max(1));
+    let parts = Work::new(Operation::Element, operations).in_pieces(items).cut(pool);
+    if parts.count == 1 {
+        return body(0..items);
+    }
+    parts.run(pool, |chunk| body(split_even(items, parts.count, chunk)))
 }

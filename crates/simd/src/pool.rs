@@ -1,10 +1,14 @@
 //! The thread pool: persistent workers that spin briefly and then park.
 //!
-//! The one idea: a parallel region is *open* or *closed*, and one atomic word says which, together
-//! with how many workers may enter and how many are inside. The caller opens the region, works on
-//! chunks itself, closes it when no chunk is left and waits only for workers that are inside. A
-//! worker that wakes late finds the region closed and goes back to sleep, so a region never waits
-//! for a thread that did not take part.
+//! The one idea: a parallel region is *open* or *closed*, and one atomic word tells which, together
+//! with how many workers may enter. Only callers write it. A worker that wants to enter marks its
+//! own seat and looks at the word again, so threads that enter and leave do not contend. The caller
+//! opens the region, works on chunks itself, closes it when no chunk is left and waits only for
+//! workers whose seats are marked. A worker that wakes late finds the region closed and goes back to
+//! sleep, so a region never waits for a thread that did not take part.
+//!
+//! Waking a parked worker is a system call. All threads of a region share these calls: each wakes
+//! [`WAKES`] workers before each of its chunks, as long as some are parked.
 //!
 //! All pools of [`Pool::shared`] have the same workers: the process has as many as the largest of
 //! them wants, and each lets only its own number take part. These workers run one region at a time.
@@ -19,20 +23,20 @@ use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crate::panics::Panicked;
+use crate::recording;
 
 /// How long an idle worker spins before it parks. Long enough to bridge the gap between two
 /// operators of a model, short enough not to matter when the machine is shared.
 const SPIN: Duration = Duration::from_micros(40);
 
+/// Parked workers that a thread wakes before each of its chunks.
+const WAKES: usize = 4;
+
 /// Set in [`Shared::state`] while workers may enter the region.
 const OPEN: u64 = 1 << 31;
-/// The low bits of [`Shared::state`]: how many workers are inside.
-const INSIDE: u64 = (1 << LIMIT_SHIFT) - 1;
-/// Where [`Shared::state`] has the number of workers that may enter, below [`OPEN`].
-const LIMIT_SHIFT: u32 = 16;
-/// The bits of that number.
-const LIMIT: u64 = OPEN - 1 - INSIDE;
-/// One step of the region counter, the high half of [`Shared::state`].
+/// The low bits of [`Shared::state`]: the number of workers that may enter.
+const LIMIT: u64 = OPEN - 1;
+/// One step of the region counter, the high half of [`Shared::state`] and of [`Share::next`].
 const EPOCH: u64 = 1 << 32;
 
 /// What a region asks whether it is to end.
@@ -279,63 +283,85 @@ impl Pool {
         chunks: usize,
         body: impl Fn(usize) -> R + Sync,
     ) -> Result<(), Ended> {
-        self.run_dyn(chunks, &|chunk| body(chunk).into_result())
+        self.run_on(self.threads, chunks, body)
     }
 
-    /// [`Pool::run`], compiled once: a copy for each of its callers would hold the whole protocol
-    /// and the body twice, and a call for each chunk costs nothing beside a chunk.
-    fn run_dyn(&self, chunks: usize, body: &Body<'_>) -> Result<(), Ended> {
+    /// Like [`Pool::run`], but on at most `threads` threads of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::run`].
+    #[inline]
+    pub fn run_on<R: Outcome>(
+        &self,
+        threads: usize,
+        chunks: usize,
+        body: impl Fn(usize) -> R + Sync,
+    ) -> Result<(), Ended> {
+        self.run_dyn(threads, chunks, &|chunk| body(chunk).into_result())
+    }
+
+    /// [`Pool::run_on`], compiled once: a copy for each of its callers would hold the whole
+    /// protocol and the body twice, and a call for each chunk costs nothing beside a chunk.
+    fn run_dyn(&self, threads: usize, chunks: usize, body: &Body<'_>) -> Result<(), Ended> {
         let shared = &*self.crew.shared;
-        if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
-            for chunk in 0..chunks {
-                Pool::check_ended()?;
-                body(chunk)?;
-            }
-            return Ok(());
+        let threads = threads.min(self.threads).min(chunks);
+        let in_order = |chunk: usize| {
+            Pool::check_ended()?;
+            body(chunk)
+        };
+        if threads > 1 && recording::is_on() {
+            return recording::run(threads, chunks, in_order);
+        }
+        // The number of a chunk takes half a word.
+        let is_alone = threads <= 1 || chunks as u64 >= EPOCH - 1;
+        // Looks first: in a chunk the flag is set, and others read its line.
+        let is_busy =
+            || shared.busy.load(Ordering::Relaxed) || shared.busy.swap(true, Ordering::Acquire);
+        if is_alone || is_busy() {
+            return (0..chunks).try_for_each(in_order);
         }
         // SAFETY: only the lifetime changes, of a pointer that is followed only while the region is
         // open or has workers inside: this function returns after that.
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
-        let job = Job { body, chunks, shares: self.threads.min(chunks) };
-        // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no
+        let old = shared.state.0.load(Ordering::Relaxed);
+        debug_assert_eq!(old & OPEN, 0);
+        let mut epoch = (old & !(EPOCH - 1)).wrapping_add(EPOCH);
+        if epoch == 0 {
+            // Shares of the first regions would look like those of regions to come.
+            shared.shares.iter().for_each(|share| share.next.store(0, Ordering::Relaxed));
+            epoch = EPOCH;
+        }
+        let job = Job { body, chunks, shares: threads, epoch };
+        // SAFETY: the region is closed and no worker is inside (end of the previous `run`), so no
         // worker reads the job; `busy` keeps other callers out.
         unsafe { *shared.job.get() = job };
-        for (index, share) in shared.shares[..job.shares].iter().enumerate() {
-            share.next.store(job.share(index).start, Ordering::Relaxed);
-        }
-        let old = shared.state.load(Ordering::Relaxed);
-        debug_assert_eq!(old & (OPEN | INSIDE), 0);
-        let limit = (self.threads - 1) as u64;
-        let open = (old & !(EPOCH - 1)).wrapping_add(EPOCH) | OPEN | limit << LIMIT_SHIFT;
-        // SeqCst here and on `asleep` below: either the worker sees the new region before it parks
-        // or we see it asleep.
-        shared.state.store(open, Ordering::SeqCst);
-        for seat in shared.seats.iter().take((self.threads - 1).min(chunks - 1)) {
-            if seat.asleep.load(Ordering::SeqCst)
-                && let Some(worker) = seat.worker.get()
-                && seat.asleep.swap(false, Ordering::SeqCst)
-            {
-                worker.unpark();
-            }
-        }
+        shared.wake.store(0, Ordering::Relaxed);
+        // SeqCst here and where workers look: either the worker sees the new region before it
+        // parks, or the caller sees that one is parked.
+        let limit = (threads - 1) as u64;
+        shared.state.0.store(epoch | OPEN | limit, Ordering::SeqCst);
 
         shared.take_chunks(job, 0);
 
-        let mut state = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
-        let mut spins = 0u32;
-        while state & INSIDE != 0 {
-            spins += 1;
-            if spins < 20_000 {
-                std::hint::spin_loop();
-            } else {
-                // The worker has lost its core; let it have this one.
-                std::thread::yield_now();
+        // SeqCst here and where workers enter: either the worker sees that the region is closed, or
+        // the caller sees that the worker is inside.
+        shared.state.0.store(epoch | limit, Ordering::SeqCst);
+        for seat in &shared.seats[..threads - 1] {
+            let mut spins = 0u32;
+            while seat.inside.load(Ordering::SeqCst) {
+                spins += 1;
+                if spins < 20_000 {
+                    std::hint::spin_loop();
+                } else {
+                    // The worker has lost its core; let it have this one.
+                    std::thread::yield_now();
+                }
             }
-            state = shared.state.load(Ordering::Acquire);
         }
         // The workers have left, which makes what they stored visible.
-        let ended = shared.ended.swap(false, Ordering::Relaxed);
-        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        let ended = take_flag(&shared.ended);
+        let panicked = take_flag(&shared.panicked);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
         shared.busy.store(false, Ordering::Release);
         if let Some(panicked) = panic.flatten() {
@@ -349,7 +375,9 @@ impl Crew {
     /// No worker yet, and room for so many.
     fn with_room(seats: usize) -> Crew {
         let shared = Arc::new(Shared {
-            state: AtomicU64::new(0),
+            state: Apart(AtomicU64::new(0)),
+            parked: AtomicUsize::new(0),
+            wake: AtomicUsize::new(0),
             shares: (0..=seats).map(|_| Share::default()).collect(),
             job: UnsafeCell::new(Job::EMPTY),
             busy: AtomicBool::new(false),
@@ -413,12 +441,14 @@ struct Job {
     /// Valid while the region is open or has workers inside.
     body: *const Body<'static>,
     chunks: usize,
-    /// In how many shares they are handed out: at most one for each thread.
+    /// Number of shares: one for each thread.
     shares: usize,
+    /// Number of the region, in the high half.
+    epoch: u64,
 }
 
 impl Job {
-    const EMPTY: Job = Job { body: &|_| Ok(()), chunks: 0, shares: 0 };
+    const EMPTY: Job = Job { body: &|_| Ok(()), chunks: 0, shares: 0, epoch: 0 };
 
     /// The chunks of a share.
     fn share(&self, index: usize) -> Range<usize> {
@@ -429,24 +459,61 @@ impl Job {
 /// The chunks with which a thread begins: the caller of a region has the first share, the worker of
 /// each seat the one after that of the seat before.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Share {
-    /// The next chunk to hand out. Beyond the end of the share there is none left.
-    next: AtomicUsize,
+    /// Number of the region, and the next chunk to hand out. With the number of an earlier region,
+    /// all chunks of the share are left; beyond the end of the share there is none left.
+    next: AtomicU64,
+}
+
+impl Share {
+    /// Takes the next chunk.
+    fn take(&self, job: &Job, chunks: &Range<usize>) -> Option<usize> {
+        let mut word = self.next.load(Ordering::Relaxed);
+        loop {
+            let is_new = word & !(EPOCH - 1) == job.epoch;
+            let next = if is_new { (word & (EPOCH - 1)) as usize } else { chunks.start };
+            if next >= chunks.end {
+                return None;
+            }
+            let taken = job.epoch | (next as u64 + 1);
+            match self.next.compare_exchange_weak(word, taken, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(next),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Leaves no chunk.
+    fn clear(&self, job: &Job) {
+        self.next.store(job.epoch | (EPOCH - 1), Ordering::Relaxed);
+    }
 }
 
 /// One worker's place.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Seat {
+    /// Whether the worker is in a region, or looks whether it may enter one.
+    inside: AtomicBool,
     asleep: AtomicBool,
     /// Set shortly after the worker has been started.
     worker: OnceLock<Thread>,
 }
 
+/// A value in cache lines of its own, which are fetched in pairs.
+#[repr(align(128))]
+struct Apart<T>(T);
+
 struct Shared {
-    /// Region counter, [`OPEN`], how many workers may enter, and how many are inside.
-    state: AtomicU64,
+    /// Region counter, [`OPEN`], and how many workers may enter. Written by the caller of a region
+    /// only, since idle workers read it all the time.
+    state: Apart<AtomicU64>,
+    /// Number of workers that are parked.
+    parked: AtomicUsize,
+    /// First seat that no thread of the region has tried to wake.
+    wake: AtomicUsize,
     /// One for each seat, and one for the caller.
     shares: Vec<Share>,
     /// Written only while the region is closed and empty; read by workers inside.
@@ -473,17 +540,26 @@ impl Shared {
     fn work(&self, seat: usize) {
         let mut seen = 0;
         while let Some(state) = self.wait(seat, seen) {
-            seen = state / EPOCH;
-            if self.enter(seen) {
-                // SAFETY: inside an open region the job is not written; entering synchronises with
-                // opening.
+            seen = state & !(EPOCH - 1);
+            if state & OPEN == 0 {
+                continue;
+            }
+            let inside = &self.seats[seat].inside;
+            inside.store(true, Ordering::SeqCst);
+            // This region is closed if the worker is late, and the next one may be open.
+            let state = self.state.0.load(Ordering::SeqCst);
+            if state & OPEN != 0 && has_seat(state, seat) {
+                // SAFETY: the region was open after the seat was marked, so its caller waits for the
+                // mark to be cleared before it writes the next job; loading the state synchronises
+                // with opening.
                 let job = unsafe { *self.job.get() };
+                seen = job.epoch;
                 let ends = || self.ended.load(Ordering::Relaxed);
                 let before = asking(&ends);
                 self.take_chunks(job, seat + 1);
                 drop(before);
-                self.state.fetch_sub(1, Ordering::AcqRel);
             }
+            inside.store(false, Ordering::Release);
         }
     }
 
@@ -494,13 +570,15 @@ impl Shared {
         let mut spin_until: Option<Instant> = None;
         let mut spins = 0u32;
         loop {
-            let state = self.state.load(Ordering::SeqCst);
-            if state / EPOCH != seen {
-                if (seat as u64) < (state & LIMIT) >> LIMIT_SHIFT {
-                    asleep.store(false, Ordering::Relaxed);
+            let state = self.state.0.load(Ordering::SeqCst);
+            if state & !(EPOCH - 1) != seen {
+                if has_seat(state, seat) {
+                    if asleep.load(Ordering::Relaxed) {
+                        self.stay_awake(seat);
+                    }
                     return Some(state);
                 }
-                seen = state / EPOCH;
+                seen = state & !(EPOCH - 1);
             }
             if self.quit.load(Ordering::SeqCst) {
                 return None;
@@ -516,7 +594,10 @@ impl Shared {
                 match spin_until {
                     None => spin_until = Some(now + SPIN),
                     // Announce sleep and look at the state once more before parking.
-                    Some(end) if now >= end => asleep.store(true, Ordering::SeqCst),
+                    Some(end) if now >= end => {
+                        self.parked.fetch_add(1, Ordering::SeqCst);
+                        asleep.store(true, Ordering::SeqCst);
+                    }
                     Some(_) => {}
                 }
             }
@@ -524,21 +605,32 @@ impl Shared {
         }
     }
 
-    /// Enters region number `epoch` unless it is closed or over.
-    fn enter(&self, epoch: u64) -> bool {
-        let mut state = self.state.load(Ordering::Acquire);
-        while state / EPOCH == epoch && state & OPEN != 0 {
-            match self.state.compare_exchange_weak(
-                state,
-                state + 1,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return true,
-                Err(now) => state = now,
+    /// Clears the mark that a worker is parked, and returns whether it was set.
+    fn stay_awake(&self, seat: usize) -> bool {
+        let was_asleep = self.seats[seat].asleep.swap(false, Ordering::SeqCst);
+        if was_asleep {
+            self.parked.fetch_sub(1, Ordering::SeqCst);
+        }
+        was_asleep
+    }
+
+    /// Wakes some of the parked workers of a region.
+    fn wake(&self, job: Job) {
+        let mut woken = 0;
+        while woken < WAKES && self.parked.load(Ordering::SeqCst) > 0 {
+            if self.wake.load(Ordering::Relaxed) + 1 >= job.shares {
+                return;
+            }
+            let seat = self.wake.fetch_add(1, Ordering::Relaxed);
+            if seat + 1 < job.shares
+                && self.seats[seat].asleep.load(Ordering::SeqCst)
+                && let Some(worker) = self.seats[seat].worker.get()
+                && self.stay_awake(seat)
+            {
+                worker.unpark();
+                woken += 1;
             }
         }
-        false
     }
 
     /// Runs the chunks of share `own` that nobody has taken, then those of the shares after it.
@@ -546,13 +638,9 @@ impl Shared {
     fn take_chunks(&self, job: Job, own: usize) {
         let is_caller = own == 0;
         for index in (0..job.shares).map(|step| (own + step) % job.shares) {
-            let (share, end) = (&self.shares[index], job.share(index).end);
-            // Looks before it takes, as the line belongs to another thread.
-            while share.next.load(Ordering::Relaxed) < end {
-                let chunk = share.next.fetch_add(1, Ordering::Relaxed);
-                if chunk >= end {
-                    break;
-                }
+            let (share, chunks) = (&self.shares[index], job.share(index));
+            while let Some(chunk) = share.take(&job, &chunks) {
+                self.wake(job);
                 let result = if is_caller && is_to_end() {
                     Ok(Err(Ended))
                 } else {
@@ -572,7 +660,7 @@ impl Shared {
     fn end(&self, job: Job) {
         self.ended.store(true, Ordering::Relaxed);
         for share in &self.shares[..job.shares] {
-            share.next.store(job.chunks, Ordering::Relaxed);
+            share.clear(&job);
         }
     }
 
@@ -583,6 +671,21 @@ impl Shared {
             self.panicked.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Clears a flag and returns whether it was set. Writes nothing in the usual case, as other threads
+/// read the line.
+fn take_flag(flag: &AtomicBool) -> bool {
+    let is_set = flag.load(Ordering::Relaxed);
+    if is_set {
+        flag.store(false, Ordering::Relaxed);
+    }
+    is_set
+}
+
+/// Whether the worker of a seat may enter the region of a state.
+fn has_seat(state: u64, seat: usize) -> bool {
+    (seat as u64) < state & LIMIT
 }
 
 #[cfg(test)]
@@ -622,6 +725,39 @@ mod tests {
                 done.fetch_add(1, Ordering::Relaxed);
             });
             assert_eq!((ran, done.into_inner()), (Ok(()), 10));
+        }
+    }
+
+    #[test]
+    fn the_counter_of_regions_wraps() {
+        let pool = Pool::new(3);
+        let count = || {
+            let sum = AtomicUsize::new(0);
+            let ran = pool.run(9, |chunk| {
+                sum.fetch_add(1 << (3 * chunk), Ordering::Relaxed);
+            });
+            assert_eq!((ran, sum.into_inner()), (Ok(()), 0o111_111_111));
+        };
+        (0..10).for_each(|_| count());
+        pool.crew.shared.state.0.store(0u64.wrapping_sub(3 * EPOCH), Ordering::SeqCst);
+        (0..10).for_each(|_| count());
+    }
+
+    #[test]
+    fn many_workers_wake_each_other_and_no_more_take_part_than_are_asked() {
+        let pool = Pool::new(16);
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(1));
+            let (threads, hits) =
+                (Mutex::new(std::collections::HashSet::new()), AtomicUsize::new(0));
+            let ran = pool.run_on(9, 40, |_| {
+                threads.lock().expect("no panic").insert(std::thread::current().id());
+                hits.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            });
+            assert_eq!((ran, hits.into_inner()), (Ok(()), 40));
+            let threads = threads.into_inner().expect("no panic").len();
+            assert!(threads > WAKES + 1 && threads <= 9, "{threads}");
         }
     }
 

@@ -131,7 +131,7 @@ pub(crate) fn run(task: &Models) -> Result {
 }
 
 /// Returns the path of the models without weights, whether it exists or not.
-pub(super) fn zoo_at(given: Option<&Path>) -> PathBuf {
+pub(in crate::bench) fn zoo_at(given: Option<&Path>) -> PathBuf {
     given.map_or_else(|| root().join("../shared/zoo"), Path::to_path_buf)
 }
 

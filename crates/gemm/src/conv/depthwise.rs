@@ -12,12 +12,10 @@ use super::copy::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Caches, Ended, Isa, Pool, Simd, dispatch, split_even};
+use sardonyx_simd::{Body, Caches, Ended, Isa, Operation, Pool, Simd, Work, dispatch, split_even};
 use smallvec::SmallVec;
 use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, Outputs, PartialSides, Sides, Tile};
 
-/// Multiply-adds from which a parallel region is worth its price.
-const PARALLEL_MACS: usize = 20_000;
 /// Units of work per thread. Each reads the rows around its own again.
 const UNITS_PER_THREAD: usize = 4;
 /// Output pixels per thread from which all threads have rows of their own. Below, they have
@@ -95,11 +93,12 @@ impl Depthwise<'_> {
         let slices = self.images * out_d;
         if self.copies() != [0; 2] {
             let groups = self.groups_of_threads();
-            return Cut { units: self.images * groups, groups, shares: 1, parts: 1 };
+            let units = self.images * groups;
+            return Cut { threads: pool.threads(), units, groups, shares: 1, parts: 1 };
         }
         let pixels = slices * out_h * out_w;
         let macs = pixels.saturating_mul(self.geometry.taps() * self.vectors() * self.isa.lanes());
-        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
+        let threads = Work::new(Operation::ShortMultiplyAdd, macs).threads(pool);
         // Rows for each thread, as the convolutions around it cut them: what a thread has written
         // is in the cache of its core.
         let is_by_rows = pixels >= threads * PIXELS_PER_THREAD;
@@ -113,13 +112,13 @@ impl Depthwise<'_> {
         let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
         let planes = (slices * groups * shares).max(1);
         let parts = wanted.div_ceil(planes).min(out_h.div_ceil(2 * shares)).max(1);
-        Cut { units: slices * groups * shares * parts, groups, shares, parts }
+        Cut { threads, units: slices * groups * shares * parts, groups, shares, parts }
     }
 
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let [out_d, out_h, _] = self.out_dims;
-        let Cut { units, groups, shares, parts } = self.cut(pool);
-        pool.run(units, |unit| {
+        let Cut { threads, units, groups, shares, parts } = self.cut(pool);
+        pool.run_on(threads, units, |unit| {
             let (group, rest) = (unit % groups, unit / groups);
             let vectors = split_even(self.vectors(), groups, group);
             if self.copies() != [0; 2] {
@@ -273,6 +272,7 @@ struct TileSize {
 
 /// A cut of the work of a depthwise convolution.
 struct Cut {
+    threads: usize,
     units: usize,
     /// Groups that vectors of channels are cut into.
     groups: usize,

@@ -129,11 +129,11 @@ impl Direct<'_> {
 
     /// Bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
-        self.scratch_of(&self.cut(pool), pool)
+        self.scratch_of(&self.cut(pool))
     }
 
-    fn scratch_of(&self, cut: &Cut, pool: &Pool) -> usize {
-        let threads = pool.threads().min(self.units(cut));
+    fn scratch_of(&self, cut: &Cut) -> usize {
+        let threads = cut.threads.min(self.units(cut));
         let floats = cut.copy_floats.saturating_add(cut.out_floats);
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
@@ -162,7 +162,7 @@ impl Direct<'_> {
     /// If the copies of rows are larger than any memory, or the work ended early.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
-        check_memory(self.scratch_of(&cut, pool))?;
+        check_memory(self.scratch_of(&cut))?;
         self.run_cut(&cut, pool)?;
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Direct<'_> {
         }
         with_scratch_of::<Run, _>(self.most_runs(), |runs| {
             let runs = self.write_runs(cut, runs);
-            pool.run(self.units(cut), |unit| {
+            pool.run_on(cut.threads, self.units(cut), |unit| {
                 with_scratch(cut.copy_floats, |copy| {
                     with_scratch(cut.out_floats, |out| {
                         self.run_block(cut, runs, &self.block(cut, unit), copy, out);

@@ -16,7 +16,7 @@ use super::{
 use crate::conv::pitch_of;
 use crate::gemm::{SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Ended, Pool};
+use sardonyx_simd::{Ended, Operation, Pool, Work};
 
 /// Units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 2;
@@ -36,6 +36,7 @@ pub struct ExpandedConv<'a> {
 /// How the work is cut.
 #[derive(Clone, Copy, Debug)]
 struct Bands {
+    threads: usize,
     /// Output rows of a band; even, if there is more than one.
     rows: usize,
     /// Units of work that the rows of a plane are cut into.
@@ -101,7 +102,7 @@ impl<'a> ExpandedConv<'a> {
         if sizes.is_empty(&self.depthwise.params) {
             return Ok(0);
         }
-        if output == Order::Rows {
+        if output == Order::Rows || self.has_few_bands(pool, [&between, &sizes]) {
             let order = self.order();
             let first = self.expansion.scratch(pool, images, spatial, [input, order])?;
             let second = self.depthwise.scratch(pool, images, spatial, [order, output])?;
@@ -116,7 +117,7 @@ impl<'a> ExpandedConv<'a> {
             [input, output],
             [TileEpilogue::PLAIN; 2],
         )?;
-        check_memory(units.scratch(pool))
+        check_memory(units.scratch())
     }
 
     /// Convolves `images` images of spatial size `spatial` with both.
@@ -140,7 +141,8 @@ impl<'a> ExpandedConv<'a> {
         }
         let order = self.order();
         let between = ImageSizes::new(&self.expansion.params, images, spatial)?;
-        if output.order == Order::Rows {
+        let sizes = ImageSizes::new(&self.depthwise.params, images, spatial)?;
+        if output.order == Order::Rows || self.has_few_bands(pool, [&between, &sizes]) {
             // Planes are written in one go: nothing is computed in bands.
             return with_scratch(self.between(&between)?, |data| {
                 let to = OrderedMut { data: &mut *data, order };
@@ -151,7 +153,6 @@ impl<'a> ExpandedConv<'a> {
         }
         let orders = [input.order, output.order];
         self.expansion.check_input(&between, &input)?;
-        let sizes = ImageSizes::new(&self.depthwise.params, images, spatial)?;
         self.depthwise.check_output(&sizes, &output, second)?;
         self.expansion.check_bias(first)?;
         if sizes.is_empty(&self.depthwise.params) {
@@ -161,9 +162,21 @@ impl<'a> ExpandedConv<'a> {
         let epilogues =
             [first.raw(order, between.out_plane), second.raw(orders[1], sizes.out_plane)];
         let units = self.units(pool, [&between, &sizes], data, orders, epilogues)?;
-        check_memory(units.scratch(pool))?;
-        pool.run(images * units.bands.parts, |unit| units.run(unit))?;
+        check_memory(units.scratch())?;
+        pool.run_on(units.bands.threads, images * units.bands.parts, |unit| units.run(unit))?;
         Ok(())
+    }
+
+    /// Whether threads wait for each other less if one convolution follows the other: bands of so
+    /// few rows that each copies more than it computes would keep less than three quarters busy.
+    fn has_few_bands(&self, pool: &Pool, [between, sizes]: [&ImageSizes; 2]) -> bool {
+        let params = &self.expansion.params;
+        let outputs = between.images.saturating_mul(between.out_plane);
+        let depth = params.in_channels.saturating_mul(params.out_channels);
+        let macs = outputs.saturating_mul(depth);
+        let threads = Work::new(Operation::MultiplyAdd, macs).threads(pool);
+        let bands = sizes.images.max(1) * (sizes.out_dims[1] / LEAST_ROWS_OF_THREAD).max(1);
+        threads > 1 && 4 * bands < 3 * threads
     }
 
     /// How what is between the two lies.
@@ -206,13 +219,14 @@ impl<'a> ExpandedConv<'a> {
                 Job::Depthwise(depthwise) => depthwise,
                 _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
             };
-        let bands = self.bands(pool, depthwise.geometry, sizes)?;
+        let threads = expansion.threads(pool);
+        let bands = self.bands(threads, depthwise.geometry, sizes)?;
         Ok(Units { bands, expansion, depthwise })
     }
 
     fn bands(
         &self,
-        pool: &Pool,
+        threads: usize,
         geometry: &Geometry,
         sizes: &ImageSizes,
     ) -> Result<Bands, ConvError> {
@@ -227,20 +241,19 @@ impl<'a> ExpandedConv<'a> {
         let more = (band / line.max(1)).saturating_sub(taps) / geometry.strides[1];
         let rows = (more + 1).min(out_h);
         let rows = if rows > 1 { rows / 2 * 2 } else { 1 };
-        let threads = pool.threads();
         let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
         let images = sizes.images.max(1);
         let for_threads = threads.div_ceil(images).min(out_h / LEAST_ROWS_OF_THREAD);
         let parts = wanted.div_ceil(images).min(out_h / LEAST_ROWS).max(for_threads).max(1);
         let floats = geometry.extent(1, rows).checked_mul(line).ok_or(ConvError::TooLarge)?;
-        Ok(Bands { rows, parts, line, floats })
+        Ok(Bands { threads, rows, parts, line, floats })
     }
 }
 
 impl Units<'_> {
     /// Bytes of scratch memory of all threads.
-    fn scratch(&self, pool: &Pool) -> usize {
-        let threads = pool.threads().min(self.depthwise.images * self.bands.parts);
+    fn scratch(&self) -> usize {
+        let threads = self.bands.threads.min(self.depthwise.images * self.bands.parts);
         let band = self.bands.floats.saturating_mul(size_of::<f32>());
         let [_, in_h, _] = self.expansion.in_dims;
         let rows = self.depthwise.geometry.extent(1, self.bands.rows).min(in_h);
@@ -267,7 +280,7 @@ impl Units<'_> {
     }
 
     fn run(&self, unit: usize) -> Result<(), Ended> {
-        let Bands { rows: most, parts, line, floats } = self.bands;
+        let Bands { rows: most, parts, line, floats, .. } = self.bands;
         let (part, image) = (unit % parts, unit / parts);
         let g = self.depthwise.geometry;
         let [_, in_h, _] = self.depthwise.in_dims;
@@ -343,7 +356,7 @@ mod tests {
 
     #[test]
     fn results_have_the_bits_of_one_after_the_other() {
-        let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+        let pools = [Pool::new(1), Pool::new(2), Pool::new(3), Pool::new(16)];
         for &(images, [few, many], spatial, [kernel, strides, dilations, begin, end]) in CASES {
             let first = ConvParams::new(few, many, &[1, 1]);
             let second = ConvParams {

@@ -14,7 +14,7 @@ use super::{
 use crate::gemm::{SendPtr, bf16};
 use sardonyx_simd::buffer::{PackedBuf, with_scratch};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
-use sardonyx_simd::{Caches, Isa, Pool};
+use sardonyx_simd::{Caches, Isa, Operation, Pool, Work, split_even};
 
 /// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
 #[derive(Clone, Copy, Debug)]
@@ -293,8 +293,8 @@ pub(super) fn for_each_vector(
     one: impl Fn(usize) + Sync,
 ) -> Result<(), Ended> {
     let pool = Pool::for_packing();
-    let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
-    pool.run(chunks, |chunk| sardonyx_simd::split_even(count, chunks, chunk).for_each(&one))
+    let parts = Work::new(Operation::Element, floats).in_pieces(count).cut(&pool);
+    parts.run(&pool, |part| split_even(count, parts.count, part).for_each(&one))
 }
 
 /// The points of the weights of a vector of output channels.

@@ -327,7 +327,7 @@ fn orders(case: &Case) -> [[Order; 2]; 4] {
 
 #[test]
 fn a_gate_gives_the_bits_of_products_before() {
-    let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+    let pools = [Pool::new(1), Pool::new(2), Pool::new(3), Pool::new(16)];
     for (batch, channels, spatial) in [
         (1, (5, 7), &[9, 11][..]),
         (3, (72, 40), &[14, 13]),
@@ -395,7 +395,7 @@ fn all_loops_agree_with_the_plain_one() {
             eprintln!("skipped: this machine does not multiply {operands:?}");
         }
     }
-    let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+    let pools = [Pool::new(1), Pool::new(2), Pool::new(3), Pool::new(16)];
     for case in CASES {
         let params = case.params();
         let data = Data::new(case);

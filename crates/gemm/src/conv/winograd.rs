@@ -21,10 +21,10 @@ use super::tile::{Ahead, Run, Tile, Writes, write_operands};
 use super::{ConvParams, Geometry, Order, PackedConv, Side};
 use crate::conv::pitch_of;
 use crate::gemm::tile::Mac;
-use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue, finish};
+use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish};
 use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
-use sardonyx_simd::{Body, Ended, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Grid, Operation, Simd, Work, dispatch, split_even};
 
 /// Points of a tile.
 pub(super) const POINTS: usize = 16;
@@ -43,6 +43,8 @@ const PANEL: usize = 2;
 const CHAIN: usize = 128;
 /// Fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
+/// Fewest tiles of a block where threads would wait for each other otherwise.
+const FEWEST_TILES: usize = 12;
 /// Blocks per thread, so that a late thread does not make all others wait.
 const BLOCKS_PER_THREAD: usize = 2;
 
@@ -99,6 +101,7 @@ pub(super) struct Winograd<'a> {
 /// How the work is cut.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    threads: usize,
     blocks: usize,
     /// Parts that the vectors of output channels are cut into.
     parts: usize,
@@ -165,16 +168,30 @@ impl Winograd<'_> {
         let block = self.conv.caches.own_floats(1, 2);
         let most = (block / POINTS / (pitch + width)).max(LEAST_TILES);
         let all = self.all_tiles();
-        let threads = pool.threads();
+        let products = all.saturating_mul(POINTS * self.conv.params.out_channels);
+        let macs = products.saturating_mul(self.conv.words());
+        let work =
+            Work::new(Operation::MultiplyAdd, macs).in_pieces(all.saturating_mul(self.vectors()));
+        let threads = work.threads(pool);
         let wanted = if threads == 1 { 1 } else { threads * BLOCKS_PER_THREAD };
         let blocks = all.div_ceil(most).max(wanted.min(all / LEAST_TILES)).max(1);
-        // As many for each thread. Each part of the channels makes the points of inputs again.
-        let blocks = if blocks < threads { blocks } else { blocks.next_multiple_of(threads) };
-        let parts = threads.div_ceil(blocks).min(self.vectors().div_ceil(PANEL)).max(1);
+        let Grid { rows: parts, cols: blocks } = if blocks >= threads {
+            // As many for each thread.
+            Grid { rows: 1, cols: blocks.next_multiple_of(threads) }
+        } else {
+            let pieces = Grid { rows: self.vectors().div_ceil(PANEL).max(1), cols: all };
+            let most = (all / FEWEST_TILES).max(blocks);
+            let counts = [blocks, blocks + 1, 2 * blocks, 3 * blocks, 4 * blocks, most];
+            pieces.choose(threads, counts.map(|blocks| blocks.min(most)), |blocks| Grid {
+                rows: wanted.div_ceil(blocks).min(pieces.rows),
+                cols: blocks,
+            })
+        };
         let tiles = all.div_ceil(blocks);
         let is_rows = self.output.order == Order::Rows;
         let pixels = OUTPUTS * OUTPUTS * tiles + lanes;
         Cut {
+            threads,
             blocks,
             parts,
             inputs: Points::new(tiles, pitch),
@@ -186,9 +203,11 @@ impl Winograd<'_> {
     /// Bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         let cut = self.cut(pool);
-        let threads = pool.threads().min(cut.blocks * cut.parts);
-        let floats = cut.inputs.floats() + cut.outputs.floats() + cut.out_floats;
-        floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
+        let threads = cut.threads.min(cut.blocks * cut.parts);
+        let inputs = if cut.parts > 1 { cut.blocks } else { threads };
+        let own = (cut.outputs.floats() + cut.out_floats).saturating_mul(threads);
+        let floats = cut.inputs.floats().saturating_mul(inputs).saturating_add(own);
+        floats.saturating_mul(size_of::<f32>())
     }
 
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
@@ -197,36 +216,81 @@ impl Winograd<'_> {
         let pieces = words.div_ceil(CHAIN);
         with_scratch_of::<Run, _>(pieces, |runs| {
             for (piece, run) in runs.iter_mut().enumerate() {
-                let steps = sardonyx_simd::split_even(words, pieces, piece);
+                let steps = split_even(words, pieces, piece);
                 *run = Run::new(steps.start, steps.len(), piece + 1 < pieces);
             }
             let runs = &*runs;
-            pool.run(cut.blocks * cut.parts, |unit| {
+            if cut.parts > 1 {
+                return self.run_parts(&cut, runs, pool);
+            }
+            pool.run_on(cut.threads, cut.blocks, |block| {
                 with_scratch(cut.inputs.floats(), |inputs| {
-                    with_scratch(cut.outputs.floats(), |outputs| {
-                        with_scratch(cut.out_floats, |out| {
-                            self.unit(&cut, runs, unit, [inputs, outputs, out]);
-                        });
-                    });
+                    let inputs = inputs.as_mut_ptr();
+                    self.write_points(&cut, self.block(&cut, block), inputs);
+                    self.unit(&cut, runs, block, inputs);
                 });
             })
         })
     }
 
-    fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, scratch: [&mut [f32]; 3]) {
-        let [inputs, outputs, out] = scratch;
-        let tiles = sardonyx_simd::split_even(self.all_tiles(), cut.blocks, unit / cut.parts);
+    /// Writes the points of all inputs first, which the parts of the channels of a block share.
+    fn run_parts(&self, cut: &Cut, runs: &[Run], pool: &Pool) -> Result<(), Ended> {
+        let floats = cut.inputs.floats();
+        with_scratch(cut.blocks * floats, |inputs| {
+            let inputs = SendPtr(inputs.as_mut_ptr());
+            let pieces = cut.threads.div_ceil(cut.blocks);
+            pool.run_on(cut.threads, cut.blocks * pieces, |piece| {
+                let (block, piece) = (piece / pieces, piece % pieces);
+                let tiles = self.block(cut, block);
+                let part = split_even(tiles.len(), pieces, piece);
+                let to = inputs.get().wrapping_add(block * floats + part.start * cut.inputs.tile);
+                self.write_points(cut, tiles.start + part.start..tiles.start + part.end, to);
+            })?;
+            pool.run_on(cut.threads, cut.blocks * cut.parts, |unit| {
+                let inputs = inputs.get().wrapping_add(unit / cut.parts * floats);
+                self.unit(cut, runs, unit, inputs);
+            })
+        })
+    }
+
+    /// Returns the tiles of a block.
+    fn block(&self, cut: &Cut, block: usize) -> Range<usize> {
+        split_even(self.all_tiles(), cut.blocks, block)
+    }
+
+    /// Writes the points of some tiles of a block to where those of the first one are.
+    fn write_points(&self, cut: &Cut, tiles: Range<usize>, to: *mut f32) {
+        let to_points = ToPoints { conv: self, tiles, to, at: cut.inputs };
+        // SAFETY: the machine has `isa`; there is room for the points of the block's tiles, and no
+        // other thread writes those of these tiles.
+        unsafe { write_operands(self.conv.isa, self.conv.algorithm.operands(), to_points) };
+    }
+
+    /// Computes the outputs of some channels of a block, the points of whose inputs are written.
+    fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, inputs: *mut f32) {
+        with_scratch(cut.outputs.floats(), |outputs| {
+            with_scratch(cut.out_floats, |out| {
+                self.write_outputs(cut, runs, unit, inputs, [outputs, out]);
+            });
+        });
+    }
+
+    fn write_outputs(
+        &self,
+        cut: &Cut,
+        runs: &[Run],
+        unit: usize,
+        inputs: *mut f32,
+        [outputs, out]: [&mut [f32]; 2],
+    ) {
+        let tiles = self.block(cut, unit / cut.parts);
         let panels = self.vectors().div_ceil(PANEL);
-        let panels = sardonyx_simd::split_even(panels, cut.parts, unit % cut.parts);
+        let panels = split_even(panels, cut.parts, unit % cut.parts);
         let vectors = panels.start * PANEL..self.vectors().min(panels.end * PANEL);
         let isa = self.conv.isa;
-        let (of_inputs, of_outputs) = (inputs.as_mut_ptr(), outputs.as_mut_ptr());
-        let to_points =
-            ToPoints { conv: self, tiles: tiles.clone(), to: of_inputs, at: cut.inputs };
-        // SAFETY: the machine has `isa`; there is room for the points of the block's tiles.
-        unsafe { write_operands(isa, self.conv.algorithm.operands(), to_points) };
+        let of_outputs = outputs.as_mut_ptr();
         for point in 0..POINTS {
-            self.multiply(cut, runs, point, tiles.len(), vectors.clone(), [of_inputs, of_outputs]);
+            self.multiply(cut, runs, point, tiles.len(), vectors.clone(), [inputs, of_outputs]);
         }
         let lanes = isa.lanes();
         let channels =
@@ -270,7 +334,7 @@ impl Winograd<'_> {
             let blocks = count.div_ceil(functions.len());
             let share = (width * depth * lanes).div_ceil(blocks.max(1));
             for block in 0..blocks {
-                let rows = sardonyx_simd::split_even(count, blocks, block);
+                let rows = split_even(count, blocks, block);
                 let next = weights.wrapping_add(width * depth * lanes + block * share);
                 let tile = Tile {
                     runs,

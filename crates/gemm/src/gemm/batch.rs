@@ -6,7 +6,7 @@ use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
-use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Exec, Isa, Operation, Pool, Work, split_even};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at
 /// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
@@ -348,10 +348,10 @@ pub fn gemm_batch(
     let macs = m.saturating_mul(n).saturating_mul(k);
     if runs_whole(pool, count, macs) {
         // Chunks of several products: a tiny product costs less than handing it out.
-        let chunks = count.min(pool.threads() * 8);
-        let chunks = if count.saturating_mul(macs) < 40_000 { 1 } else { chunks };
-        pool.run(chunks, |chunk| {
-            sardonyx_simd::split_even(count, chunks, chunk).try_for_each(|i| one(Pool::serial(), i))
+        let all = Work::new(Operation::MultiplyAdd, count.saturating_mul(macs));
+        let parts = all.in_pieces(count).cut(pool);
+        parts.run(pool, |part| {
+            split_even(count, parts.count, part).try_for_each(|i| one(Pool::serial(), i))
         })
     } else {
         (0..count).try_for_each(|i| one(pool, i))

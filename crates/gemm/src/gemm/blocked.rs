@@ -17,12 +17,14 @@ use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width, rows_in_pl
 use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
 use super::tile::{STRIPS, Tile};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Ended, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Grid, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa};
 use sardonyx_simd::{Pool, split_even};
 
 /// Sums: most steps of a k block. A 32-float panel of 256 steps is 32 KB.
 pub(super) const KC: usize = 256;
+/// Work: tiles of two panels for each thread, above which no thread waits long for another.
+const FINE_PANELS: usize = 16;
 /// Cache: column panels between which A is read again for the next k block, where it is larger than
 /// the second-level cache.
 const GROUP: usize = 16;
@@ -125,7 +127,7 @@ impl Product<'_> {
             let source: &dyn PackSource = match self.a {
                 Operand::Panels(a) => return self.run_packed_a(pool, a),
                 Operand::Matrix(a) if !sizes.packs_a() => {
-                    let a = Panels::from_matrix(a, rows_in_place(self.isa));
+                    let a = Panels::from_matrix(a, self.rows_in_place(&sizes, pool));
                     return self.run_packed_a(pool, a);
                 }
                 Operand::Matrix(a) => a,
@@ -147,6 +149,16 @@ impl Product<'_> {
         let fits = is_plain && sizes.threads(pool) == 1 && !self.goes_by_rows(self.k_block());
         let is_empty = self.m == 0 || self.n == 0;
         (fits && !is_empty).then(|| self.cut_panels(1, rows_in_place(self.isa)))
+    }
+
+    /// Returns the rows of a panel of A that is read where it lies: half of the usual ones where
+    /// these are too few for all threads and tiles stay the same.
+    fn rows_in_place(&self, sizes: &Sizes, pool: &Pool) -> usize {
+        let rows = rows_in_place(self.isa);
+        let threads = sizes.threads(pool);
+        let panels = self.m.div_ceil(rows) * self.n.div_ceil(panel_width(self.isa));
+        let is_fine = panels >= FINE_PANELS * threads || self.m % rows > rows / 2;
+        if threads == 1 || is_fine || self.isa == Isa::Portable { rows } else { rows / 2 }
     }
 
     /// Multiplies an unpacked matrix by very few rows or columns.
@@ -213,7 +225,7 @@ impl Product<'_> {
         let most = self.column_block(kc);
         let chunk = if threads == 1 { most } else { (panels / (threads * 6)).clamp(1, most) };
         let parts = panels.div_ceil(chunk);
-        pool_run(pool, threads, parts, |part| {
+        pool.run_on(threads, parts, |part| {
             let cols = split_even(panels, parts, part);
             with_scratch(cols.len() * kc * w, |buf| {
                 for (k0, k1) in self.k_blocks(kc) {
@@ -252,7 +264,7 @@ impl Product<'_> {
         let kc = self.k_block();
         let chunk = (row_panels / (threads * 4)).clamp(1, 4);
         let parts = row_panels.div_ceil(chunk);
-        pool_run(pool, threads, parts, |part| {
+        pool.run_on(threads, parts, |part| {
             let rows = split_even(row_panels, parts, part);
             // SAFETY: the chunk owns these rows of C.
             unsafe { self.rows_transposed(a, b, rows, kc) }
@@ -368,7 +380,7 @@ impl<F: Form> Product<'_, F> {
         }
         let cut = self.cut_panels(threads, a.width);
         let parts = cut.parts();
-        pool_run(pool, threads, parts, |index| {
+        pool.run_on(threads, parts, |index| {
             let part = self.sweep.part(index, parts, threads);
             // SAFETY: all panels are packed; the chunk owns this rectangle of C.
             unsafe { self.run_part(a, b, &cut, part) };
@@ -386,19 +398,34 @@ impl<F: Form> Product<'_, F> {
         // Few columns do not feed all threads.
         let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
         let row_parts = kept.max(if threads == 1 { 1 } else { fed });
-        let whole = self.m.div_ceil(row_parts) * self.k <= self.caches.own_floats(3, 4);
-        let group = match threads {
-            _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
-            _ if whole => 1,
-            1 => GROUP,
-            _ => (col_panels * row_parts / (threads * 4)).clamp(1, GROUP),
+        let group_of = |row_parts: usize| {
+            let whole = self.m.div_ceil(row_parts) * self.k <= self.caches.own_floats(3, 4);
+            match threads {
+                _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
+                _ if whole => 1,
+                1 => GROUP,
+                _ => (col_panels * row_parts / (threads * 4)).clamp(1, GROUP),
+            }
         };
+        let cut = |row_parts: usize| {
+            let groups = col_panels.div_ceil(group_of(row_parts));
+            let per_chunk = match threads {
+                1 => groups,
+                _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
+            };
+            Grid { rows: row_parts, cols: groups.div_ceil(per_chunk) }
+        };
+        let cut = if threads == 1 || row_panels == 1 {
+            cut(row_parts)
+        } else {
+            // More parts of the rows read B more often: only where threads would wait otherwise.
+            let more = [0, 1, 2, 3, row_parts, 2 * row_parts, 3 * row_parts, row_panels];
+            let pieces = Grid { rows: row_panels, cols: col_panels };
+            pieces.choose(threads, more.map(|more| (row_parts + more).min(row_panels)), cut)
+        };
+        let (row_parts, col_parts) = (cut.rows, cut.cols);
+        let group = group_of(row_parts);
         let groups = col_panels.div_ceil(group);
-        let per_chunk = match threads {
-            1 => groups,
-            _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
-        };
-        let col_parts = groups.div_ceil(per_chunk);
         Cut { kc, row_panels, col_panels, row_parts, col_parts, groups, group }
     }
 
@@ -409,8 +436,9 @@ impl<F: Form> Product<'_, F> {
     /// The demands of [`Product::run`] must hold, and no other thread may use this part of C.
     pub(super) unsafe fn run_part(&self, a: Panels, b: Panels, cut: &Cut, part: usize) {
         let &Cut { kc, row_panels, col_panels, row_parts, col_parts, groups, group } = cut;
-        let rows = split_even(row_panels, row_parts, part / col_parts);
-        let own = split_even(groups, col_parts, part % col_parts);
+        // All rows of some columns in turn: a thread reads few columns of B.
+        let rows = split_even(row_panels, row_parts, part % row_parts);
+        let own = split_even(groups, col_parts, part / row_parts);
         for group_index in own.clone() {
             let group_index = match self.sweep {
                 Sweep::FromFirst => group_index,
@@ -465,11 +493,16 @@ impl<F: Form> Product<'_, F> {
         let kc = self.k_block();
         let most = self.column_block(kc);
         let col_parts = col_panels.div_ceil(most);
+        let cut = |each: usize| Grid {
+            rows: (threads * each).div_ceil(col_parts).clamp(1, row_panels),
+            cols: col_parts,
+        };
+        let pieces = Grid { rows: row_panels, cols: col_panels };
         let row_parts = match threads {
             1 => 1,
-            _ => (threads * 6).div_ceil(col_parts).clamp(1, row_panels),
+            _ => pieces.choose(threads, [6, 5, 4, 7, 8, 3, 12], cut).rows,
         };
-        pool_run(pool, threads, row_parts * col_parts, |part| {
+        pool.run_on(threads, row_parts * col_parts, |part| {
             let rows = split_even(row_panels, row_parts, part % row_parts);
             let cols = split_even(col_panels, col_parts, part / row_parts);
             for (k0, k1) in self.k_blocks(kc) {
@@ -832,13 +865,4 @@ impl Body for FinishRow {
             col += n;
         }
     }
-}
-
-fn pool_run(
-    pool: &Pool,
-    threads: usize,
-    parts: usize,
-    body: impl Fn(usize) + Sync,
-) -> Result<(), Ended> {
-    if threads == 1 { Pool::serial().run(parts, body) } else { pool.run(parts, body) }
 }

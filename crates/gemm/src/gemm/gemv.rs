@@ -85,7 +85,7 @@ impl Gemv<'_> {
                     }
                 });
             };
-            if threads == 1 { Pool::serial().run(parts, one) } else { pool.run(parts, one) }
+            pool.run_on(threads, parts, one)
         })
     }
 

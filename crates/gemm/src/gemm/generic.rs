@@ -5,9 +5,9 @@
 
 use super::matrix::{MatRef, strided_len};
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
-use sardonyx_simd::split_even;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Operation, Work, split_even};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
 pub trait Number: AnyBits + Send + Sync + PartialEq + std::fmt::Debug + 'static {
@@ -104,16 +104,15 @@ pub fn gemm_generic<T: Number>(
     }
     // Columns of C are cut into blocks of tiles; a block packs its own part of B.
     let tiles = n.div_ceil(COLS);
-    let serial = m.saturating_mul(n).saturating_mul(k) < 20_000;
-    let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * pool.threads())) };
+    let macs = m.saturating_mul(n).saturating_mul(k);
+    let threads = Work::new(Operation::ShortMultiplyAdd, macs).threads(pool);
+    let serial = threads == 1;
+    let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * threads)) };
     // Few columns: cut the rows too, at the price of packing B once per part.
-    let by_rows = if serial || by_cols >= 2 * pool.threads() {
-        1
-    } else {
-        m.div_ceil(ROWS).min(2 * pool.threads())
-    };
+    let by_rows =
+        if serial || by_cols >= 2 * threads { 1 } else { m.div_ceil(ROWS).min(2 * threads) };
     let out = SendMut(c.as_mut_ptr());
-    pool.run(by_rows * by_cols, |part| {
+    pool.run_on(threads, by_rows * by_cols, |part| {
         let rows = split_even(m.div_ceil(ROWS), by_rows, part / by_cols);
         let cols = split_even(tiles, by_cols, part % by_cols);
         with_scratch_of(STEPS.min(k).max(1) * cols.len(), |pack_b| {

@@ -13,10 +13,9 @@ use std::ops::Range;
 use super::form::Elements;
 use super::halves::{LeMatrix, ManyRows, Storage};
 use super::matrix::MatRef;
-use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::AlignedBuf;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
-use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Exec, Isa, Operation, Pool, Work};
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
 ///
@@ -340,12 +339,13 @@ pub(super) fn each_chunk(
         let (panel, block) = (panels.start + chunk / blocks, chunk % blocks);
         body(panel, block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS));
     };
-    // A region costs about as much as packing a few thousand floats.
-    if chunks == 0 || depth * panels.len() * w < 16_384 {
+    let floats = depth.saturating_mul(panels.len()).saturating_mul(w);
+    let threads = Work::new(Operation::Element, floats).in_pieces(chunks).threads(pool);
+    if threads == 1 {
         (0..chunks).for_each(one);
         Ok(())
     } else {
-        pool.run(chunks, one)
+        pool.run_on(threads, chunks, one)
     }
 }
 

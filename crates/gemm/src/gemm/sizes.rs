@@ -4,10 +4,8 @@
 use super::gemv::{self, Gemv};
 use super::matrix::MatRef;
 use super::pack::panel_width;
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Isa, Operation, Pool, Work};
 
-/// Work: multiply-adds below which a product is one chunk: handing it out costs more than it saves.
-const SERIAL_MACS: usize = 40_000;
 /// Choice: most columns for which the transposed orientation is considered; it needs a copy of its
 /// output in scratch.
 const TRANSPOSED_COLS: usize = 256;
@@ -74,7 +72,9 @@ pub(super) enum FewRows {
 /// How many threads are worth using for a product of m, n and k.
 pub(super) fn threads(pool: &Pool, [m, n, k]: [usize; 3]) -> usize {
     let macs = m.saturating_mul(n).saturating_mul(k);
-    if macs < SERIAL_MACS { 1 } else { pool.threads() }
+    let values = m.saturating_mul(k).saturating_add(n.saturating_mul(k));
+    let bytes = values.saturating_mul(size_of::<f32>());
+    Work::new(Operation::MultiplyAdd, macs).with_bytes(bytes).threads(pool)
 }
 
 impl Sizes {

@@ -154,7 +154,7 @@ const SIZES: &[(usize, usize, usize)] = &[
 
 #[test]
 fn products_of_all_shapes_layouts_and_forms() {
-    let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+    let pools = [Pool::new(1), Pool::new(2), Pool::new(3), Pool::new(16)];
     let layouts = [Layout::Row, Layout::Col, Layout::Gappy];
     for &(m, n, k) in SIZES {
         for la in layouts {

@@ -5,7 +5,7 @@ use super::{Block, Direct};
 use crate::conv::tile::{MAX_VECTORS, TileTable};
 use crate::conv::{Operands, Order};
 use crate::gemm::amx;
-use sardonyx_simd::{Pool, split_even};
+use sardonyx_simd::{Grid as Pieces, Operation, Pool, Work, split_even};
 
 /// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
@@ -18,10 +18,10 @@ const UNITS_PER_THREAD: usize = 4;
 const PANELS_PER_THREAD: usize = 4;
 /// Fewest rows of a block that is cut for threads: kernel rows are copied for each.
 const LEAST_ROWS: usize = 4;
+/// Fewest rows where threads would wait for each other otherwise.
+const FEWEST_ROWS: usize = 2;
 /// Fewest tiles of such a block of a single row.
 const LEAST_TILES: usize = 2;
-/// Multiply-adds from which a parallel region is worth its price.
-const PARALLEL_MACS: usize = 100_000;
 
 /// Memory that tiles read inputs from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) enum Source {
 /// A cut of the work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
+    /// Threads that take part.
+    pub(super) threads: usize,
     /// Output rows and columns of a block. A block of a part of the columns has one row.
     pub(super) rows: usize,
     pub(super) cols: usize,
@@ -167,7 +169,8 @@ impl Direct<'_> {
         });
         let panels = |cols: usize| group_vectors.div_ceil(self.vectors(group_vectors, cols));
         let most_panels = panels(grid.of([out_h, out_w])[1]);
-        let (grid, parts) = self.for_threads(pool, grid, weights, most_panels, copies);
+        let threads = self.threads(pool);
+        let (grid, parts) = self.for_threads(threads, grid, weights, most_panels, copies);
         let [rows, cols] = grid.of([out_h, out_w]);
         // Large outputs come from memory, best in order; weights must stay in the cache then.
         let adds = usize::from(!self.epilogue.residual.is_null());
@@ -181,6 +184,7 @@ impl Direct<'_> {
             Source::Input => 0,
         };
         Cut {
+            threads,
             rows,
             cols,
             row_blocks: grid.rows,
@@ -232,11 +236,19 @@ impl Direct<'_> {
         }
     }
 
+    /// Returns the number of threads that the convolution is worth.
+    pub(in crate::conv) fn threads(&self, pool: &Pool) -> usize {
+        let [_, out_h, out_w] = self.out_dims;
+        let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(self.group_out());
+        let macs = outputs.saturating_mul(self.conv.depth());
+        Work::new(Operation::MultiplyAdd, macs).threads(pool)
+    }
+
     /// Returns the blocks, and the parts of the panels of a group, that give all threads as much to
     /// do.
     fn for_threads(
         &self,
-        pool: &Pool,
+        threads: usize,
         mut grid: Grid,
         weights: usize,
         panels: usize,
@@ -244,9 +256,6 @@ impl Direct<'_> {
     ) -> (Grid, usize) {
         let [_, out_h, out_w] = self.out_dims;
         let planes = self.planes();
-        let outputs = planes.saturating_mul(out_h * out_w).saturating_mul(self.group_out());
-        let macs = outputs.saturating_mul(self.conv.depth());
-        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
         if threads == 1 {
             return (grid, 1);
         }
@@ -272,15 +281,27 @@ impl Direct<'_> {
             }
         }
         // As many for each thread.
-        let count = planes * grid.count();
-        if count > threads && !count.is_multiple_of(threads) {
-            if out_h > 1 {
-                grid.rows = grid.rows.next_multiple_of(threads).min(out_h);
-            } else {
-                grid.cols = grid.cols.next_multiple_of(threads).min(tiles);
-            }
+        let (blocks, most, others) = if out_h > 1 {
+            (grid.rows, out_h.div_ceil(FEWEST_ROWS).max(grid.rows), planes * grid.cols)
+        } else {
+            (grid.cols, tiles, planes * grid.rows)
+        };
+        let pieces = Pieces { rows: planes * out_h.max(tiles), cols: panels.max(1) };
+        let even =
+            if others * blocks > threads { blocks.next_multiple_of(threads) } else { blocks };
+        let counts = [even, blocks + 1, blocks + 2, blocks + blocks / 2, 2 * blocks, 3 * blocks];
+        let cut = |blocks: usize| {
+            let rows = others * blocks;
+            Pieces { rows, cols: wanted.div_ceil(rows).min(pieces.cols) }
+        };
+        let chosen = pieces.choose(threads, counts.map(|blocks| blocks.min(most)), cut);
+        let blocks = chosen.rows / others;
+        if out_h > 1 {
+            grid.rows = blocks
+        } else {
+            grid.cols = blocks
         }
-        (grid, wanted.div_ceil(planes * grid.count()))
+        (grid, chosen.cols)
     }
 }
 

@@ -9,15 +9,10 @@ use crate::gemm::bf16::pairs_of;
 use crate::gemm::pack::{PackedB, SendPtr, panel_width};
 use crate::gemm::{Operand, PackSource, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::split_even;
-use sardonyx_simd::{Caches, Ended, Exec, Isa, Pool};
+use sardonyx_simd::{Caches, Ended, Exec, Grid, Isa, Operation, Parts, Pool, Work, split_even};
 
 /// Work: rows of a unit, if there are as many, that are worth the pairs of all panels of B.
 const LEAST_ROWS: usize = 192;
-/// Work: units of work per thread, so that a late thread does not make all others wait.
-const UNITS_PER_THREAD: usize = 4;
-/// Work: multiply-adds from which a parallel region is worth its price.
-const PARALLEL_MACS: usize = 2_000_000;
 /// Work: rows that are rounded at a time.
 const ROUNDED_ROWS: usize = 32;
 
@@ -63,14 +58,14 @@ impl ProductByTiles<'_> {
             return Ok(());
         }
         let macs = m.saturating_mul(k).saturating_mul(n);
-        let pool = if macs < PARALLEL_MACS { Pool::serial() } else { pool };
+        let threads = Work::new(Operation::TileMultiplyAdd, macs).threads(pool);
         with_scratch(m * pitch(k), |rows| {
-            self.round(pool, rows)?;
+            self.round(&pool.at_most(threads), rows)?;
             let panels = n.div_ceil(panel_width(self.isa));
-            let [row_parts, col_parts] = self.cut(pool, panels);
-            pool.run(row_parts * col_parts, |unit| {
-                let part = split_even(m, row_parts, unit / col_parts);
-                let cols = split_even(panels, col_parts, unit % col_parts);
+            let parts = self.cut(threads, panels);
+            pool.run_on(threads, parts.rows * parts.cols, |unit| {
+                let part = split_even(m, parts.rows, unit / parts.cols);
+                let cols = split_even(panels, parts.cols, unit % parts.cols);
                 // SAFETY: the unit owns this rectangle of C; the rest is the caller's promise.
                 unsafe { self.unit(rows, part, cols) }
             })
@@ -78,9 +73,9 @@ impl ProductByTiles<'_> {
     }
 
     /// Into how many parts rows and panels are cut.
-    fn cut(&self, pool: &Pool, panels: usize) -> [usize; 2] {
+    fn cut(&self, threads: usize, panels: usize) -> Grid {
         let (m, pitch) = (self.m, pitch(self.k));
-        let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        let wanted = Parts::wanted(threads);
         // Rows of A of a unit stay in half of the second-level cache, a word for two numbers.
         let most_words = self.caches.own_floats(1, 2);
         // Rows of C are written whole, as far as the cache holds them; but each part of the rows
@@ -88,8 +83,21 @@ impl ProductByTiles<'_> {
         let most = (m / LEAST_ROWS).max(1);
         let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(most_words);
         let least = (m * pitch).div_ceil(most_words).min(m);
-        let row_parts = kept.max(wanted).min(most).max(least);
-        [row_parts, wanted.div_ceil(row_parts).min(panels)]
+        let rows = kept.max(wanted).min(most).max(least);
+        let cols = wanted.div_ceil(rows).min(panels);
+        if threads == 1 {
+            return Grid { rows, cols };
+        }
+        // Parts of some rows come one after the other.
+        let pieces = Grid { rows: panels, cols: m };
+        let fewer = [rows, rows - rows / 8, rows - rows / 4, rows - rows / 2];
+        let cut = pieces.choose(threads, fewer.map(|rows| rows.max(least).max(1)), |rows| {
+            pieces.choose(threads, [4, 3, 5, 6, 2], |each| Grid {
+                rows: (threads * each).div_ceil(rows).min(panels),
+                cols: rows,
+            })
+        });
+        Grid { rows: cut.cols, cols: cut.rows }
     }
 
     /// Rounds all rows of A.

@@ -69,7 +69,8 @@ impl Kernel for Predict {
         }
         let exec = call.exec;
         let [keys, sums] = self.trees.scratch(exec.pool, rows);
-        let (mut keys, mut sums) = (call.scratch::<u64>(keys)?, call.scratch::<f64>(sums)?);
+        let mut keys = call.scratch_of_any::<u64>(keys)?;
+        let mut sums = call.scratch_of_any::<f64>(sums)?;
         let scratch = (&mut keys[..], &mut sums[..]);
         let dims = [rows, self.finish.columns(self.targets)];
         let count = elems(&dims)?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use sardonyx_kernels::Pool;
+use sardonyx_kernels::{Operation, Pool, Work};
 use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorView, Value, cast, cast_slices};
 
 use super::moves::dense;
@@ -85,9 +85,6 @@ impl Kernel for CastStrings {
     }
 }
 
-/// Fewer elements are not worth waking a thread for.
-const MIN_CHUNK: usize = 16 * 1024;
-
 impl Conversion {
     fn input<'a>(&self, call: &Call<'a>) -> Result<TensorView<'a>, KernelError> {
         let input = call.tensor(0)?.clone();
@@ -113,14 +110,15 @@ impl Conversion {
             Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?)
         };
         // A multiple of 8 elements fills whole bytes in every type.
-        let count = elems.div_ceil(4 * pool.threads()).max(MIN_CHUNK).next_multiple_of(8);
+        let parts = Work::new(Operation::Element, elems).cut(pool);
+        let count = elems.div_ceil(parts.count).next_multiple_of(8);
         let sizes = self.from.storage_bytes(count).zip(self.to.storage_bytes(count));
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
             return whole(target);
         };
         let chunks = source.chunks(source_bytes).zip(target.chunks_mut(target_bytes)).enumerate();
         let (chunks, result) = (Mutex::new(chunks), Mutex::new(Ok(())));
-        pool.run(elems.div_ceil(count), |_| {
+        pool.run_on(parts.threads, elems.div_ceil(count), |_| {
             let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((index, (source, target))) = next else { return };
             let elems = count.min(elems - index * count);
