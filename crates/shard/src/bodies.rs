@@ -1,8 +1,8 @@
 //! `If`, `Loop` and `Scan` whose graphs have annotated nodes.
 //!
-//! Such a node runs on all devices of the configuration. All take the same branch and the same number
-//! of iterations, since conditions are whole on each of them. Nodes in its graphs are placed like
-//! those of the main graph. Inputs and outputs of the graphs are whole on all devices.
+//! Such a node runs on all devices of the configuration. All take the same branch and the same
+//! number of iterations, since conditions are whole on each of them. Nodes in its graphs are placed
+//! like those of the main graph. Inputs and outputs of the graphs are whole on all devices.
 
 use std::borrow::Cow;
 
@@ -70,8 +70,8 @@ impl Planner<'_> {
         found.map(|(_, operator)| *operator)
     }
 
-    /// Whether the graph of a node declares the sizes of its arguments. Declared sizes may differ, and
-    /// a run does not follow them.
+    /// Whether the graph of a node declares the sizes of its arguments. Declared sizes may differ,
+    /// and a run does not follow them.
     fn has_sizes_of_run(&self, node: NodeId, operator: Operator) -> bool {
         let (skipped, scanned) = match operator {
             Operator::If => return true,
@@ -203,8 +203,8 @@ impl Building<'_> {
         }
     }
 
-    /// Joins the second outputs of the exchanges in the graph into one byte, which keeps the exchanges
-    /// alive, so that the device takes part in all of them.
+    /// Joins the second outputs of the exchanges in the graph into one byte, which keeps the
+    /// exchanges alive, so that the device takes part in all of them.
     fn join_tokens(&mut self) -> ValueId {
         let tokens = self.take_tokens();
         match *tokens {
