@@ -27,7 +27,7 @@ struct Made {
 
 /// Returns the nodes of a plan that can run on partial sums so that two of these are combined as
 /// one.
-pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
+pub(super) fn find_nodes(planner: &Planner<'_>) -> HashSet<NodeId> {
     let model = planner.resolved.model();
     let mut forms: HashMap<ValueId, FormId> = HashMap::new();
     for step in &planner.plan.steps {

@@ -330,7 +330,7 @@ impl Planner<'_> {
 
     /// Chooses the devices of a node that is computed whole: those of an annotated operand, else
     /// those of its largest input that is not on all devices, if they are in the node's stage, else
-    /// all devices of the stage.
+    /// the devices of the stage. A node without any of these runs on all devices.
     fn devices_of(&mut self, node: NodeId, wishes: &Wishes) -> Vec<Device> {
         let asked = wishes.outputs.iter().chain(&wishes.inputs).flatten().next();
         if let Some(form) = asked {
@@ -571,7 +571,7 @@ fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
         let Some(&[factor]) = axes.get(axis).map(|factors| &factors[..]) else { continue };
         let is_in_attribute = rule.changes.iter().any(|change| match change {
             Change::Attribute { factors, .. } => factors.contains(&Some(factor)),
-            // The part must be one range, for its first index to be added to positions.
+            // Positions get the first index of the part added, so that the part must be one range.
             Change::Places { factor: own, .. } => *own == factor,
             _ => false,
         });

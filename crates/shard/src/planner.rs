@@ -83,7 +83,7 @@ pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan
 /// Returns the plan of `planner`, or one in which linear nodes are computed on partial sums if less
 /// is sent then.
 fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
-    let through = linear::through(&planner);
+    let through = linear::find_nodes(&planner);
     if through.is_empty() {
         return planner.plan;
     }
