@@ -352,7 +352,7 @@ impl<'a> Plans<'a> {
         nodes.filter_map(|node| Some((node, functions.called_by(node)?))).collect()
     }
 
-    /// Lets a function stay, with all that it calls.
+    /// Marks a function and all functions that it calls as staying.
     pub(super) fn keep(&mut self, function: usize) {
         let mut open = vec![function];
         while let Some(function) = open.pop() {
