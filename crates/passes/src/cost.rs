@@ -39,8 +39,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Sums the work of nodes, multiplied by their numbers of runs. Parameters are not computed, so
-    /// that they count once for each node.
+    /// Adds up the work of nodes, multiplied by their numbers of runs. Parameters are not computed,
+    /// so that they count once for each node.
     pub fn sum<'a>(nodes: impl Iterator<Item = (&'a Work, &'a Dim)>) -> Work {
         let [mut parameters, mut parameter_bytes] = <[Adder; 2]>::default();
         let [mut multiply_adds, mut elements, mut bytes] = <[Adder; 3]>::default();

@@ -594,8 +594,8 @@ impl Building<'_> {
         part
     }
 
-    /// Slices a value along axes. Each item of `bounds` has an axis, its first index, and the index
-    /// after its last one.
+    /// Takes a slice of a value along axes. Each item of `bounds` has an axis, its first index, and
+    /// the index after its last one.
     pub(super) fn slice(&mut self, value: ValueId, bounds: &[(usize, usize, usize)]) -> ValueId {
         let starts: Vec<i64> = bounds.iter().map(|(_, start, _)| signed(*start)).collect();
         let ends: Vec<i64> = bounds.iter().map(|(_, _, end)| signed(*end)).collect();

@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sums the elements and bytes of the initializers among `values`.
+    /// Adds up the elements and bytes of the initializers among `values`.
     fn weights(&self, values: impl Iterator<Item = ValueId>) -> [Sum; 2] {
         let [mut elements, mut bytes] = <[Adder; 2]>::default();
         for (elem, dims) in values.filter_map(|value| self.weight(value)) {

@@ -31,6 +31,8 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Chooses the source of a carried value.
+    ///
     /// # Errors
     ///
     /// The value is neither a tensor nor a sequence of tensors.
