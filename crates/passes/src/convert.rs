@@ -734,8 +734,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the lowest version of the format that the result may have: that of the model, or the
-    /// one that was released with the target operator sets.
+    /// Returns the lowest version of the format that the result may have: the higher one of that of
+    /// the model and those that were released with the target operator sets.
     fn least_ir_version(&self) -> i64 {
         let from = self.original.header.ir_version.unwrap_or(0);
         let of_opset = |(domain, version): (&String, &u32)| {

@@ -108,8 +108,8 @@ impl fmt::Display for Why {
 struct Way {
     /// Boundaries at which nodes may change.
     steps: Vec<Step>,
-    /// Version that does not exist, last version before it, and the reason, if the target cannot be
-    /// reached.
+    /// Version that nodes cannot have, nearest one that they can have, and the reason; `None` if
+    /// they can have the target version.
     end: Option<(u32, u32, Why)>,
 }
 

@@ -40,8 +40,8 @@ pub fn function_of_call(
 pub(crate) struct CallFunction {
     /// ONNX text.
     pub(crate) text: String,
-    /// Values that subgraphs of the node capture, with their names in the text. Names are unique:
-    /// texts for different values have different names.
+    /// Values that subgraphs of the node capture, with their names in the text. No two values share
+    /// a name in any text, so that bodies with equal texts are equal.
     pub(crate) outer: Vec<(String, ValueId)>,
     /// Whether the call has each input of the function, up to the last one that it has.
     given: Vec<bool>,
