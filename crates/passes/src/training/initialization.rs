@@ -143,7 +143,7 @@ pub(super) fn build(
 
 fn first_values(model: &mut Model, graph: GraphId, beginning: &Beginning) -> ValueId {
     let sizes: Vec<i64> = beginning.dims.iter().map(|size| *size as i64).collect();
-    // Random operators do not draw bfloat16: floats are drawn and cast.
+    // Random operators have bfloat16 only since version 22: floats are drawn and cast.
     let is_drawn = !matches!(beginning.how, Distribution::Constant(_));
     let drawn = match beginning.elem {
         DataType::Bfloat16 if is_drawn => DataType::Float,
