@@ -1,10 +1,11 @@
-//! Nodes that are added to a model: a graph of their own that reads values of the main graph by
-//! name, as the algorithm of a training step does.
+//! Additions to a model: nodes in a graph of their own, which reads values of the main graph by
+//! name, like the algorithm of a training step.
 //!
-//! The nodes are made in a copy of the main graph, in the newest forms of their operators: there
-//! functions can become their bodies and gradients can be derived without a change of the main
-//! graph. In the end the copy loses what the main graph computes as well, and the rest is brought
-//! to the versions that the model imports, or to the oldest newer ones that can say it.
+//! The nodes are made in a copy of the main graph, in the newest forms of their operators. There,
+//! functions can be expanded and gradients derived without changes of the main graph. Finally,
+//! nodes whose values the main graph computes are removed from the copy, and the others are
+//! converted to the versions that the model imports, or to the oldest newer ones in which they have
+//! an equivalent.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
@@ -27,60 +28,60 @@ use crate::resolve::{Resolved, resolve};
 use crate::results::Origins;
 use crate::upgrade::upgrade;
 
-/// A graph that is added to a model, in the making.
+/// State of a graph that is being added to a model.
 pub(crate) struct Addition {
-    /// The model as it is given, of which findings speak.
+    /// Original model, whose nodes findings refer to.
     original: Model,
-    /// A model whose main graph is the copy.
+    /// Model whose main graph is the copy.
     resolved: Resolved,
     registry: Registry,
-    /// The main graph of the model.
+    /// Main graph of the original model.
     main: GraphId,
-    /// What its values are called.
+    /// Names of the values of the main graph.
     names: HashSet<Symbol>,
     functions: usize,
     training: Vec<TrainingInfo>,
     opset: u32,
     newest: u32,
-    /// Values of the copy that are not what the main graph computes under their names.
+    /// Values of the copy that differ from those of the main graph with their names.
     changed: HashSet<ValueId>,
     outputs: Vec<ValueId>,
-    /// Gradients, with the values that they belong to, whose types they have.
+    /// Value that each gradient belongs to, which has the type of the gradient.
     gradients: HashMap<ValueId, ValueId>,
-    /// Nodes of the copy and of graphs in it, and those of which they are copies.
+    /// Nodes of the copy and its subgraphs, with the nodes that they were copied from.
     copies: Origins,
-    /// Operators that became their functions, by domain and name.
+    /// Number of nodes that were expanded to functions, by domain and name of their operators.
     pub(crate) expansions: Expansions,
 }
 
-/// A model with a graph that is added to it.
+/// Model with an added graph.
 pub(crate) struct Added {
-    /// The model; its main graph computes what it did.
+    /// The model, whose main graph is equivalent to the original one.
     pub(crate) model: Model,
-    /// The graph, which stands alone.
+    /// Added graph. No node or field of the model refers to it yet.
     pub(crate) graph: GraphId,
-    /// The version of `ai.onnx` that the model had, and the one that it has.
+    /// Version of `ai.onnx` before and after.
     pub(crate) opset: (u32, u32),
-    /// Nodes of the graph.
+    /// Number of nodes in the graph.
     pub(crate) nodes: usize,
-    /// For which nodes of the model that was given the nodes were made.
+    /// Nodes of the input model from which the nodes of the result were made.
     pub(crate) origins: Origins,
 }
 
 impl Addition {
-    /// For a model. `also` are graphs that see the values of the main graph and come after it in
-    /// the copy; they are empty afterwards.
+    /// Copies the main graph of a model. Graphs in `also`, which see the values of the main graph,
+    /// are appended to the copy and emptied.
     ///
     /// # Errors
     ///
-    /// Everything that stands against running the model.
+    /// Findings because of which the model cannot run.
     pub(crate) fn new(
         mut model: Model,
         registry: &Registry,
         also: &[GraphId],
     ) -> Result<Addition, Vec<Finding>> {
         let original = model.clone();
-        // What stands against running the model is said of the model, and not of the copy.
+        // Reports findings about the original model, not about the copy.
         let of_original =
             |findings| resolve(original.clone(), registry.clone()).err().unwrap_or(findings);
         let Some(main) = model.main else { return Err(of_original(Vec::new())) };
@@ -96,7 +97,8 @@ impl Addition {
         };
         let copies = Origins::default().then_copies(nodes(copy), nodes(main));
         if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
-            // All initializers are inputs there, which says nothing about overriding them.
+            // All initializers are inputs in these versions, whether callers may override them or
+            // not.
             model.fix_default_inputs(copy);
         }
         for graph in also {
@@ -142,12 +144,12 @@ impl Addition {
         })
     }
 
-    /// The model, whose main graph is the copy.
+    /// Returns the model whose main graph is the copy.
     pub(crate) fn model(&self) -> &Model {
         self.resolved.model()
     }
 
-    /// The model with its operators.
+    /// Returns the resolved model whose main graph is the copy.
     pub(crate) fn resolved(&self) -> &Resolved {
         &self.resolved
     }
@@ -156,23 +158,23 @@ impl Addition {
         self.resolved.model_mut()
     }
 
-    /// The copy.
+    /// Returns the copy.
     pub(crate) fn graph(&self) -> GraphId {
         self.resolved.main()
     }
 
-    /// The types of all values.
+    /// Infers the types of all values.
     ///
     /// # Errors
     ///
-    /// Types that contradict each other.
+    /// Contradictory types.
     pub(crate) fn types(&self) -> Result<Inference, Vec<Finding>> {
         infer(&self.resolved, InferOptions::default()).map_err(|findings| {
             findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
         })
     }
 
-    /// The value of a name in the copy.
+    /// Returns the value of the copy with a name.
     pub(crate) fn value(&self, name: &str) -> Option<ValueId> {
         let model = self.model();
         let symbol = model.symbol(name.as_bytes())?;
@@ -183,7 +185,7 @@ impl Addition {
         model.values().find(|(_, value)| defines(value)).map(|(id, _)| id)
     }
 
-    /// What is said of a name that no value has.
+    /// Returns the message about a name without a value.
     pub(crate) fn no_value(&self, name: &str) -> String {
         let (model, graph) = (self.model(), self.graph());
         let defined = model
@@ -194,12 +196,12 @@ impl Addition {
         format!("the model has no value '{name}'{near}")
     }
 
-    /// The name of a value.
+    /// Returns the name of a value.
     pub(crate) fn name(&self, value: ValueId) -> String {
         self.model().display(Some(self.model().value(value).name)).into_owned()
     }
 
-    /// A new node of the default domain with one output.
+    /// Adds a node of the default domain with one output.
     pub(crate) fn node(
         &mut self,
         op: &str,
@@ -209,7 +211,7 @@ impl Addition {
         self.node_of(("", self.newest), op, inputs, 1, attributes)[0]
     }
 
-    /// A value in another element type; the value itself if it has that.
+    /// Casts a value to another element type. Returns the value itself if the types are equal.
     pub(crate) fn cast(&mut self, value: ValueId, from: DataType, to: DataType) -> ValueId {
         if from == to {
             return value;
@@ -217,7 +219,7 @@ impl Addition {
         self.node("Cast", &[Some(value)], &[("to", AttrValue::Int(to.number().into()))])
     }
 
-    /// A new node of a domain and its version.
+    /// Adds a node of a domain, in the form of an opset version.
     pub(crate) fn node_of(
         &mut self,
         (domain, version): (&str, u32),
@@ -237,12 +239,12 @@ impl Addition {
         outputs
     }
 
-    /// Puts a node that was added or changed into the newest form of its operator.
+    /// Records that an added or changed node has the newest form of its operator.
     pub(crate) fn renew(&mut self, node: NodeId) {
         self.resolved.set_opset(node, self.newest);
     }
 
-    /// A new constant, called like this if no value is.
+    /// Adds a constant with this name, or a similar one if a value has the name.
     pub(crate) fn constant(&mut self, name: &str, tensor: &Tensor) -> ValueId {
         let graph = self.graph();
         let model = self.resolved.model_mut();
@@ -252,8 +254,8 @@ impl Addition {
         value
     }
 
-    /// A new constant of zeros, called like this if no value is. It takes up to 64 bytes in a file,
-    /// whatever its size.
+    /// Adds a constant of zeros with this name, or a similar one if a value has the name. It takes
+    /// up to 64 bytes in a file, whatever its size.
     ///
     /// # Errors
     ///
@@ -264,7 +266,8 @@ impl Addition {
         elem: DataType,
         dims: &[usize],
     ) -> Result<ValueId, TensorError> {
-        /// Bytes of the sparse form, which a scalar and a tensor without elements do not have.
+        /// Size in bytes above which zeros are sparse. Scalars and empty tensors have no sparse
+        /// form.
         const SPARSE: usize = 64;
         let bytes = elem.storage_bytes(shape::elems(dims)?);
         if bytes.is_some_and(|bytes| bytes <= SPARSE) {
@@ -278,7 +281,7 @@ impl Addition {
         Ok(value)
     }
 
-    /// A new input, called like this if no value is.
+    /// Adds an input with this name, or a similar one if a value has the name.
     pub(crate) fn input(&mut self, name: &str, ty: &Type) -> ValueId {
         let graph = self.graph();
         let model = self.resolved.model_mut();
@@ -292,7 +295,7 @@ impl Addition {
         value
     }
 
-    /// Lets a constant be the default of an input of its name.
+    /// Makes a constant the default of an input with its name.
     pub(crate) fn make_default(&mut self, constant: ValueId, ty: &Type) {
         let graph = self.graph();
         let model = self.resolved.model_mut();
@@ -300,26 +303,26 @@ impl Addition {
         model.make_input(graph, constant, Some(declared));
     }
 
-    /// Names a value like this if no value is called so.
+    /// Renames a value to this name, or a similar one if a value has the name.
     pub(crate) fn rename(&mut self, value: ValueId, name: &str) {
         let model = self.resolved.model_mut();
         let name = model.free_name(name);
         model.rename_value(value, name);
     }
 
-    /// Lets the added graph give back a value of its own.
+    /// Adds a value of the added graph to its outputs.
     pub(crate) fn output(&mut self, value: ValueId) {
         if !self.outputs.contains(&value) {
             self.outputs.push(value);
         }
     }
 
-    /// Says that nodes of the copy do something else than those of the main graph: what they make,
-    /// and what follows from it, is computed by the added graph, under other names.
+    /// Marks nodes of the copy that differ from those of the main graph. The added graph computes
+    /// their outputs, and values that depend on them, under other names.
     pub(crate) fn change(&mut self, nodes: &[NodeId]) {
         let model = self.resolved.model();
         let mut open: HashSet<NodeId> = nodes.iter().copied().collect();
-        // A node in a branch changes the node around it.
+        // A changed node in a subgraph changes the nodes around it.
         for node in nodes {
             let owner = |node: NodeId| model.graph(model.node(node).graph).owner;
             open.extend(std::iter::successors(owner(*node), |node| owner(*node)));
@@ -340,24 +343,24 @@ impl Addition {
         }
     }
 
-    /// Lets the added graph give back a value of the main graph, which it computes itself.
+    /// Adds a value of the main graph to the outputs of the added graph, which computes it itself.
     pub(crate) fn take_over(&mut self, value: ValueId) {
         self.changed.insert(value);
         self.output(value);
     }
 
-    /// Whether the main graph has a value of that name.
+    /// Whether the main graph has a value with the name of this one.
     fn has_name_of_main(&self, value: ValueId) -> bool {
         let found = self.model().value(value);
         found.graph == self.graph() && self.names.contains(&found.name)
     }
 
-    /// Whether a value is what the main graph has under its name.
+    /// Whether a value equals the value of the main graph with its name.
     fn is_of_main(&self, value: ValueId) -> bool {
         self.has_name_of_main(value) && !self.changed.contains(&value)
     }
 
-    /// All values that a value depends on, and itself.
+    /// Returns a value and all values that it depends on.
     pub(crate) fn influences(&self, value: ValueId) -> HashSet<ValueId> {
         let mut influences = HashSet::new();
         let mut open = vec![value];
@@ -371,7 +374,8 @@ impl Addition {
         influences
     }
 
-    /// An output of the main graph: the only one, if none is named. The error says which there are.
+    /// Returns the output of the main graph with a name, or the only output. The error lists the
+    /// outputs.
     pub(crate) fn main_output(&self, name: Option<&str>) -> Result<ValueId, String> {
         let model = self.model();
         let outputs = &model.graph(self.graph()).outputs;
@@ -394,9 +398,10 @@ impl Addition {
         })
     }
 
-    /// Adds a node that computes the gradients of `y` by `xs`, where `zs` are the inputs besides on
-    /// which `y` depends. Gives the gradients, called as what they belong to with `_grad` after it.
-    /// `is_left` if the node stays; otherwise [`derive`](Self::derive) replaces it.
+    /// Adds a `Gradient` node that computes the gradients of `y` with respect to `xs`, where `zs`
+    /// are further inputs that `y` depends on. Returns the gradients, whose names are those of the
+    /// `xs` with the suffix `_grad`. With `is_left` the node stays; otherwise
+    /// [`derive`](Self::derive) replaces it.
     pub(crate) fn gradient(
         &mut self,
         y: ValueId,
@@ -418,7 +423,7 @@ impl Addition {
         }
         let mut inputs: Vec<Option<ValueId>> = xs.iter().chain(zs).copied().map(Some).collect();
         if !is_left {
-            // As bound.
+            // Inputs like those of a bound node.
             inputs.extend_from_within(..);
             inputs.push(Some(y));
         }
@@ -430,11 +435,11 @@ impl Addition {
         gradients
     }
 
-    /// Replaces all `Gradient` nodes by what they mean.
+    /// Replaces all `Gradient` nodes by nodes that compute the gradients.
     ///
     /// # Errors
     ///
-    /// What has no gradient.
+    /// Operators and values without a gradient.
     pub(crate) fn derive(&mut self) -> Result<(), Vec<Finding>> {
         let made_before = self.makers_of_main();
         let declared = InferOptions::default();
@@ -443,8 +448,9 @@ impl Addition {
         derived.map(drop).map_err(|findings| -> Vec<Finding> {
             findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
         })?;
-        // What a function makes can be off what its operator makes by a rounding. Gradients of
-        // functions compare values for equality, so they read those of the function.
+        // The results of a function and of its operator can differ by rounding. Gradients of
+        // functions compare values for equality, so that they must read the results of the
+        // function.
         let made_after: HashSet<(ValueId, NodeId)> = self.makers_of_main().into_iter().collect();
         for (value, _) in made_before.into_iter().filter(|made| !made_after.contains(made)) {
             let name = self.name(value);
@@ -454,7 +460,7 @@ impl Addition {
         Ok(())
     }
 
-    /// The values that the main graph has as well and that nodes make, with these nodes.
+    /// Returns the outputs of nodes that the main graph computes as well, with their nodes.
     fn makers_of_main(&self) -> Vec<(ValueId, NodeId)> {
         let nodes = self.resolved.order().iter();
         let made = nodes.flat_map(|node| {
@@ -464,13 +470,14 @@ impl Addition {
         made.filter(|(value, _)| self.is_of_main(*value)).collect()
     }
 
-    /// A finding about the copy as one about the model.
+    /// Moves a finding from the copy to the original model.
     fn as_of_original(&self, finding: Finding) -> Finding {
         as_of_original(&self.original, &self.resolved, finding)
     }
 
-    /// Takes out what the main graph has as well and brings the rest to the version `at_least`, or
-    /// that of the model, or the oldest newer one in which it has an exact equivalent.
+    /// Removes nodes whose values the main graph computes, and converts the others to the higher
+    /// one of `at_least` and the version of the model, or to the oldest newer version in which they
+    /// have an exact equivalent.
     ///
     /// # Errors
     ///
@@ -514,7 +521,7 @@ impl Addition {
                 }
                 Err(ConvertError::Refused(findings)) => return Err(findings),
                 Err(ConvertError::NotHeld(finding)) => return Err(vec![*finding]),
-                // Versions up to the newest one exist, and nothing is checked here.
+                // Versions up to the newest one exist, and the result is not checked here.
                 Err(ConvertError::Target(_) | ConvertError::Invalid(_)) => {}
             }
         }
@@ -525,9 +532,9 @@ impl Addition {
         Ok(Added { model, graph, opset: (opset, reached), nodes, origins })
     }
 
-    /// Returns the type of an output. That of a gradient is what is known of it and of the value
-    /// that it belongs to: inference gives no shape to a tensor that is joined of a sequence, for
-    /// example.
+    /// Returns the type of an output. The type of a gradient is merged with that of the value that
+    /// it belongs to: inference does not find the shape of a tensor that is concatenated from a
+    /// sequence, for example.
     fn type_of_output(&self, value: ValueId, types: &Inference) -> Option<Type> {
         let found = types.ty(value);
         let source = self.gradients.get(&value).and_then(|x| types.ty(*x));
@@ -535,9 +542,8 @@ impl Addition {
         merged.or_else(|| found.or(source).cloned())
     }
 
-    /// Takes nodes out of the copy that nothing needs but what the main graph computes. What is
-    /// left reads values of the main graph as inputs, or as the initializers that they are. Gives
-    /// their names.
+    /// Removes nodes from the copy that the outputs do not need, or whose values the main graph
+    /// computes. The other nodes read these values as inputs or initializers. Returns their names.
     fn prune(&mut self, types: &Inference) -> HashSet<Symbol> {
         let graph = self.graph();
         let mut needed: HashSet<NodeId> = HashSet::new();
@@ -559,7 +565,8 @@ impl Addition {
         }
         let (kept, gone): (Vec<NodeId>, Vec<NodeId>) =
             self.resolved.order().iter().partition(|node| needed.contains(*node));
-        // A node that is needed for another output makes what the main graph has under other names.
+        // A node may be needed for one output, while the main graph has another one: this gets a
+        // new name.
         let outputs = kept.iter().flat_map(|node| {
             let outputs = model.outputs(*node).iter().enumerate();
             outputs.filter_map(|(index, value)| Some((*node, index, (*value)?)))
@@ -578,7 +585,7 @@ impl Addition {
             model.redefine_output(node, index, other);
         }
         model.graph_mut(graph).nodes = kept;
-        // Some runtimes refuse two nodes of one name.
+        // Some runtimes refuse nodes with equal names.
         for graph in tree(model, graph) {
             for node in model.graph(graph).nodes.clone() {
                 model.node_mut(node).name = None;
@@ -622,8 +629,8 @@ impl Addition {
     }
 }
 
-/// A finding about a copy of the main graph as one about the model: of the node that makes the same
-/// value, if there is one.
+/// Moves a finding from a copy of the main graph to the original model: to the node that computes
+/// the value with the same name, if there is one.
 fn as_of_original(original: &Model, copy: &Resolved, finding: Finding) -> Finding {
     let spot = match finding.place.spot.part {
         SpotPart::Node(node) => {
@@ -644,8 +651,8 @@ fn as_of_original(original: &Model, copy: &Resolved, finding: Finding) -> Findin
     Finding { place: Places::default().of(original, spot), ..finding }
 }
 
-/// Lets the nodes of a graph, and of the graphs in them, read values of one graph in place of those
-/// of another that have the same names.
+/// Replaces values of the graph `from` that nodes of `graph` and its subgraphs read by the values
+/// of the graph `to` with the same names.
 fn rebind(model: &mut Model, graph: GraphId, from: GraphId, to: GraphId) {
     let defined = model
         .values()
@@ -672,7 +679,7 @@ fn rebind(model: &mut Model, graph: GraphId, from: GraphId, to: GraphId) {
     }
 }
 
-/// Lets a graph define no values of the main graph any more.
+/// Removes initializers and inputs from a graph that are values of the main graph.
 fn give_back(model: &mut Model, graph: GraphId, borrowed: &HashSet<Symbol>) {
     model.retain_initializers(graph, |_, found| {
         found.tensor.name.is_none_or(|name| !borrowed.contains(&name))
@@ -680,7 +687,7 @@ fn give_back(model: &mut Model, graph: GraphId, borrowed: &HashSet<Symbol>) {
     model.retain_inputs(graph, |info| info.name.is_none_or(|name| !borrowed.contains(&name)));
 }
 
-/// Says which version of `ai.onnx` the nodes of a model are of.
+/// Sets the version of `ai.onnx` that a model imports.
 fn set_opset(model: &mut Model, version: u32) {
     let is_standard =
         |import: &OperatorSetId| normalize_domain(&model.display(import.domain)).is_empty();
@@ -695,7 +702,7 @@ fn set_opset(model: &mut Model, version: u32) {
     }
 }
 
-/// Lets a model import an operator set, if it does not.
+/// Imports an operator set, if the model does not.
 pub fn import_operator_set(model: &mut Model, domain: &str, version: u32) {
     if model.opset(domain).is_some() {
         return;

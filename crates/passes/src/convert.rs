@@ -1,9 +1,8 @@
-//! Conversion: a model that means the same with other versions of operator sets.
+//! Conversion: replaces a model by an equivalent one with other versions of operator sets.
 //!
-//! Each node of all graphs (the main one, those in nodes, bodies of functions, training steps) is
-//! unchanged, rewritten, or refused. If any is refused, so is the model, with everything
-//! that stands against it. Nothing else is touched: what a file says beyond its nodes, and names of
-//! values, stay as they are.
+//! Each node of all graphs (the main graph, subgraphs, bodies of functions, training steps) is
+//! unchanged, rewritten, or refused. If a node is refused, so is the model, with all reasons.
+//! Everything else in the file, such as names of values and metadata, is unchanged.
 
 mod constants;
 mod reference;
@@ -40,36 +39,36 @@ pub use target::{RELEASES, Release, Target};
 use constants::become_constant;
 use report::Replaced;
 
-/// Most nodes that copies of functions for calls that leave inputs out have in all: a few functions
-/// that call each other twice can take more copies than any memory holds.
+/// Maximum number of nodes in all copies of functions for calls that omit inputs: a few functions
+/// that call each other twice can need more copies than fit in memory.
 const MOST_COPIED: u64 = 1 << 18;
 
-/// Most refusals that are listed: nobody reads more.
+/// Maximum number of refusals that are listed.
 const MOST_REFUSALS: usize = 1000;
 
-/// What to convert to, and how.
+/// Options of a conversion.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
-    /// The versions that the model is to have.
+    /// Target versions of the model.
     pub target: Target,
-    /// Whether a node without an equivalent may become the body of its function.
+    /// Whether a node without an equivalent may be replaced by the body of its function.
     pub expand: bool,
-    /// What the caller grants of the model; each use is reported.
+    /// Assumptions about the model that the caller grants. Each use is reported.
     pub granted: Vec<Assumption>,
-    /// Whether to do as the converter of the reference implementation where both keep the meaning
-    /// of a model. Constants that nodes need are then `Constant` nodes, not initializers.
+    /// Whether to follow the converter of the reference implementation where both results are
+    /// equivalent to the model. New constants are then `Constant` nodes, not initializers.
     pub like_reference: bool,
 }
 
-/// Converts a model. The one that is given stays as it is.
+/// Converts a model. Returns a new model and leaves `model` unchanged.
 ///
 /// # Errors
 ///
-/// A target that does not exist, or everything that has no exact equivalent there. A result with
-/// errors that the model does not have. Where either is so, or the result has errors of the model:
-/// names that nothing defines, nodes in an order in which they cannot run, references that have a
-/// value as well, and operands that a node leaves out although its operator requires them; not if
-/// it is to do as the reference implementation.
+/// A target that does not exist; nodes without an exact equivalent in the target; a result with
+/// errors that the model does not have. If one of these occurs, or if the result has errors that
+/// the model has as well, faults that cannot be carried over take precedence: undefined names,
+/// nodes in an invalid order, references to attributes that also have a value, and missing required
+/// operands. With [`like_reference`](ConvertOptions::like_reference) they do not.
 pub fn convert(
     model: &Model,
     registry: &Registry,
@@ -93,8 +92,8 @@ pub fn convert(
     }
 }
 
-/// Faults of a model that conversion cannot carry over. They are errors of the result, too, or keep
-/// it from being made, so they are looked for only then.
+/// Finds faults of a model that conversion cannot carry over. They are errors of the result as
+/// well, or prevent one, so that callers search for them only then.
 fn against(input: JobInput<'_>, options: &ConvertOptions) -> Option<ConvertError> {
     let found = (!options.like_reference).then(|| against_changing(input.model, input.registry))?;
     (!found.is_empty()).then_some(ConvertError::Refused(found))
@@ -129,7 +128,7 @@ pub fn convert_in_any_order(
     }
 }
 
-/// Specializes functions for nodes that are to change.
+/// Specializes functions in which nodes change. `None` if this is not needed.
 fn specialize_to_convert(
     model: &Model,
     registry: &Registry,
@@ -154,11 +153,11 @@ fn specialize_to_convert(
     }
 }
 
-/// Converts some functions of a model, by position, and nothing around them.
+/// Converts some functions of a model, by index, and nothing around them.
 ///
 /// # Errors
 ///
-/// As for [`convert`].
+/// Errors of [`convert`].
 pub(crate) fn convert_functions(
     model: &Model,
     registry: &Registry,
@@ -168,8 +167,8 @@ pub(crate) fn convert_functions(
     convert_part(model, model, registry, options, Some(functions))
 }
 
-/// Converts some functions, or the whole model, and says what became of the nodes of `file`, the
-/// model before functions were added.
+/// Converts some functions, or the whole model. The report counts nodes of `file`, the model before
+/// functions were added.
 fn convert_part(
     file: &Model,
     model: &Model,
@@ -196,9 +195,8 @@ fn convert_part(
     convert_expanded(file, model, registry, options, functions)
 }
 
-/// Converts a model some of whose nodes become the bodies of their functions, as they have no
-/// equivalent of their own. These bodies are converted like the rest, and their nodes may become
-/// bodies in turn.
+/// Converts a model and replaces nodes without an equivalent by the bodies of their functions. The
+/// bodies are converted like the other nodes, and their nodes may be replaced in turn.
 fn convert_expanded(
     file: &Model,
     original: &Model,
@@ -208,9 +206,9 @@ fn convert_expanded(
 ) -> Result<Converted, ConvertError> {
     let mut replaced = Replaced::default();
     let mut model = original.clone();
-    // What nodes read that are constants now.
+    // Inputs of nodes that became constants.
     let mut dead: Vec<ValueId> = Vec::new();
-    // By node that is not in the file: the node whose body it comes from.
+    // Node of the file for each node of a body.
     let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
     loop {
         let mut job = Job::new(&model, registry, options, functions)?;
@@ -227,7 +225,7 @@ fn convert_expanded(
             converted.report.constants = by_operator(file, &replaced.constants);
             return Ok(converted);
         }
-        // A value that is the same in every run needs no operator.
+        // A value that inference knows needs no operator.
         let known = std::mem::take(&mut job.known);
         if !known.is_empty() {
             for (node, value) in known {
@@ -246,7 +244,7 @@ fn convert_expanded(
             Err(_) => true,
         };
         if nodes.iter().any(|node| is_left(*node)) {
-            // What has a body may have an equivalent; the others have none.
+            // Nodes with a body may still have an equivalent; the others have none.
             let mut refusals = job.refusals;
             let left = refused.into_iter().filter(|(node, _)| is_left(*node));
             for (node, refusal) in left.take(MOST_REFUSALS) {
@@ -284,15 +282,15 @@ fn convert_expanded(
     }
 }
 
-/// Nodes that share their operator sets: the main graph, a function, or a training step, with the
-/// graphs inside.
+/// Graphs that share their operator sets: the main graph, a function, or a training step, with
+/// their subgraphs.
 struct Scope {
     root: GraphId,
-    /// Versions by domain, as far as they are to change.
+    /// Versions before the conversion, for domains that the target changes.
     from: HashMap<String, u32>,
-    /// Versions by domain, once it is converted.
+    /// Versions of all domains after the conversion.
     to: HashMap<String, u32>,
-    /// The function that it is, by position.
+    /// Index of the function; `None` outside of functions.
     function: Option<usize>,
 }
 
@@ -301,31 +299,30 @@ struct Job<'a> {
     model: Model,
     registry: &'a Registry,
     granted: &'a [Assumption],
-    /// The functions that are converted; `None` for the whole model.
+    /// Functions to convert; `None` for the whole model.
     functions: Option<&'a HashSet<usize>>,
-    /// Nodes that came with bodies of operators, with the nodes in whose place they are.
+    /// Nodes of bodies of operators, with the nodes that they replace.
     of_bodies: Option<&'a HashMap<NodeId, NodeId>>,
     /// Nodes of the file that became constants.
     constants: HashSet<NodeId>,
-    /// Nodes of the file that were rewritten, with what they called and the version that they were
-    /// brought to.
+    /// Nodes of the file that were rewritten, with their operators and their new versions.
     rewritten: Vec<(NodeId, OpRef, u32)>,
-    /// Whether it is done as the reference implementation does.
+    /// Whether to follow the reference implementation.
     like_reference: bool,
-    /// The constants that stay initializers where others become nodes.
+    /// Constants that stay initializers when others become nodes.
     kept: HashSet<ValueId>,
-    /// What nodes without an equivalent give in every run, as far as inference knows it.
+    /// Known values of nodes without an equivalent.
     known: HashMap<NodeId, Tensor>,
     goal: HashMap<String, u32>,
     wanted_ir_version: Option<i64>,
     made: MadeNodes,
-    /// What nodes read that were rewritten.
+    /// Inputs of rewritten nodes.
     operands: Vec<ValueId>,
     report: ConvertReport,
     refusals: Vec<Finding>,
-    /// How many are not listed.
+    /// Number of refusals that are not listed.
     unlisted: usize,
-    /// Nodes of operators that have no equivalent, and why.
+    /// Nodes of operators without an equivalent, with the reasons.
     refused: Vec<(NodeId, Refusal)>,
     places: Places,
 }
@@ -382,7 +379,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The versions that a scope has of the operator sets that are to change.
+    /// Returns the versions that a scope imports of the operator sets to convert.
     fn from(&mut self, imports: &[OperatorSetId], spot: Spot) -> HashMap<String, u32> {
         let mut from = HashMap::new();
         let imported: BTreeMap<_, _> = self.original.opsets_in(imports).into_iter().collect();
@@ -407,7 +404,7 @@ impl<'a> Job<'a> {
         from
     }
 
-    /// The versions that a scope has once it is converted.
+    /// Returns the versions of a scope after the conversion.
     fn to(&self, imports: &[OperatorSetId]) -> HashMap<String, u32> {
         let imported = self.original.opsets_in(imports).into_iter();
         let imported = imported.filter_map(|(domain, version)| {
@@ -417,7 +414,7 @@ impl<'a> Job<'a> {
         imported.collect()
     }
 
-    /// Whether what is in no function is converted.
+    /// Whether graphs outside of functions are converted.
     fn takes_graphs(&self) -> bool {
         self.functions.is_none()
     }
@@ -467,8 +464,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// A function of the model in a domain of the standard takes the place of an operator only
-    /// where the standard has none of its name.
+    /// Refuses functions whose name is an operator in the target version: their calls would become
+    /// nodes of the operator.
     fn functions_that_would_be_operators(&mut self) {
         if !self.takes_graphs() {
             return;
@@ -552,7 +549,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The operator that a node calls, if nodes of its domain are to change.
+    /// Returns the operator that a node calls, if its domain is converted.
     fn callee(&self, scope: &Scope, node: NodeId) -> Option<OpRef> {
         let model = self.original;
         let domain = model.domain_of(node);
@@ -561,7 +558,7 @@ impl<'a> Job<'a> {
         self.registry.op_ref(&domain, &name, from)
     }
 
-    /// A node that calls no operator of the standard in a domain that changes.
+    /// Refuses a node without an operator of the standard if it may change or is not known.
     fn other(&mut self, scope: &Scope, node: NodeId) {
         let model = self.original;
         let domain = model.domain_of(node);
@@ -572,7 +569,7 @@ impl<'a> Job<'a> {
                 let found = model.display(function.domain);
                 normalize_domain(&found) == domain && function.name == model.node(node).op_type
             });
-            // What a program registered says of itself whether it changed.
+            // Schemas of registered operators declare the versions in which they changed.
             let since = |opset| schema(opset).map(|schema| schema.since);
             let stays = || {
                 let versions = [*from, *to];
@@ -608,8 +605,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Why a node of another operator set cannot stay: its function takes graphs of the node in,
-    /// whose nodes would be older than what the function is made of.
+    /// Returns the reason why a node of another operator set cannot stay, if it cannot: its
+    /// function contains subgraphs of the node, whose versions would be older than those that it
+    /// requires.
     fn graph_of_function(&self, scope: &Scope, node: NodeId) -> Option<String> {
         let model = self.original;
         let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
@@ -641,8 +639,7 @@ impl<'a> Job<'a> {
             let kept = reference::complete(model, made, crossings, node, op, goal);
             self.kept.extend(kept);
         }
-        // A body is written for some types. What it is given may be another one, for which nodes of
-        // the body have no meaning.
+        // A body is written for some types. With inputs of other types, its nodes may be invalid.
         let is_of_body = self.of_bodies.is_some_and(|bodies| bodies.contains_key(&node));
         if is_of_body && crossed.stops.is_empty() {
             let misfit = crossings.misfit(&self.model, self.registry, &crossed);
@@ -658,7 +655,7 @@ impl<'a> Job<'a> {
         for stop in crossed.stops {
             let mut fact = refusal(op, goal, &stop);
             if is_of_body {
-                // Other versions of the model have other bodies.
+                // At another version of the model the body would be another one.
                 fact.instead = None;
             }
             self.refused.push((self.made.origin(stop.node), fact));
@@ -668,7 +665,7 @@ impl<'a> Job<'a> {
             self.report.assumed.push(Assumed { assumption, place });
         }
         if crossed.is_rewritten {
-            // Nodes of bodies are not in the file, and what became a constant is told of apart.
+            // Nodes of bodies are not in the file, and new constants are reported separately.
             if !is_of_body && !self.constants.contains(&node) {
                 self.rewritten.push((node, op, goal));
             }
@@ -679,7 +676,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The model, and what became of the nodes of the model `before`.
+    /// Completes the model and its report, which counts nodes of the model `before`.
     fn finish(mut self, before: &Model, replaced: &Replaced) -> Result<Converted, ConvertError> {
         for (node, refusal) in std::mem::take(&mut self.refused) {
             let (code, advice) = (&codes::NO_EXACT_CONVERSION, advice(&refusal));
@@ -705,7 +702,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Lets the model and its functions import what their nodes are of now.
+    /// Sets the imports of the model and its functions to the target versions.
     fn imports(&mut self) {
         let Job { original, model, goal, functions, .. } = self;
         let change = |imports: &mut Vec<OperatorSetId>| {
@@ -715,7 +712,7 @@ impl<'a> Job<'a> {
                 let domain = normalize_domain(&domain);
                 let Some(version) = goal.get(domain) else { return true };
                 import.version = Some(i64::from(*version));
-                // Entries of one operator set are equal now.
+                // Further entries of an operator set are duplicates now.
                 seen.insert(domain.to_string())
             });
         };
@@ -728,7 +725,7 @@ impl<'a> Job<'a> {
             return;
         }
         change(&mut model.header.opset_import);
-        // Very old models mean version 1 without saying so.
+        // Very old models import no operator set, which implies version 1.
         if let (true, Some(version)) = (model.header.opset_import.is_empty(), goal.get("")) {
             let domain = Some(model.intern(""));
             let version = Some(i64::from(*version));
@@ -737,8 +734,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The least version of the format that is to be: the one that the model has, or that came with
-    /// the operator sets.
+    /// Returns the lowest version of the format that the result may have: the higher one of that of
+    /// the model and those that were released with the target operator sets.
     fn least_ir_version(&self) -> i64 {
         let from = self.original.header.ir_version.unwrap_or(0);
         let of_opset = |(domain, version): (&String, &u32)| {
@@ -747,7 +744,7 @@ impl<'a> Job<'a> {
         from.max(self.goal.iter().filter_map(of_opset).max().unwrap_or(3))
     }
 
-    /// Whether the format that is to be wants an input for every initializer.
+    /// Whether the format version of the result requires an input for every initializer.
     fn lacks_plain_initializers(&self) -> bool {
         let to = self.wanted_ir_version.unwrap_or_else(|| self.least_ir_version());
         self.takes_graphs() && to < PLAIN_INITIALIZERS
@@ -779,8 +776,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What to do about a node that is refused, if more is known than what its code says: what may be
-/// granted, and the versions that the node can have.
+/// Returns advice on a refused node that is more specific than that of its code: the assumption to
+/// grant, or the versions that the node can have.
 fn advice(refusal: &Refusal) -> Option<String> {
     let instead = refusal.instead.as_ref().map(|instead| format!("{instead}, or change the node"));
     let Some(assumption) = refusal.unless else { return instead };
@@ -789,8 +786,7 @@ fn advice(refusal: &Refusal) -> Option<String> {
     Some(format!("if {condition}, assume it: convert --assume {name}; otherwise, {other}"))
 }
 
-/// How to convert a node that could not go on: to the last version that it can have, or one beyond
-/// it.
+/// Returns advice on the target: the last version that a refused node can have, or one beyond it.
 fn instead(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
     let last = stop.last.filter(|_| stop.op.def.domain == op.def.domain)?;
     let beyond = if last > goal { "newer" } else { "older" };
@@ -801,7 +797,7 @@ fn instead(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
     Some(format!("convert to opset version {last}{set} or {beyond}"))
 }
 
-/// Nodes by domain and name of their operators, as far as the model has them.
+/// Counts nodes of the model by the domain and the name of their operators.
 fn by_operator(model: &Model, nodes: &HashSet<NodeId>) -> Expansions {
     let mut found = Expansions::default();
     for node in nodes.iter().filter(|node| node.index() < model.node_count()) {
@@ -811,7 +807,7 @@ fn by_operator(model: &Model, nodes: &HashSet<NodeId>) -> Expansions {
     found
 }
 
-/// Why a node is refused.
+/// Makes the refusal of a node.
 fn refusal(op: OpRef, goal: u32, stop: &Stop) -> Refusal {
     let (name, from) = (op.def.full_name(), op.opset);
     let at = match &stop.why {

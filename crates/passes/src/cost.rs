@@ -1,9 +1,9 @@
-//! What a model costs, from inference alone: parameters, multiply-adds, elements, bytes, and the
-//! peak of live activations.
+//! Static cost of a model: parameters, multiply-adds, elements, bytes, and the peak of live
+//! activations.
 //!
-//! Sizes are numbers, or formulas in the symbols of the file. What has no size in advance is
-//! counted as missing, so that a sum is then at least what is known of it. Nothing runs, and
-//! weights are not read.
+//! Costs follow from inferred shapes: nothing runs, and weights are not read. They are numbers, or
+//! formulas over the symbols of the file. A summand of unknown size is counted as missing, so that
+//! the known part of a sum is a lower bound.
 
 mod calls;
 mod live;
@@ -22,25 +22,25 @@ pub use calls::CallCosts;
 pub use live::Peak;
 pub use sum::{ASSUMED_SIZE, Sum, at_assumed_sizes};
 
-/// Work and data of a node, or of many.
+/// Work and data of a node, or of several nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Work {
-    /// Elements of initializers that are read.
+    /// Number of elements of the initializers that are read.
     pub parameters: Sum,
-    /// Their bytes.
+    /// Number of bytes of these initializers.
     pub parameter_bytes: Sum,
-    /// Multiply-adds, as [`sardonyx_ops::cost`] counts them.
+    /// Number of multiply-adds, as counted by [`sardonyx_ops::cost`].
     pub multiply_adds: Sum,
-    /// Elements that are made.
+    /// Number of elements of computed outputs.
     pub elements: Sum,
-    /// Bytes that are made.
+    /// Number of bytes of computed outputs.
     pub bytes: Sum,
 }
 
 impl Work {
-    /// All of many nodes, each as often as it runs. Parameters are read, not made: they count once
-    /// for each node.
+    /// Adds up the work of nodes, multiplied by their numbers of runs. Parameters are not computed,
+    /// so that they count once for each node.
     pub fn sum<'a>(nodes: impl Iterator<Item = (&'a Work, &'a Dim)>) -> Work {
         let [mut parameters, mut parameter_bytes] = <[Adder; 2]>::default();
         let [mut multiply_adds, mut elements, mut bytes] = <[Adder; 3]>::default();
@@ -61,35 +61,35 @@ impl Work {
     }
 }
 
-/// What a node costs.
+/// Cost of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCost {
-    /// The node.
+    /// Node.
     pub node: NodeId,
-    /// The graph it stands in.
+    /// Graph that contains the node.
     pub graph: GraphId,
-    /// How often it runs: more than once in a body whose number of runs is known, never in the
-    /// smaller branch of an `If`.
+    /// Number of runs: a known number of iterations in a body, and 0 in the smaller branch of an
+    /// `If`.
     pub runs: Dim,
-    /// What it costs to run it once.
+    /// Work of one run.
     pub work: Work,
 }
 
-/// What a model costs.
+/// Cost of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// The nodes of the main graph in their order, each followed by those of the graphs inside of
-    /// it. Bodies of functions are part of the nodes that call them.
+    /// Nodes of the main graph in their order, each followed by the nodes of its subgraphs. Bodies
+    /// of functions are part of the nodes that call them.
     pub nodes: Vec<NodeCost>,
-    /// All runs of all nodes; each initializer once.
+    /// Work of all runs of all nodes, in which each initializer counts once.
     pub total: Work,
-    /// The most memory that activations take at a time.
+    /// Maximum of the memory that activations take at a time.
     pub peak: Peak,
-    /// Bodies of which it is unknown how often they run; they count once.
+    /// Number of bodies with an unknown number of runs, which count as one run.
     pub bodies_counted_once: usize,
 }
 
-/// What a model costs, if this is known of its inputs.
+/// Computes the cost of a model. `options` may have types and values of its inputs.
 pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Cost {
     let calls = CallCosts::default();
     let options = InferOptions { calls: Some(&calls), ..options };
@@ -97,7 +97,7 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
     walked(model, registry, &found, &calls)
 }
 
-/// What a model costs without calls of functions, of whose values this is known.
+/// Computes the cost of a model without calls of functions, from inferred types.
 pub fn cost_of_inferred(model: &Model, registry: &Registry, found: &Inference) -> Cost {
     walked(model, registry, found, &CallCosts::default())
 }
@@ -112,8 +112,8 @@ fn walked(model: &Model, registry: &Registry, found: &Inference, calls: &CallCos
     }
 }
 
-/// The multiply-adds of one node of a resolved model, in the form that it has there. `None` if
-/// `found` says too little of sizes, or nobody knows how to count the operator.
+/// Returns the number of multiply-adds of a node of a resolved model. `None` if sizes in `found`
+/// are not known, or if the operator has no rule for counting.
 pub fn node_multiply_adds(resolved: &Resolved, found: &Inference, node: NodeId) -> Option<u64> {
     let op = resolved.op(node)?;
     let count = multiply_adds_of(resolved.model(), found, node, (op.schema, Some(op.def)), None);

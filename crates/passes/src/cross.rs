@@ -1,9 +1,9 @@
-//! Nodes brought from one version of their operator to another, boundary by boundary, by what the
-//! operators declare beside their versions. The engine's [`upgrade`](crate::upgrade) and
-//! [`convert`](crate::convert) differ only in where nodes are to go.
+//! Conversion of single nodes from one version of their operator to another, boundary by boundary,
+//! by the adapters that operators declare. The engine's [`upgrade`](crate::upgrade) and
+//! [`convert`](crate::convert) differ only in the target versions.
 //!
-//! Each node is looked at once, and so is each that is made for it: the work is linear in the
-//! number of nodes. New nodes wait for their places until all are made.
+//! Each node is visited once, and so is each node that is made for it: the time is linear in the
+//! number of nodes. New nodes are inserted into their graphs after all have been made.
 
 mod fits;
 mod types;
@@ -24,19 +24,19 @@ use sardonyx_tensor::{DataType, Tensor};
 use fits::Fit;
 pub(crate) use types::Types;
 
-/// The version of `ai.onnx` since which nodes that operators of other domains need look the same.
+/// First version of `ai.onnx` from which the nodes that operators of other domains need are stable.
 const STABLE: u32 = 13;
 
-/// Where nodes are to go.
+/// Target versions of nodes.
 pub(crate) enum Goal<'a> {
-    /// To the newest form of their operators.
+    /// Newest versions of the operators.
     Newest,
-    /// To these versions of operator sets, by domain; nodes of other domains stay.
+    /// Versions of operator sets, by domain. Nodes of other domains stay.
     Opsets(&'a HashMap<String, u32>),
 }
 
 impl Goal<'_> {
-    /// The opset version for a node of an operator.
+    /// Returns the target opset version for a node of an operator.
     fn of(&self, op: OpRef) -> u32 {
         match self {
             Goal::Newest => op.def.newest(),
@@ -45,50 +45,49 @@ impl Goal<'_> {
     }
 }
 
-/// Nodes on their way.
+/// Conversion of nodes to their target versions.
 pub(crate) struct Crossings<'a> {
     goal: Goal<'a>,
     types: Types<'a>,
     granted: &'a [Assumption],
-    /// What the nodes at hand import, by domain, once they are at their goal.
+    /// Versions that the scope of the current nodes imports after the conversion, by domain.
     imports: HashMap<String, u32>,
-    /// By definition of the operator, and by the opset versions of the node and of its goal.
+    /// Steps of each operator, by the opset versions of the node and of its target.
     ways: HashMap<(*const OpDef, u32, u32), Rc<Way>>,
-    /// By definition of the operator and opset version.
+    /// Requirements of each operator at an opset version.
     fits: HashMap<(*const OpDef, u32), Fit>,
 }
 
-/// What became of a node.
+/// Result of the conversion of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Crossed {
-    /// Whether it changed, or others came beside it.
+    /// Whether the node changed, or new nodes were made for it.
     pub(crate) is_rewritten: bool,
-    /// Whether it does now in a graph of its own, or between two nodes, what it did.
+    /// Whether the node was moved into a subgraph, or placed between two new nodes.
     pub(crate) is_wrapped: bool,
-    /// The node and those that were made for it, each with the opset version in whose form it is
-    /// now.
+    /// The node and the nodes that were made for it, each with the opset version of its form.
     pub(crate) forms: Vec<(NodeId, u32)>,
-    /// Where they could not go on.
+    /// Boundaries that could not be crossed.
     pub(crate) stops: Vec<Stop>,
-    /// What had to be granted.
+    /// Assumptions on which the conversion relies.
     pub(crate) assumed: Vec<Assumption>,
 }
 
-/// Where a node cannot go on.
+/// Boundary that a node cannot cross.
 #[derive(Debug)]
 pub(crate) struct Stop {
     pub(crate) node: NodeId,
     pub(crate) op: OpRef,
-    /// The version that it cannot have.
+    /// Version that the node cannot have.
     pub(crate) to: u32,
-    /// The version nearest to it that it can have.
+    /// Nearest version that the node can have.
     pub(crate) last: Option<u32>,
     pub(crate) why: Why,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Why {
-    /// The operator has no version that old: the first one that it has.
+    /// The operator was added later, in this version.
     TooNew(u32),
     /// The operator is no longer part of the standard.
     Deprecated,
@@ -105,30 +104,31 @@ impl fmt::Display for Why {
     }
 }
 
-/// The way of the nodes of one operator.
+/// Steps of the nodes of one operator from one version to another.
 struct Way {
-    /// The boundaries at which something is to be done.
+    /// Boundaries at which nodes may change.
     steps: Vec<Step>,
-    /// Why it does not lead there, the version that there is none of, and the last one before it.
+    /// Version that nodes cannot have, nearest one that they can have, and the reason; `None` if
+    /// they can have the target version.
     end: Option<(u32, u32, Why)>,
 }
 
-/// A boundary between two versions of an operator.
+/// Boundary between two versions of an operator.
 struct Step {
-    /// The version after it.
+    /// Version after the boundary.
     to: u32,
-    /// The opset version of the nodes that are made there: next to the boundary.
+    /// Opset version of nodes that are made at the boundary: the nearest one after it.
     made_in: u32,
     crossing: Option<Crossing>,
-    /// Inputs that the version before it needs, by position and name.
+    /// Inputs that the version before the boundary requires, by index and name.
     needs: Vec<(usize, &'static str)>,
-    /// What the version after it takes of what the one before took.
+    /// Requirements of the version after the boundary.
     fit: Fit,
 }
 
 impl Way {
-    /// With `replaces`, a node of a version that only deprecates the operator becomes one of what
-    /// replaces it.
+    /// Finds the steps of a node to the version `to`. With `replaces`, a node of a version that
+    /// only deprecates the operator starts at the version before, and can become its replacement.
     fn of(op: OpRef, to: u32, replaces: bool) -> Way {
         let OpRef { def, opset, .. } = op;
         let versions: Vec<u32> = def.versions().map(|version| version.since).collect();
@@ -148,7 +148,7 @@ impl Way {
         };
         let mut end = None;
         if to < first {
-            // Some operators took the place of others.
+            // Some operators replaced others.
             match first.checked_sub(1).and_then(|before| def.crossing(first, before)) {
                 Some(_) => ahead.push(first - 1),
                 None => end = Some((to, first, Why::TooNew(first))),
@@ -181,28 +181,28 @@ impl<'a> Crossings<'a> {
         Crossings { goal, types, granted: &[], imports, ways, fits }
     }
 
-    /// The same with what the caller grants.
+    /// Sets the assumptions that the caller grants.
     pub(crate) fn granting(self, granted: &'a [Assumption]) -> Crossings<'a> {
         Crossings { granted, ..self }
     }
 
-    /// Says what the nodes that follow import, by domain, once they are at their goal.
+    /// Sets the versions that the scope of the following nodes imports after the conversion.
     pub(crate) fn import(&mut self, imports: HashMap<String, u32>) {
         self.imports = imports;
     }
 
-    /// What a value is in every run, if inference found that.
+    /// Returns a value that inference knows.
     pub(crate) fn constant(&self, value: ValueId) -> Option<Tensor> {
         self.types.known(value)?.to_tensor()
     }
 
-    /// The element type of a tensor, as far as known.
+    /// Returns the element type of a tensor, if it is known.
     pub(crate) fn elem(&self, value: ValueId) -> Option<DataType> {
         self.types.ty(value).and_then(|ty| ty.elem())
     }
 
-    /// Brings a node to its goal, and the nodes that are made for it to theirs. `op` is what the
-    /// node calls.
+    /// Converts a node, which calls `op`, and the nodes that are made for it to their target
+    /// versions.
     pub(crate) fn cross(
         &mut self,
         model: &mut Model,
@@ -231,8 +231,8 @@ impl<'a> Crossings<'a> {
         crossed
     }
 
-    /// What a node that was brought to its goal, or one that was made for it, is not in the form
-    /// that it is in: the schema has other types, attributes or numbers of operands.
+    /// Returns the reason why a converted node, or a node that was made for it, is not valid in its
+    /// form: the schema requires other types, attributes or numbers of operands. `None` if all fit.
     pub(crate) fn misfit(
         &mut self,
         model: &Model,
@@ -255,20 +255,20 @@ impl<'a> Crossings<'a> {
     }
 }
 
-/// A node between two versions, and what is needed to change it.
+/// State for the conversion of one node.
 struct OnTheWay<'c, 'a> {
     crossings: &'c mut Crossings<'a>,
     model: &'c mut Model,
     made: &'c mut MadeNodes,
     registry: &'c Registry,
-    /// Nodes that were made, with what they call.
+    /// New nodes to be converted, with their operators.
     open: &'c mut Vec<(NodeId, OpRef)>,
     assumed: &'c mut Vec<Assumption>,
     is_wrapped: &'c mut bool,
 }
 
 impl OnTheWay<'_, '_> {
-    /// Gives the opset version in whose form the node is then.
+    /// Converts the node, and returns the opset version of its form.
     fn go(&mut self, node: NodeId, op: OpRef, is_rewritten: &mut bool) -> Result<u32, Stop> {
         let mut op = op;
         'operator: loop {
@@ -303,8 +303,8 @@ impl OnTheWay<'_, '_> {
         }
     }
 
-    /// The opset version in whose form a node is at a boundary of `op`, which it is made for. What
-    /// is of another domain is written as all versions since [`STABLE`] have it.
+    /// Returns the opset version of the form of a node that is made at a boundary of `op`. Nodes of
+    /// another domain have the form that is valid in all versions from [`STABLE`].
     fn form(&self, node: NodeId, op: OpRef, step: &Step) -> Result<u32, String> {
         let domain = self.model.domain_of(node);
         if domain == op.def.domain {
@@ -321,8 +321,8 @@ impl OnTheWay<'_, '_> {
         })
     }
 
-    /// Lets a node compute with 64-bit floats in place of integers that its version before the
-    /// boundary does not take. Gives whether it then fits.
+    /// Casts integers, which the older version does not allow, to 64-bit floats around a node.
+    /// Returns whether the node then fits.
     fn as_floats(&mut self, node: NodeId, op: OpRef, step: &Step) -> bool {
         let types = &mut self.crossings.types;
         let Some(casts) = step.fit.casts(self.model, node, types) else { return false };
@@ -419,7 +419,7 @@ impl OnTheWay<'_, '_> {
                 }
                 let types = &mut self.crossings.types;
                 types.follow(self.model, self.registry, &made, node, |node| forms[&node]);
-                // An older version takes fewer types, whatever else there is to do.
+                // An older version allows fewer types, whatever the adapter did.
                 if to < op.opset {
                     for made in made.iter().chain([&node]) {
                         let Some(now) = called(self.model, self.registry, *made, step.made_in)
@@ -442,27 +442,28 @@ impl OnTheWay<'_, '_> {
     }
 }
 
-/// The operator that a node calls at an opset version of its domain.
+/// Returns the operator that a node calls at an opset version of its domain.
 fn called(model: &Model, registry: &Registry, node: NodeId, opset: u32) -> Option<OpRef> {
     let name = model.display(model.node(node).op_type);
     registry.op_ref(&model.domain_of(node), &name, opset)
 }
 
-/// Inputs that cannot be left out, by position and name.
+/// Returns the required inputs, by index and name.
 fn needed_inputs(schema: &Schema) -> Vec<(usize, &'static str)> {
     let inputs = schema.inputs.iter().enumerate();
     let needed = inputs.filter(|(_, input)| matches!(input.arity, Arity::Single));
     needed.map(|(index, input)| (index, input.name)).collect()
 }
 
-/// An attribute of a node that takes its value from the call of the function around it.
+/// Returns the name of an attribute that takes its value from the call of the function around the
+/// node.
 fn reference(model: &Model, node: NodeId) -> Option<String> {
     let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
     let found = attributes.find(|attribute| attribute.ref_attr_name().is_some())?;
     Some(model.display(found.name).into_owned())
 }
 
-/// What changes about a node if something does.
+/// Properties of a node that conversion can change.
 #[derive(PartialEq)]
 struct Shape {
     names: (Option<Symbol>, Option<Symbol>),

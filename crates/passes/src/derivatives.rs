@@ -1,5 +1,5 @@
-//! Gradients in files: a model gets gradients of a value as outputs, or what its `Gradient` nodes
-//! mean in their place.
+//! Gradients in files: adds gradients of a value as outputs of a model, or expands its `Gradient`
+//! nodes.
 
 use std::fmt;
 
@@ -16,16 +16,16 @@ use crate::ir_version::raise_ir_version;
 use crate::order::{inner_graphs, sorted, tree};
 use crate::results::{Accepted, JobInput, JobKind, Origins, Rejected};
 
-/// Which gradients a model is to give.
+/// Options of the gradients to add to a model.
 pub struct GradientOptions<'a> {
-    /// The value to differentiate, by name; the only output of the model by default. If it is no
-    /// scalar, the gradients are those of the sum of its elements.
+    /// Name of the value to differentiate; by default the only output of the model. If the value is
+    /// not a scalar, the sum of its elements is differentiated.
     pub of: Option<&'a str>,
-    /// The values by which it is differentiated: inputs, initializers, and others between them and
-    /// the value, none of which follows from another one.
+    /// Predicate that selects the values to differentiate with respect to, by name: inputs,
+    /// initializers and values of nodes. No selected value may depend on another one.
     pub by: &'a dyn Fn(&str, GradientBy) -> bool,
-    /// Whether a `Gradient` node computes them, which few runtimes know, and not the nodes that it
-    /// means.
+    /// Whether a `Gradient` node, which few runtimes support, computes the gradients. Otherwise it
+    /// is expanded to other nodes.
     pub gradient_node: bool,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Debug for GradientOptions<'_> {
     }
 }
 
-/// Where a value comes from.
+/// Source of a value to differentiate with respect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientBy {
-    /// An input of the model.
+    /// Input of the model.
     Input,
-    /// An initializer.
+    /// Initializer.
     Initializer,
-    /// A node makes it.
+    /// Output of a node.
     Made,
 }
 
@@ -67,14 +67,14 @@ pub struct GradientReport {
     pub expansions: Expansions,
 }
 
-/// Why gradients, or training information, were not added to a model.
+/// Reasons why gradients or training information were not added to a model.
 #[derive(Debug, Clone)]
 pub enum DeriveError {
-    /// What is asked for does not fit the model.
+    /// The options do not fit the model.
     Option(String),
-    /// What stands against it in the model.
+    /// Findings in the model.
     Refused(Vec<Finding>),
-    /// A result that has errors which the model does not have.
+    /// The result has errors that the model does not have.
     Invalid(Box<Rejected>),
 }
 
@@ -90,11 +90,11 @@ impl From<Vec<Finding>> for DeriveError {
     }
 }
 
-/// Lets a model give gradients as outputs. Nodes that are there stay as they are.
+/// Adds gradients to the outputs of a model. Existing nodes are unchanged.
 ///
 /// # Errors
 ///
-/// Options that do not fit the model; operators on the way that have no gradient.
+/// Options that do not fit the model; operators between the values that have no gradient.
 pub fn add_gradients(
     model: &Model,
     registry: &Registry,
@@ -106,8 +106,8 @@ pub fn add_gradients(
     Ok((model, report))
 }
 
-/// Makes a model that gives gradients, which is not checked yet, and says where its nodes come
-/// from.
+/// Adds gradients to the outputs of a model without a check of the result. Also returns the origins
+/// of its nodes.
 fn with_gradients(
     model: &Model,
     registry: &Registry,
@@ -140,7 +140,7 @@ fn with_gradients(
     Ok((result, origins, report))
 }
 
-/// The value to differentiate: an output, or another value by its name.
+/// Returns the value to differentiate: the one with this name, or the only output.
 fn value_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
     match name {
         Some(name) => {
@@ -151,13 +151,14 @@ fn value_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> 
     }
 }
 
-/// What a value is differentiated by, and the inputs besides on which it depends.
+/// Values to differentiate with respect to, and further inputs that the differentiated value
+/// depends on.
 struct Reached {
     xs: Vec<ValueId>,
     zs: Vec<ValueId>,
 }
 
-/// Finds the values that options name among those on which a value depends.
+/// Finds the selected values among the values that `of` depends on.
 fn reached(
     original: &Model,
     add: &Addition,
@@ -175,8 +176,8 @@ fn reached(
     let constants = constants.map(|value| (value, GradientBy::Initializer));
     let nodes = graph.nodes.iter().flat_map(|node| model.outputs(*node).iter().flatten());
     let made = nodes.map(|value| (*value, GradientBy::Made));
-    // Before IR version 4 an input with an initializer is a constant of the copy. It is an input of
-    // what is written, which may have a later version.
+    // Before IR version 4, the copy treats an input with an initializer as a constant. The written
+    // model, which may have a later version, has it as an input.
     let inputs_of_original: HashSet<Option<Symbol>> = original
         .main
         .map(|main| original.graph(main).inputs.iter().map(|info| info.name).collect())
@@ -206,12 +207,12 @@ fn reached(
     Ok(Reached { xs, zs })
 }
 
-/// Puts nodes of `ai.onnx` into the place of all `Gradient` nodes: of the main graph and of
-/// algorithms of training information.
+/// Replaces all `Gradient` nodes of the main graph and of algorithms of training information by
+/// nodes of `ai.onnx`.
 ///
 /// # Errors
 ///
-/// Nodes that name values which do not exist, and operators on the way that have no gradient.
+/// Nodes that name values which do not exist; operators between the values that have no gradient.
 pub fn expand_gradients(
     model: &Model,
     registry: &Registry,
@@ -261,7 +262,7 @@ pub fn expand_gradients(
     Ok((model, report))
 }
 
-/// Replaces the `Gradient` nodes of the main graph, and nodes that have some in their graphs.
+/// Replaces the `Gradient` nodes of the main graph, and nodes with `Gradient` nodes in subgraphs.
 fn expand_in_main(
     model: Model,
     registry: &Registry,
@@ -387,7 +388,7 @@ mod tests {
                 let mut from = origins.of(node).into_iter();
                 let from = from.find(|from| from.index() < input.node_count());
                 let op = op_of(&result, node);
-                // Sums and copies are made for all nodes together.
+                // Sums and copies are made for all nodes together, and have no origin.
                 let from = from.map_or("nothing".to_string(), |from| op_of(&input, from));
                 seen.insert((op, from));
             }

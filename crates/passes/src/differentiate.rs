@@ -1,16 +1,18 @@
-//! Differentiation: `Gradient` nodes become the nodes that compute what they mean.
+//! Differentiation: replaces `Gradient` nodes by nodes that compute the gradients.
 //!
-//! Reverse mode, node by node: from `y` back to the `xs`, each node's rule makes nodes that compute
-//! the gradients of its inputs from those of its outputs. Where several nodes read a value, its
-//! gradient is the sum over them, in the order of the graph from its end. Operators without a rule
-//! become their functions first.
+//! Uses reverse mode, node by node: from `y` back to the `xs`, the gradient rule of each node makes
+//! nodes that compute the gradients of its inputs from the gradients of its outputs. The gradient
+//! of a value with several readers is the sum over them, in reverse order of the graph. Operators
+//! without a rule are expanded to their functions first.
 //!
-//! A node with inner graphs becomes another one of its kind on the way back. Its graphs are copies
-//! of those of the node, each with a `Gradient` node at its end, whose turn comes next: so the
-//! values in the copies have types then, and operators without a rule become functions there too.
+//! A node with subgraphs gets a node of its operator in the backward pass. The subgraphs of that
+//! node are copies, each with a `Gradient` node at its end, which is replaced in the next round:
+//! then the values in the copies have types, and operators without a rule can be expanded there as
+//! well.
 //!
-//! A `Gradient` node names the values around it. [`bind_gradients`] turns the names into inputs
-//! before anything is renamed, so that the node reads `y` and every later pass keeps it up to date.
+//! A `Gradient` node refers to values around it by name. [`bind_gradients`] turns the names into
+//! inputs before any value is renamed, so that the node reads `y` and later passes keep it up to
+//! date.
 
 mod activity;
 mod derive;
@@ -34,20 +36,21 @@ use crate::sequences::unpack_sequences;
 use crate::upgrade::upgrade;
 use region::Region;
 
-/// The domain of `Gradient` and of the optimizers, and its version.
+/// Domain of `Gradient` and of the optimizers, and its version.
 pub(crate) const TRAINING: (&str, u32) = ("ai.onnx.preview.training", 1);
 
-/// Times that operators become functions for one `Gradient` node: functions are few levels deep.
+/// Maximum number of rounds in which operators are expanded for one `Gradient` node: functions have
+/// few levels.
 const MOST_EXPANSIONS: usize = 64;
 
-/// Lets every `Gradient` node read the values that its attributes name, after its own inputs: the
-/// `xs`, the `zs` and `y`.
+/// Appends the values that the attributes of each `Gradient` node name to its inputs: the `xs`, the
+/// `zs` and `y`.
 ///
 /// # Errors
 ///
-/// A name that no value has where the node stands, and numbers of names and inputs that differ.
+/// A name that is not visible at the node, or different numbers of names and inputs.
 pub fn bind_gradients(model: &mut Model) -> Result<(), Vec<Finding>> {
-    // Most models name no such operator.
+    // Most models have no such operator.
     if model.symbol(GRADIENT.name.as_bytes()).is_none() {
         return Ok(());
     }
@@ -70,7 +73,7 @@ pub(crate) fn is_gradient(model: &Model, node: NodeId) -> bool {
     model.display(model.node(node).op_type) == GRADIENT.name && model.domain_of(node) == TRAINING.0
 }
 
-/// How many values a node differentiates by, and how many it names altogether, without `y`.
+/// Numbers of values that a node names: `xs`, and `xs` and `zs` together.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     xs: usize,
@@ -114,7 +117,7 @@ fn bind(model: &mut Model, values: &Named, node: NodeId) -> Result<(), String> {
     Ok(())
 }
 
-/// The values of all graphs by their names.
+/// Values of all graphs by their names.
 struct Named(HashMap<(GraphId, Symbol), ValueId>);
 
 impl Named {
@@ -126,7 +129,7 @@ impl Named {
         Named(named)
     }
 
-    /// The value of that name in a graph, or in the nearest one around it that has one.
+    /// Returns the value with a name in a graph, or in the nearest graph around it that has one.
     fn visible(&self, model: &Model, graph: GraphId, name: &[u8]) -> Option<ValueId> {
         let name = model.symbol(name)?;
         let mut around = std::iter::successors(Some(graph), |graph| model.graph(*graph).parent);
@@ -138,15 +141,15 @@ fn finding(model: &Model, node: NodeId, fact: impl Into<String>) -> Finding {
     Finding::new(model, &codes::NO_GRADIENT, Spot::node(node), fact.into())
 }
 
-/// Puts nodes into the place of all `Gradient` nodes that [`bind_gradients`] bound, in all graphs.
-/// All nodes are in their newest form, but for those that `stays` names. Operators that are
-/// `without_kernel` do not stay in functions that are needed; operators that become their functions
-/// are counted. Whether there were any.
+/// Replaces all `Gradient` nodes that [`bind_gradients`] bound, in all graphs. Returns whether
+/// there were any. All nodes must have their newest form, except nodes that `stays` selects.
+/// Operators that are `without_kernel` are expanded in functions that are needed. `counts` gets the
+/// number of expanded nodes of each operator.
 ///
 /// # Errors
 ///
-/// What has no gradient: operators without a rule, integers, and `xs` and `zs` of which `y` does
-/// not follow.
+/// Values without a gradient: outputs of operators without a rule, integers, and `xs` and `zs` that
+/// do not determine `y`.
 pub fn differentiate(
     resolved: &mut Resolved,
     declared: InferOptions<'_>,
@@ -165,9 +168,9 @@ pub fn differentiate(
         let open = open(resolved);
         let Some(first) = open.first().copied() else { return Ok(any) };
         any = true;
-        // One inference serves all that do not depend on what others become.
+        // One inference suffices for all nodes that do not depend on the results of others.
         let inference = infer(resolved, declared)?;
-        // Sequences have no gradients; what they are made of has.
+        // Sequences have no gradients, but the tensors in them have.
         if unpack_sequences(resolved, &inference) > 0 {
             continue;
         }
@@ -213,14 +216,14 @@ pub fn differentiate(
     }
 }
 
-/// Nodes that a gradient needs a rule for and that have none.
+/// Nodes without a gradient rule that a gradient depends on.
 struct WithoutRule {
-    /// The `Gradient` node.
+    /// `Gradient` node that depends on them.
     gradient: NodeId,
     nodes: HashSet<NodeId>,
 }
 
-/// Lets nodes become the functions of their operators, and these the newest forms.
+/// Expands nodes to the functions of their operators, and brings these to the newest forms.
 fn expand_for(
     resolved: &mut Resolved,
     declared: InferOptions<'_>,

@@ -1,9 +1,9 @@
-//! Expansion: a call of a function becomes a copy of the function's body.
+//! Expansion: replaces calls of functions by copies of the functions' bodies.
 //!
-//! Functions of the model, and operators that the standard defines by other operators. The body of
+//! Covers functions of the model, and operators that the standard defines by functions. The body of
 //! such an operator is ONNX text, which is read into the model as one of its functions, so that
-//! both are copied by the same code. Each copy of a node keeps the version of its operator that the
-//! function imports; nothing has to be converted first.
+//! both are copied by the same code. Each copied node keeps the version of its operator that the
+//! function imports, so that nothing must be converted first.
 
 mod call;
 mod sizes;
@@ -31,20 +31,20 @@ use crate::resolve::{OpId, Resolved};
 
 use sizes::Sizes;
 
-/// Nodes that all expansions of a model may make. A few functions that call each other twice can
-/// stand for more nodes than any memory holds.
+/// Maximum number of nodes that all expansions of a model may make. A few functions that call each
+/// other twice can expand to more nodes than fit in memory.
 const MOST_NODES: u64 = 1 << 22;
 
 /// Number of calls or nodes that were replaced by a function body, by domain (empty for `ai.onnx`)
 /// and name.
 pub type Expansions = BTreeMap<(String, String), usize>;
 
-/// Puts bodies into the place of all calls of functions of the model, in all graphs, also of calls
-/// in these bodies, and counts them.
+/// Replaces all calls of functions of the model by bodies, in all graphs and in these bodies.
+/// `expansions` gets the number of calls of each function.
 ///
 /// # Errors
 ///
-/// Calls that do not fit their functions, and more nodes than a session can have.
+/// Calls that do not match their functions, and more nodes than a session can have.
 pub fn expand_calls(
     resolved: &mut Resolved,
     expansions: &mut Expansions,
@@ -56,14 +56,16 @@ pub fn expand_calls(
     expand(resolved, calls, expansions)
 }
 
-/// Puts bodies into the place of all nodes of `wanted` operators and of some nodes `also`, in all
-/// graphs, where the standard has a function for the operator and the call, and counts them.
-/// `inference` belongs to the model as it is. Whether there were any: bodies may have more such
-/// nodes then, for which inference has to say the types first.
+/// Replaces nodes of `wanted` operators, and the nodes `also`, by the bodies of their functions, in
+/// all graphs, if the standard has a function for the operator and the call. `inference` has the
+/// types of the current model, and `expansions` gets the number of nodes of each operator.
+///
+/// Returns whether there were any. Then the bodies may have more such nodes, whose types must be
+/// inferred first.
 ///
 /// # Errors
 ///
-/// As [`expand_calls`].
+/// Errors of [`expand_calls`].
 pub fn expand_operators(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -78,7 +80,7 @@ pub fn expand_operators(
         let (model, registry) = (resolved.model(), resolved.registry());
         let op_of = |node| resolved.op(node);
         let found = function_for(model, registry, &mut scratch, node, types, op, &op_of);
-        // What has a kernel may have a body that only gradients and old forms need.
+        // An operator with a kernel may have a body that only gradients and old forms need.
         let found = found.or_else(|why| {
             if !also.contains(&node) {
                 return Err(why);
@@ -90,12 +92,12 @@ pub fn expand_operators(
     expand_to(resolved, inference, &is_meant, &mut body, expansions)
 }
 
-/// Puts nodes that can be computed in parts into the place of some, where there are such nodes.
-/// Whether there were any.
+/// Replaces `nodes` by nodes that can be computed in parts, if their operators have such an
+/// expansion. Returns whether there were any.
 ///
 /// # Errors
 ///
-/// As [`expand_calls`].
+/// Errors of [`expand_calls`].
 pub fn expand_to_split(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -108,7 +110,7 @@ pub fn expand_to_split(
     expand_to(resolved, inference, &is_meant, &mut body, &mut Expansions::default())
 }
 
-/// Gives the body for a node, given the types of its inputs.
+/// Function that returns the body for a node from the types of its inputs.
 type BodyOf<'b> = dyn FnMut(&Resolved, NodeId, &[Option<Type>], OpRef) -> Option<CallFunction> + 'b;
 
 fn expand_to(
@@ -123,7 +125,7 @@ fn expand_to(
     let nodes = nodes.filter_map(|node| Some((*node, resolved.op_id(*node)?)));
     let nodes = nodes.filter(|(node, op)| is_meant(*node, *op));
     let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
-    // Many nodes have few bodies.
+    // Many nodes share few bodies.
     let mut functions: HashMap<BodyKey, usize> = HashMap::new();
     let before = resolved.model().functions.len();
     let mut calls = Vec::new();
@@ -148,8 +150,8 @@ fn expand_to(
     Ok(are_some)
 }
 
-/// Reads the body of an operator into a model, as its last function. Nodes do not read inputs that
-/// the call leaves out, so that whatever is done to the body is done for this call.
+/// Reads the body of an operator into a model, as its last function. Nodes of the body do not read
+/// inputs that the call omits, so that later changes of the body fit this call.
 pub(crate) fn read_body(model: &mut Model, function: &CallFunction) -> Result<(), String> {
     let buffer = Buffer::from_vec(function.text.as_bytes().to_vec());
     let parsed = parse_function(model, buffer, ParseOptions::default());
@@ -179,8 +181,8 @@ pub(crate) fn read_body(model: &mut Model, function: &CallFunction) -> Result<()
     Ok(())
 }
 
-/// Lets the bodies of operators, which are the functions from `first` on, read nothing: what they
-/// read may be values of the graphs in which they were put.
+/// Removes the inputs of all nodes in the bodies of operators, which are the functions from index
+/// `first`: they may be values of the graphs in which the bodies were copied.
 pub(crate) fn forget_bodies(model: &mut Model, first: usize) {
     for function in first..model.functions.len() {
         let nodes: Vec<NodeId> = nodes_of(model, function).collect();
@@ -188,7 +190,7 @@ pub(crate) fn forget_bodies(model: &mut Model, first: usize) {
     }
 }
 
-/// Reads the body of an operator into the model.
+/// Reads the body of an operator into the model, and returns its index among the functions.
 fn read_function(
     resolved: &mut Resolved,
     node: NodeId,
@@ -200,8 +202,8 @@ fn read_function(
     Ok(resolved.model().functions.len() - 1)
 }
 
-/// Gives a node the attributes that it leaves out and that have a default: a function of an
-/// operator has none of its own.
+/// Adds absent attributes that have defaults to a node, as the function of an operator has no
+/// defaults.
 pub(crate) fn give_defaults(model: &mut Model, node: NodeId, op: OpRef) {
     for attribute in &op.schema.attributes {
         if model.attribute_of(node, attribute.name).is_some() {
@@ -213,7 +215,7 @@ pub(crate) fn give_defaults(model: &mut Model, node: NodeId, op: OpRef) {
     }
 }
 
-/// Replaces calls, and calls of functions of the model in what comes in their place.
+/// Replaces calls by bodies, and calls of functions of the model in these bodies.
 fn expand(
     resolved: &mut Resolved,
     calls: Vec<(NodeId, usize)>,
@@ -238,24 +240,24 @@ fn expand(
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// Nodes that calls become.
+/// Numbers of nodes that calls expand to.
 pub(crate) struct Expected {
-    /// Of all.
+    /// Number of nodes for all calls.
     pub(crate) nodes: u64,
-    /// By call: of it and those before it.
+    /// Each call with the number of nodes for it and all calls before it.
     up_to: Vec<(NodeId, u64)>,
 }
 
 impl Expected {
-    /// The first call that brings the number above a limit.
+    /// Checks that the number does not exceed a limit. The error is the first call that exceeds it.
     fn within(&self, most: u64) -> Result<(), NodeId> {
         let first = self.up_to.iter().find(|(_, nodes)| *nodes > most);
         first.map_or(Ok(()), |(call, _)| Err(*call))
     }
 }
 
-/// How many nodes calls become, known without making any. A call in a graph that another call hands
-/// over counts there.
+/// Counts the nodes that calls expand to, without expanding them. A call in a graph that another
+/// call passes as an attribute counts as part of that call.
 pub(crate) fn expected(
     model: &Model,
     function_of: FunctionOf<'_>,
@@ -277,22 +279,21 @@ pub(crate) fn expected(
     Expected { nodes, up_to }
 }
 
-/// A model in which bodies take the place of calls.
+/// Model in which calls are replaced by bodies.
 pub(crate) trait Host {
-    /// The model.
+    /// Returns the model.
     fn model(&self) -> &Model;
-    /// The nodes that were made.
+    /// Returns the nodes that were made.
     fn made(&self) -> &MadeNodes;
-    /// The function that takes the place of a node, by position.
+    /// Returns the index of the function whose body replaces a node.
     fn function_of(&self, node: NodeId) -> Option<usize>;
-    /// Puts the body of a function into the place of a node; gives what came there, those in
-    /// graphs of nodes too.
+    /// Replaces a node by the body of a function. Returns the new nodes, also in subgraphs.
     fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError>;
 }
 
-/// Replaces calls, and calls in what comes in their place, and tells `replaced` of each. `calls`
-/// in graphs of nodes come after those in the graphs around them. Gives those that do not fit
-/// their function and stay.
+/// Replaces calls by bodies, and calls in these bodies, and passes each one to `replaced`. In
+/// `calls`, calls in subgraphs must follow calls in the graphs around them. Returns the calls that
+/// stay, as they do not match their functions.
 pub(crate) fn replace<H: Host>(
     host: &mut H,
     calls: Vec<(NodeId, usize)>,
@@ -302,7 +303,7 @@ pub(crate) fn replace<H: Host>(
     let mut open = calls;
     open.reverse();
     while let Some((call, function)) = open.pop() {
-        // Graphs that a call hands over are copied with the calls in them.
+        // A call in a graph that another call passes was copied with that graph.
         if host.made().is_gone(host.model(), call) {
             continue;
         }

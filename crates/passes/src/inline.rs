@@ -1,9 +1,10 @@
-//! Inlining: calls of functions, and operators that are functions, become what they do.
+//! Inlining: replaces calls of functions, and nodes of operators that are defined by functions, by
+//! the bodies of these functions.
 //!
-//! In all graphs of a model and in the bodies of functions that stay. The result means the same and
-//! can be written like any model: every node is in the version that the model, or the function
-//! around it, imports. The engine's own expansion ([`crate::expand_calls`]) puts bodies in by the
-//! same code; as there each node keeps the version of its body, it needs no imports that fit.
+//! Covers all graphs of a model and the bodies of functions that remain. The result is equivalent
+//! and a valid file: every node has the version that the model, or the function around it, imports.
+//! The engine's own expansion ([`crate::expand_calls`]) shares the code that replaces calls. There
+//! each node keeps the version of its body, so that imports need not match.
 
 mod imports;
 mod operators;
@@ -37,29 +38,29 @@ pub(crate) use imports::Versions;
 pub(crate) use plans::{Copies, Functions};
 pub(crate) use specialize::{Specialized, is_other, specialize, specialize_to_inline};
 
-/// What is inlined, and what it may cost.
+/// Options of inlining.
 #[derive(Clone, Copy)]
 pub struct InlineOptions<'a> {
-    /// Which functions of the model.
+    /// Predicate that selects functions of the model.
     pub functions: &'a dyn Fn(&Model, &Function) -> bool,
-    /// Which operators of the standard, as far as they are functions.
+    /// Predicate that selects operators of the standard; those without a function are not inlined.
     pub operators: Option<&'a dyn Fn(OpRef) -> bool>,
-    /// Nodes that may be made.
+    /// Maximum number of new nodes.
     pub limit: u64,
-    /// Whether calls that cannot be inlined stay as they are. Otherwise the model does.
+    /// Whether calls that cannot be inlined stay in the result. Otherwise such a call is an error.
     pub keep_conflicting: bool,
-    /// Whether functions are converted that mean something else at the versions that the model
-    /// imports. Otherwise their calls cannot be inlined.
+    /// Whether to convert functions whose operators differ at the versions that the model imports.
+    /// Otherwise their calls cannot be inlined.
     pub convert: bool,
 }
 
 impl InlineOptions<'_> {
-    /// The default of [`limit`](Self::limit).
+    /// Default of [`limit`](Self::limit).
     pub const LIMIT: u64 = 10_000_000;
 }
 
 impl Default for InlineOptions<'_> {
-    /// All functions of the model.
+    /// Selects all functions of the model, and no operators.
     fn default() -> Self {
         InlineOptions {
             functions: &|_, _| true,
@@ -100,7 +101,7 @@ pub struct InlineReport {
     /// Functions that were added for calls with omitted inputs, each with the function that it
     /// replaces in these calls.
     pub added: Vec<(FunctionId, FunctionId)>,
-    /// Nodes that were to be inlined and are as they were, as there is no body for them.
+    /// Nodes that were selected but not changed, because they have no body.
     #[doc(hidden)]
     pub without_body: Vec<WithoutBody>,
 }
@@ -111,36 +112,36 @@ pub struct InlineReport {
 pub struct WithoutBody {
     /// Domain of the operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Its name.
+    /// Name of the operator.
     pub name: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// The first of them, as messages name it.
+    /// First of the nodes, in the wording of messages.
     pub first: String,
     /// Whether the standard has a function for other nodes of the operator.
     pub has_function: bool,
-    /// Why.
+    /// Reason why the nodes have no body.
     pub why: String,
 }
 
-/// Why a model cannot be inlined.
+/// Reasons why a model cannot be inlined.
 #[derive(Debug, Clone)]
 pub enum InlineRefusal {
     /// Calls that cannot be replaced, or functions that call themselves.
     Findings(Vec<Finding>),
-    /// Too many nodes would be made.
+    /// The result would have too many new nodes.
     TooLarge {
-        /// How many.
+        /// Number of new nodes.
         nodes: u64,
-        /// How many may be made.
+        /// Maximum number of new nodes.
         limit: u64,
     },
-    /// A result that has errors which the model does not have.
+    /// The result has errors that the model does not have.
     Invalid(Box<Rejected>),
 }
 
-/// The functions that are to be inlined and mean something else where they are called, by the
-/// versions that count there.
+/// Returns the selected functions whose operators differ where the functions are called, by the
+/// versions that are imported there.
 pub(crate) fn conflicting(
     model: &Model,
     registry: &Registry,
@@ -151,28 +152,27 @@ pub(crate) fn conflicting(
     Plans::new(model, functions, registry, &copies, wanted).conflicting()
 }
 
-/// Which functions are to be inlined.
+/// Returns for each function of the model whether it is selected.
 fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
     model.functions.iter().map(|function| (options.functions)(model, function)).collect()
 }
 
-/// A model with calls inlined.
+/// Model with calls inlined.
 #[derive(Debug)]
 pub struct Inlining {
     /// The model.
     pub model: Model,
-    /// The calls that were inlined, and those that stay.
+    /// Calls that were inlined, and calls that stay.
     pub report: InlineReport,
-    /// For which nodes of the model that was given its nodes were made.
+    /// Nodes of the input model from which the nodes of the result were made.
     pub origins: Origins,
 }
 
-/// A model with calls inlined, and what was done. Its last functions are copies of others in other
-/// versions.
+/// Inlines calls in a model whose last functions are copies of other functions in other versions.
 ///
 /// # Errors
 ///
-/// As for [`inline`](crate::inline).
+/// Errors of [`inline`](crate::inline).
 pub(crate) fn inline_with(
     model: &Model,
     registry: &Registry,
@@ -200,27 +200,28 @@ pub(crate) fn inline_with(
     Ok(Inlining { model, report, origins: Origins::default().then_made(made) })
 }
 
-/// A model in which these nodes of operators are the bodies of their functions, as far as they have
-/// any that mean the same where the nodes are.
+/// Model in which nodes of operators were replaced by the bodies of their functions, if they have
+/// bodies that are equivalent at the versions imported there.
 pub(crate) struct Expanded {
     pub(crate) model: Model,
     pub(crate) made: MadeNodes,
-    /// The nodes that are bodies now.
+    /// Nodes that were replaced.
     pub(crate) nodes: HashSet<NodeId>,
 }
 
-/// Puts the bodies of their functions into the places of these nodes of operators.
+/// Replaces `nodes`, which are nodes of operators, by the bodies of their functions. A node without
+/// an equivalent body stays.
 ///
 /// # Errors
 ///
-/// As for [`inline`]; a node that has no such body stays.
+/// Errors of [`inline`](crate::inline).
 pub(crate) fn expand_nodes(
     model: &Model,
     registry: &Registry,
     nodes: &HashSet<NodeId>,
 ) -> Result<Expanded, InlineRefusal> {
     let functions = Functions::of(model, registry)?;
-    // What is in the place of a node here is converted by who asks for it.
+    // Callers convert the bodies themselves.
     let options = InlineOptions { convert: false, ..InlineOptions::default() };
     let mut job = Job::new(model, registry, &options, &functions);
     let scopes: Vec<Scope> =
@@ -238,24 +239,24 @@ struct Job<'a> {
     registry: &'a Registry,
     options: &'a InlineOptions<'a>,
     functions: &'a Functions,
-    /// Inputs of functions that calls cannot leave out. `None` while nodes become bodies that are
-    /// no functions of the model.
+    /// Inputs of functions that calls must have. `None` while nodes of operators are replaced,
+    /// whose bodies are not functions of the model.
     required: Option<&'a RequiredInputs>,
-    /// What takes the place of calls in the scope at hand.
+    /// Bodies that replace calls in the current scope.
     bodies: Bodies,
-    /// Nodes that come in the place of all calls so far.
+    /// Number of nodes that replace all calls so far.
     expected: u64,
-    /// What functions declare of values, for the copies.
+    /// Declarations of values in function bodies, for the copied values.
     declared: Vec<ValueInfo>,
-    /// Outputs of calls that are gone.
+    /// Outputs of calls that were removed.
     redirected: Vec<ValueId>,
-    /// Whether nodes were made in the scope at hand that hand on a value.
+    /// Whether `Identity` nodes were added in the current scope.
     needs_identity: bool,
     refused: Vec<Finding>,
     places: Places,
     /// Nodes of operators that were refused.
     left: HashSet<NodeId>,
-    /// Nodes of operators that are bodies now.
+    /// Nodes of operators that were replaced by bodies.
     expanded: HashSet<NodeId>,
     report: InlineReport,
 }
@@ -312,7 +313,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Refuses a call that leaves out what nodes of the function need.
+    /// Refuses a call without an input that nodes of the function need.
     fn inputs_of_call(&self, call: NodeId) -> Result<(), InlineError> {
         let (Some(required), Some(function)) = (self.required, self.called_by(call)) else {
             return Ok(());
@@ -329,7 +330,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The function that a node calls, by position: of a copy, what the node of the body calls.
+    /// Returns the index of the function that a node calls. A copied node calls the function that
+    /// the node of the body calls.
     fn called_by(&self, node: NodeId) -> Option<usize> {
         let mut node = node;
         while let Some(MadeFor::Call { call, of }) = self.made.made_for(node) {
@@ -341,14 +343,14 @@ impl<'a> Job<'a> {
         self.functions.called_by(node)
     }
 
-    /// Inlines calls of functions of the model. Says which functions stay.
+    /// Inlines calls of functions of the model. Returns for each function whether it stays.
     fn functions(&mut self, copies: &Copies) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
         self.required = Some(functions.required(original, self.registry));
         let wanted = wanted(original, self.options);
         let mut plans = Plans::new(original, functions, self.registry, copies, wanted);
         let mut all = Vec::new();
-        // Callers come first: a body that is copied is still as it was.
+        // Callers come first, so that the bodies that they copy have not been changed yet.
         for scope in functions.scopes() {
             let Some(plan) = plans.of(scope) else { continue };
             let function_of = |node| plan.bodies.get(&functions.called_by(node)?).copied();
@@ -379,7 +381,7 @@ impl<'a> Job<'a> {
         Ok(plans.stays)
     }
 
-    /// Counts nodes before they are made.
+    /// Adds to the expected number of new nodes, which must not exceed the limit.
     fn expect(&mut self, nodes: u64) -> Result<(), InlineRefusal> {
         self.expected = self.expected.saturating_add(nodes);
         let (nodes, limit) = (self.expected, self.options.limit);
@@ -415,8 +417,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Imports the operator set of nodes that only hand on a value, where there are some and the
-    /// scope has none: in the newest version that the format of the model may have.
+    /// Imports `ai.onnx` for added `Identity` nodes, if the scope does not import it, in the newest
+    /// version that the format version of the model allows.
     fn import_identity(&mut self, scope: Scope) {
         let is_needed = std::mem::take(&mut self.needs_identity);
         if !is_needed || imports::versions_of(&self.model, scope).contains_key("") {
@@ -434,7 +436,8 @@ impl<'a> Job<'a> {
         self.import(scope, vec![OperatorSetId { domain, version, ..OperatorSetId::default() }]);
     }
 
-    /// Puts bodies into the place of calls. Gives those that stay, as they do not fit.
+    /// Replaces calls by bodies. Returns the calls that stay because they do not match the
+    /// function.
     fn replace(&mut self, calls: Vec<(NodeId, usize)>) -> Vec<NodeId> {
         let ids = &self.functions.ids;
         let mut of_functions = std::mem::take(&mut self.report.functions);
@@ -467,7 +470,7 @@ impl<'a> Job<'a> {
         misfits.into_iter().map(|(call, _)| call).collect()
     }
 
-    /// Writes down what functions declare of values in their bodies, where it is so in the call.
+    /// Adds the declarations of function bodies to the copied values whose inferred types they fit.
     fn declare(&mut self, scopes: &[Scope]) {
         let mut gone: HashMap<GraphId, HashSet<ValueId>> = HashMap::new();
         for value in std::mem::take(&mut self.redirected) {
@@ -509,11 +512,11 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Removes functions that nothing calls any more.
+    /// Removes functions without calls.
     fn remove(&mut self, stays: &[bool]) {
         let bodies = self.model.functions.iter().map(|function| function.body);
         let removed = bodies.zip(stays).filter(|(_, stays)| !**stays).map(|(body, _)| body);
-        // What counts nodes or weights of the model looks at all graphs that there are.
+        // Counts of nodes and weights cover all graphs of the model, so that these are emptied.
         for graph in removed.flat_map(|body| tree(&self.model, body)).collect::<Vec<_>>() {
             let graph = self.model.graph_mut(graph);
             graph.nodes.clear();

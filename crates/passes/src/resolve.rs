@@ -1,9 +1,8 @@
-//! Resolving: is the model something that can be run at all?
+//! Resolution: checks that a model can run, and binds its nodes to operators.
 //!
-//! A [`Resolved`] model is a proof: names are bound, each to one definition, the graph is acyclic,
-//! operators and their versions are known, and every node has the inputs and attributes that its
-//! operator demands. What else might be said about a model is the checker's business and never
-//! blocks a run.
+//! A [`Resolved`] model guarantees that each name has one definition, that the graph is acyclic,
+//! that operators and their versions are known, and that every node has the inputs and attributes
+//! that its operator requires. Other findings are left to the checker, and do not prevent a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -27,58 +26,58 @@ use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
 use crate::results::Origins;
 
-/// Findings after which no more are looked for: a person reads the first few, and a file may have
-/// one for every few of its bytes.
+/// Maximum number of findings: a person reads the first few, and a malformed file may have one for
+/// every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
 
-/// A model whose graphs can be walked in order, with every operator known.
+/// Model whose nodes are sorted and bound to operators.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     model: Model,
     main: GraphId,
     registry: Registry,
-    /// The main graph and the graphs in its nodes, each after the one around it. Their nodes stand
-    /// in an order in which they can run.
+    /// Main graph and its subgraphs, each after the graph around it. Their nodes are in topological
+    /// order.
     graphs: Vec<GraphId>,
     calls: Calls,
     made: MadeNodes,
-    /// Nodes of gradients, each with the node whose rule made it, or of which it is a copy.
+    /// Node whose gradient rule made each node of a gradient, or from which it was copied.
     derived_from: HashMap<NodeId, NodeId>,
 }
 
-/// What decides which operator sets count: the model, or a function.
+/// Scope of operator sets: the model (`None`), or the index of a function.
 pub(crate) type Scope = Option<usize>;
 
-/// What nodes call.
+/// Callees of nodes.
 #[derive(Debug, Clone, Default)]
 struct Calls {
-    /// Every operator in every form that a node calls.
+    /// Operators that nodes call, one entry for each form.
     ops: Vec<OpRef>,
-    /// By node, of the main graph's tree and of functions that are called.
+    /// Callee of each node in the main graph, its subgraphs and called functions.
     of_node: Vec<Callee>,
-    /// By domain, name and opset version.
+    /// Operators by domain, name and opset version.
     known: HashMap<(Option<Symbol>, Option<Symbol>, u32), Option<OpId>>,
     functions: HashMap<FunctionKey, usize>,
 }
 
-/// The number of an operator in one form.
+/// Number of an operator in one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpId(u32);
 
 impl OpId {
-    /// A position in lists that have an entry for each operator of a model.
+    /// Returns the index in lists with an entry for each operator of a model.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a node calls.
+/// Callee of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callee {
-    /// Nothing that is known.
+    /// Unknown operator or function.
     Unknown,
     Operator(OpId),
-    /// A function of the model.
+    /// Function of the model.
     Function(u32),
 }
 
@@ -86,8 +85,8 @@ enum Callee {
 ///
 /// # Errors
 ///
-/// Everything that stands against running it, except operators that are not known: a node of one
-/// has no [`op`](Resolved::op), and what wants to run it says so.
+/// Findings because of which the model cannot run, except unknown operators: their nodes have no
+/// [`op`](Resolved::op), which callers that run them report.
 pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding>> {
     let Some(main) = model.main else {
         let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "the model has no graph");
@@ -121,24 +120,23 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
 }
 
 impl Resolved {
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The model, without what was proved of it.
-    /// The model, and for which of its nodes others were made.
+    /// Returns the model, and the nodes from which other nodes were made.
     pub(crate) fn into_parts(self) -> (Model, Origins) {
         let origins = Origins::default().then_made(self.made).then_for(self.derived_from);
         (self.model, origins)
     }
 
-    /// Notes nodes that the gradient rule of a node made.
+    /// Records the nodes that the gradient rule of a node made.
     pub(crate) fn note_derived(&mut self, node: NodeId, made: &[NodeId]) {
         self.derived_from.extend(made.iter().map(|made| (*made, node)));
     }
 
-    /// Notes that nodes come from what another node comes from, unless something is noted of them.
+    /// Records that nodes have the origin of another node, unless they have one already.
     pub(crate) fn note_derived_alike(&mut self, other: NodeId, made: &[NodeId]) {
         let Some(node) = self.derived_from.get(&other).copied() else { return };
         for made in made {
@@ -146,37 +144,37 @@ impl Resolved {
         }
     }
 
-    /// The operators that exist.
+    /// Returns the registry of operators.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The main graph.
+    /// Returns the main graph.
     pub fn main(&self) -> GraphId {
         self.main
     }
 
-    /// The main graph and the graphs in its nodes, each after the one around it.
+    /// Returns the main graph and its subgraphs, each after the graph around it.
     pub fn graphs(&self) -> &[GraphId] {
         &self.graphs
     }
 
-    /// The nodes of the main graph, each after those whose values it reads.
+    /// Returns the nodes of the main graph in topological order.
     pub fn order(&self) -> &[NodeId] {
         self.order_of(self.main)
     }
 
-    /// The nodes of one of the [`graphs`](Self::graphs), each after those whose values it reads.
+    /// Returns the nodes of one of the [`graphs`](Self::graphs) in topological order.
     pub fn order_of(&self, graph: GraphId) -> &[NodeId] {
         &self.model.graph(graph).nodes
     }
 
-    /// The operator that a node calls, in the form in which the node is.
+    /// Returns the operator that a node calls, in the form of the node.
     pub fn op(&self, node: NodeId) -> Option<OpRef> {
         Some(self.calls.ops[self.op_id(node)?.index()])
     }
 
-    /// The number of the operator that a node calls, by which jobs keep what they know of it.
+    /// Returns the number of the operator that a node calls, for tables with an entry per operator.
     pub fn op_id(&self, node: NodeId) -> Option<OpId> {
         match self.calls.of_node.get(node.index())? {
             Callee::Operator(op) => Some(*op),
@@ -184,18 +182,18 @@ impl Resolved {
         }
     }
 
-    /// What is so of each operator that nodes call, by number: models have many nodes of few
-    /// operators.
+    /// Evaluates a property of each operator that nodes call. The list is indexed by [`OpId`].
+    /// Models have many nodes of few operators.
     pub fn of_operators<T>(&self, what: impl Fn(OpRef) -> T) -> Vec<T> {
         self.calls.ops.iter().copied().map(what).collect()
     }
 
-    /// The operator of that number.
+    /// Returns the operator with a number.
     pub(crate) fn op_of_id(&self, id: OpId) -> OpRef {
         self.calls.ops[id.index()]
     }
 
-    /// The function of the model that a node calls, by position.
+    /// Returns the index of the function of the model that a node calls.
     pub fn function_of(&self, node: NodeId) -> Option<usize> {
         match self.calls.of_node.get(node.index())? {
             Callee::Function(index) => Some(*index as usize),
@@ -203,23 +201,23 @@ impl Resolved {
         }
     }
 
-    /// The schema that a node follows.
+    /// Returns the schema of the operator that a node calls.
     pub fn schema(&self, node: NodeId) -> Option<&'static Schema> {
         Some(self.op(node)?.schema)
     }
 
-    /// Whether a node calls an operator, in whatever version.
+    /// Whether a node calls an operator, in any version.
     pub fn is(&self, node: NodeId, operator: &OpDef) -> bool {
         self.op(node).is_some_and(|op| std::ptr::eq(op.def, operator))
     }
 
-    /// Changes the model. Whoever does so keeps what resolving proved, or calls
-    /// [`set_order`](Resolved::set_order).
+    /// Returns the model for changes. Callers must preserve the guarantees of a resolved model, or
+    /// call [`set_order`](Resolved::set_order).
     pub(crate) fn model_mut(&mut self) -> &mut Model {
         &mut self.model
     }
 
-    /// Says in the form of which opset version a node is that was made or changed.
+    /// Sets the opset version of the form of a new or changed node.
     pub(crate) fn set_opset(&mut self, node: NodeId, opset: u32) {
         let callee = match self.calls.operator(&self.model, &self.registry, node, opset) {
             Some(op) => Callee::Operator(op),
@@ -228,7 +226,7 @@ impl Resolved {
         self.calls.set(node, callee);
     }
 
-    /// Lets copies of nodes call what these call, in the same form.
+    /// Sets the callees of copied nodes to those of the originals.
     pub(crate) fn take_callees(&mut self, copied: &[Copied]) {
         for copy in copied {
             if let Some(callee) = self.calls.of_node.get(copy.of.index()).copied() {
@@ -237,18 +235,19 @@ impl Resolved {
         }
     }
 
-    /// Makes nodes beside a node. They are in the order after [`place_made`](Resolved::place_made).
+    /// Returns a builder of nodes beside a node. [`place_made`](Resolved::place_made) adds them to
+    /// the order.
     pub(crate) fn build(&mut self, beside: NodeId) -> NodeBuilder<'_> {
         NodeBuilder::new(&mut self.model, &mut self.made, beside)
     }
 
-    /// The model, to change nodes and make others. [`set_opset`](Resolved::set_opset) says in which
-    /// form they are then.
+    /// Returns the model and the list of made nodes, to change and make nodes.
+    /// [`set_opset`](Resolved::set_opset) must be called for these.
     pub(crate) fn parts_mut(&mut self) -> (&mut Model, &mut MadeNodes, &Registry) {
         (&mut self.model, &mut self.made, &self.registry)
     }
 
-    /// Puts nodes that were made into the order, beside those for which they were made.
+    /// Inserts new nodes into the order, beside the nodes for which they were made.
     pub(crate) fn place_made(&mut self) {
         if !self.made.is_waiting() {
             return;
@@ -257,45 +256,48 @@ impl Resolved {
         self.graphs = tree(&self.model, self.main);
     }
 
-    /// Finds graphs of nodes that were made: a scan of a batch holds the scan of an example.
+    /// Updates the list of graphs by the subgraphs of new nodes: a `Scan` over a batch, for
+    /// example, contains the `Scan` of one item.
     pub(crate) fn find_graphs(&mut self) {
         self.graphs = tree(&self.model, self.main);
     }
 
-    /// Forgets graphs of nodes that are gone.
+    /// Removes subgraphs of removed nodes from the list of graphs.
     pub(crate) fn forget_graphs(&mut self) {
         if self.graphs.len() > 1 {
             self.find_graphs();
         }
     }
 
-    /// The node of the file that a node was made for; the node itself if it is one of the file.
+    /// Returns the node of the file for which a node was made; a node of the file is its own
+    /// origin.
     pub fn origin(&self, node: NodeId) -> NodeId {
         self.made.origin(node)
     }
 
-    /// The name of a value, bounded in length.
+    /// Returns the name of a value, with a limited length.
     pub fn name_of(&self, value: ValueId) -> String {
         sardonyx_proto::shown(self.model.text(self.model.value(value).name))
     }
 
-    /// Which node it is, for messages and reports: with the nodes around it, calls on the way, and
-    /// the node of the file that a pass made it for.
+    /// Returns the path of a node for messages and reports, with the nodes around it, the calls
+    /// that were inlined, and the node of the file for which a pass made it.
     pub fn path_of(&self, node: NodeId) -> NodePath {
         NodePath::new(&self.model, &self.made, node, &[])
     }
 
-    /// The same in one of the iterations of nodes around it, each with its number.
+    /// Like [`path_of`](Self::path_of), but in one iteration of the nodes around the node.
+    /// `iterations` has the number of the iteration for each of these.
     pub fn path_in_iterations(&self, node: NodeId, iterations: &[(NodeId, usize)]) -> NodePath {
         NodePath::new(&self.model, &self.made, node, iterations)
     }
 
-    /// Replaces the nodes of a graph by these, which are in an order in which they can run.
+    /// Replaces the nodes of a graph by `order`, which must be a topological order.
     pub(crate) fn set_order(&mut self, graph: GraphId, order: Vec<NodeId>) {
         self.model.graph_mut(graph).nodes = order;
     }
 
-    /// Resolves the nodes of functions: everything that stands against running them.
+    /// Resolves the nodes of functions. Returns the findings because of which they cannot run.
     pub(crate) fn resolve_functions(&mut self, functions: Range<usize>) -> Vec<Finding> {
         if functions.is_empty() {
             return Vec::new();
@@ -308,13 +310,13 @@ impl Resolved {
         findings
     }
 
-    /// What stands against running the nodes of scopes whose names are bound.
+    /// Returns the findings because of which nodes cannot run, in scopes whose names are bound.
     fn against_running(&self, scopes: impl Iterator<Item = Scope>) -> Vec<Finding> {
         let trees = scopes.map(|scope| (scope, self.graphs_of(scope)));
         check::against_running(&self.model, trees, &self.registry).findings
     }
 
-    /// The graphs that hang from the main graph, or from the body of a function.
+    /// Returns the main graph, or the body of a function, with its subgraphs.
     fn graphs_of(&self, scope: Scope) -> Cow<'_, [GraphId]> {
         match scope {
             None => Cow::Borrowed(&self.graphs),
@@ -322,8 +324,7 @@ impl Resolved {
         }
     }
 
-    /// Binds names and operators in a tree of graphs, and puts their nodes into an order in which
-    /// they can run.
+    /// Binds names and operators in the graphs of a scope, and sorts their nodes.
     fn scope(&mut self, scope: Scope) -> Vec<Finding> {
         let graphs = self.graphs_of(scope).into_owned();
         let mut found = Findings::new(MOST_FINDINGS);
@@ -336,7 +337,7 @@ impl Resolved {
         findings
     }
 
-    /// The functions that nodes of a tree of graphs call, each once.
+    /// Returns the functions that nodes of a scope call, each once.
     fn called_by(&self, scope: Scope) -> Vec<usize> {
         if self.model.functions.is_empty() {
             return Vec::new();
@@ -368,7 +369,8 @@ impl Resolved {
                 }
                 let opset = version.and_then(|version| u32::try_from(*version).ok());
                 match calls.operator(model, registry, *node, opset.unwrap_or(0)) {
-                    // The domain of an operator that is not the standard's is anybody's.
+                    // A function of the model takes precedence over an operator outside of the
+                    // standard, as domains are not reserved there.
                     Some(op) if calls.ops[op.index()].is_added() => {
                         match calls.function(model, *node) {
                             Callee::Unknown => Callee::Operator(op),
@@ -415,7 +417,8 @@ impl Resolved {
                 let Some(name) = model.attribute(*attribute).ref_attr_name() else {
                     continue;
                 };
-                // Without its function it has no value, which is not to say that it is left out.
+                // Without a function the attribute has no value. It must not count as absent, which
+                // would select the operator's default.
                 let spot = Spot::node(*node).item("attribute", index);
                 findings.note(model, &codes::REFERENCE_OUTSIDE_FUNCTION, spot, || {
                     let name = sardonyx_proto::shown(model.text(name));
@@ -423,7 +426,8 @@ impl Resolved {
                 });
             }
         }
-        // Of a function, each call says which outputs it takes.
+        // The body of a function may have undefined outputs, as calls select the ones that they
+        // read.
         let body = scope.map(|function| model.functions[function].body);
         for graph in graphs.iter().filter(|graph| Some(**graph) != body) {
             for (index, input) in model.graph(*graph).inputs.iter().enumerate() {
@@ -455,7 +459,7 @@ impl Resolved {
         }
     }
 
-    /// Puts the nodes of a graph into an order in which they can run.
+    /// Sorts the nodes of a graph topologically.
     fn sort(&mut self, graph: GraphId) -> Result<(), Box<Finding>> {
         match sorted(&self.model, &self.model.graph(graph).nodes) {
             Ok(None) => Ok(()),
@@ -473,10 +477,10 @@ impl Resolved {
     }
 }
 
-/// A function that calls itself, directly or not: a depth-first search with a list in place of
-/// recursion, which leaves each function once.
+/// Finds a function that calls itself, directly or indirectly. Uses a depth-first search that
+/// visits each function once, with an explicit stack.
 fn circle(callees: &BTreeMap<usize, Vec<usize>>) -> Option<usize> {
-    // By function that was seen: whether it is done.
+    // `false` for a function on the current path, `true` for one that was left.
     let mut done: HashMap<usize, bool> = HashMap::new();
     for start in callees.keys() {
         let mut path = vec![(*start, 0)];
@@ -515,12 +519,12 @@ impl Host for Resolved {
         self.function_of(node)
     }
 
-    /// The function is resolved.
+    /// Inlines a function, which must be resolved.
     fn inline(&mut self, node: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
         let copied = self.build(node).inline(function)?.copied;
         let (_, newest) = self.registry.versions("").unwrap_or_default();
         self.take_callees(&copied);
-        // One that hands an input on, made for the call.
+        // An `Identity` node that was made for the call.
         for copy in copied.iter().filter(|copy| copy.of == node) {
             self.set_opset(copy.node, newest);
         }
@@ -536,7 +540,7 @@ impl Calls {
         self.of_node[node.index()] = callee;
     }
 
-    /// The number of the operator that a node calls at an opset version.
+    /// Returns the number of the operator that a node calls at an opset version.
     fn operator(
         &mut self,
         model: &Model,
@@ -570,7 +574,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands against running a graph of float: code, path and fact of each finding.
+    /// Returns code, path and fact of each finding because of which a graph of floats cannot run.
     fn against(graph: &str) -> Vec<(&'static str, String, String)> {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => (float[2] y) {graph}"
@@ -606,7 +610,7 @@ mod tests {
             0,
             "the output 'c' has the name of an initializer of the graph",
         );
-        // Even if nobody reads it.
+        // Even if no node reads it.
         refused(
             "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(x) }",
             0,

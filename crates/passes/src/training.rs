@@ -1,8 +1,9 @@
 //! Training information for a model that has none: a loss, gradients of its weights, and a step of
 //! an optimizer, as an entry of the field `training_info`.
 //!
-//! The algorithm of the entry reads what the main graph computes; the main graph stays as it is, or
-//! is converted to a newer version of `ai.onnx` where the algorithm has no equivalent in its own.
+//! The algorithm of the entry reads values of the main graph. The main graph is unchanged, or
+//! converted to a newer version of `ai.onnx` if the algorithm has no equivalent in the version of
+//! the model.
 
 mod clipping;
 mod initialization;
@@ -27,33 +28,33 @@ pub use initialization::Initialization;
 pub use loss::Loss;
 pub use optimizer::{Optimizer, OptimizerKind};
 
-/// The version of the format since which a model can have training information.
+/// First version of the format with training information.
 const TRAINING_INFO: i64 = 7;
 
-/// How a model is to be trained.
+/// Options of the training information.
 pub struct TrainingOptions<'a> {
-    /// What is made small.
+    /// Loss to minimize.
     pub loss: Loss,
-    /// How weights move.
+    /// Rule that updates the weights.
     pub optimizer: Optimizer,
-    /// How gradients are kept small.
+    /// Limit of gradients.
     pub clipping: Option<Clipping>,
-    /// Which initializers are trained, by name. By default those that are weights: see
-    /// [`Skipped`] for those that are not.
+    /// Predicate that selects the initializers to train, by name. By default all weights are
+    /// selected; [`Skipped`] has the reasons for which other initializers are not.
     pub variables: Option<&'a dyn Fn(&str) -> bool>,
-    /// Which of those are not trained.
+    /// Predicate that excludes selected initializers, by name.
     pub frozen: &'a dyn Fn(&str) -> bool,
-    /// What weights are before the first step, after `initialize`.
+    /// Initial values of the weights, which the entry's initialization assigns.
     pub initialization: Initialization,
-    /// Whether the algorithm runs Dropout and BatchNormalization as in training; running statistics
-    /// are state variables then. The main graph runs them as it did.
+    /// Whether the algorithm runs Dropout and BatchNormalization in training mode. Running
+    /// statistics are then state variables. The main graph is unchanged.
     pub training_mode: bool,
-    /// Whether gradients are `Gradient` nodes, which few runtimes know, and not the nodes that they
-    /// mean.
+    /// Whether `Gradient` nodes, which few runtimes support, compute the gradients. Otherwise they
+    /// are expanded to other nodes.
     pub gradient_nodes: bool,
-    /// Whether weights of float16 and bfloat16 have a float copy: a state variable of float beside
-    /// each keeps what rounding to 16 bits leaves off, and the sum of both is the copy. Without it
-    /// a step below half a unit in the last place of the weight changes nothing.
+    /// Whether float16 and bfloat16 weights have a float copy. It is the sum of the weight and a
+    /// float state variable, which has the remainder of rounding to 16 bits. Without copies, a step
+    /// below half a unit in the last place of a weight has no effect.
     pub float_copies: bool,
 }
 
@@ -129,12 +130,12 @@ impl Skipped {
     }
 }
 
-/// Adds an entry of training information to a model. Data of initializers in other files is read
-/// from `external`, to tell masks from weights.
+/// Adds an entry of training information to a model. Reads data of initializers in other files from
+/// `external`, to distinguish masks from weights.
 ///
 /// # Errors
 ///
-/// Options that do not fit the model; operators on the way to the loss that have no gradient.
+/// Options that do not fit the model; operators before the loss that have no gradient.
 pub fn add_training(
     model: &Model,
     registry: &Registry,
@@ -146,7 +147,7 @@ pub fn add_training(
     let input = JobInput { job: JobKind::AddTraining, model, registry };
     let mut model = model.clone();
     if let (Some(main), ..PLAIN_INITIALIZERS) = (model.main, model.header.ir_version.unwrap_or(0)) {
-        // Variables are no inputs in the version that is written.
+        // In the written version of the format, variables are not inputs.
         model.fix_default_inputs(main);
     }
     let mut add = Addition::new(model, registry, &[])?;
@@ -203,15 +204,15 @@ pub fn add_training(
     Ok((model, report))
 }
 
-/// What training mode changes.
+/// Changes by training mode.
 #[derive(Default)]
 struct Modes {
     nodes: usize,
-    /// Names of running statistics, and what they become.
+    /// Names of running statistics, with their new values.
     updates: Vec<(String, ValueId)>,
 }
 
-/// Lets Dropout and BatchNormalization run as in training.
+/// Sets Dropout and BatchNormalization nodes to training mode.
 fn training_mode(add: &mut Addition) -> Modes {
     let resolved = add.resolved();
     let graphs = resolved.graphs().iter();
@@ -223,7 +224,7 @@ fn training_mode(add: &mut Addition) -> Modes {
     let dropouts: Vec<NodeId> =
         nodes.iter().copied().filter(|node| named(*node, "Dropout")).collect();
     let main = resolved.main();
-    // Statistics of a branch could not be assigned.
+    // Running statistics in a branch cannot be state variables.
     let is_main = |node: &NodeId| resolved.model().node(*node).graph == main;
     let normalizations: Vec<NodeId> = nodes
         .into_iter()
@@ -265,7 +266,7 @@ fn training_mode(add: &mut Addition) -> Modes {
     Modes { nodes: changed.len(), updates }
 }
 
-/// Bindings of a model.
+/// Makes bindings from pairs of names.
 fn entries(model: &mut Model, pairs: Vec<(String, String)>) -> Vec<Entry> {
     let mut entry = |(key, value): (String, String)| Entry {
         key: Some(model.intern(&key)),

@@ -1,8 +1,8 @@
 //! `If`, `Loop` and `Scan` whose graphs have annotated nodes.
 //!
-//! Such a node runs on all devices of the configuration. All take the same branch and the same number
-//! of iterations, since conditions are whole on each of them. Nodes in its graphs are placed like
-//! those of the main graph. Inputs and outputs of the graphs are whole on all devices.
+//! Such a node runs on all devices of the configuration. All take the same branch and the same
+//! number of iterations, since conditions are whole on each of them. Nodes in its graphs are placed
+//! like those of the main graph. Inputs and outputs of the graphs are whole on all devices.
 
 use std::borrow::Cow;
 
@@ -70,8 +70,8 @@ impl Planner<'_> {
         found.map(|(_, operator)| *operator)
     }
 
-    /// Whether the graph of a node declares the sizes of its arguments. Declared sizes may differ, and
-    /// a run does not follow them.
+    /// Whether the sizes of a node's graph inputs are those of the arguments in a run. Declared
+    /// sizes of the inputs may differ, and a run ignores them.
     fn has_sizes_of_run(&self, node: NodeId, operator: Operator) -> bool {
         let (skipped, scanned) = match operator {
             Operator::If => return true,
@@ -116,7 +116,8 @@ impl Planner<'_> {
         nodes.filter(|inner| self.is_annotated(*inner)).collect()
     }
 
-    /// Places a node and the nodes in its graphs. Returns whether the graphs are divided.
+    /// Places a node and the nodes in its graphs, if the graphs can be divided. Returns whether it
+    /// did.
     pub(super) fn place_with_bodies(&mut self, node: NodeId, wishes: &Wishes) -> bool {
         let annotated = self.annotated_in(node);
         if annotated.is_empty() {
@@ -203,8 +204,8 @@ impl Building<'_> {
         }
     }
 
-    /// Joins the second outputs of the exchanges in the graph into one byte, which keeps the exchanges
-    /// alive, so that the device takes part in all of them.
+    /// Joins the second outputs of the exchanges in the graph into one byte, which keeps the
+    /// exchanges alive, so that the device takes part in all of them.
     fn join_tokens(&mut self) -> ValueId {
         let tokens = self.take_tokens();
         match *tokens {
@@ -246,7 +247,8 @@ impl Building<'_> {
     }
 }
 
-/// Whether a graph declares the shape of its argument, or of a slice of it along `axis`.
+/// Whether the shape of a graph input is that of its argument, or of a slice of the argument along
+/// `axis`.
 fn is_shape_of_run(given: &[Dim], axis: Option<i64>, taken: &[Dim]) -> bool {
     let rank = i64::try_from(given.len()).unwrap_or(i64::MAX);
     let axis =

@@ -1,5 +1,5 @@
-//! Collectives in a model: nodes that the ranks of a model run together, each rank in a session of
-//! its own with a model of its own.
+//! Collectives in a model: nodes that the ranks of a job run together. Each rank has its own
+//! session and its own model.
 
 use sardonyx_model::{AttrValue, Model, NodeAttributes, NodeId};
 use sardonyx_ops::{AttributeView, OpDef, Registry};
@@ -7,46 +7,47 @@ use sardonyx_passes::import_operator_set;
 
 use crate::local::EXCHANGE_DOMAIN;
 
-/// The attribute by which a node that was [connected](connect_collectives) is known: its place
-/// among the [`collectives`] of the model.
+/// Attribute of a [connected](connect_collectives) node: its index among the [`collectives`] of the
+/// model.
 pub const COLLECTIVE_NUMBER: &str = "number";
 
-/// A collective of a model.
+/// Collective of a model.
 #[derive(Debug, Clone)]
 pub struct Collective {
-    /// The node.
+    /// Node of the collective.
     pub node: NodeId,
-    /// What it calls.
+    /// Operator of the node.
     pub operator: &'static OpDef,
-    /// The node in words, for messages.
+    /// Operator and first output of the node, for messages.
     pub words: String,
-    /// What the ranks do.
+    /// Operation of the ranks.
     pub kind: CollectiveKind,
-    /// How many ranks take part, if the node says that.
+    /// Number of ranks that take part, if the node declares it.
     pub ranks: Option<i64>,
-    /// The ranks that take part, in the order of the file; all if there are none.
+    /// Ranks that take part, in the order of the file; empty if all do.
     pub group: Vec<i64>,
 }
 
-/// What the ranks of a collective do.
+/// Operation of the ranks of a collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// Combines the tensors of all, by a reduction of this name: `sum`, `prod`, `min`, `max` or
-    /// another.
+    /// Combines the tensors of all ranks by a reduction of this name: `sum`, `prod`, `min`, `max`
+    /// or another.
     Reduce(String),
-    /// Concatenates the tensors of all along an axis, which may be counted from the end.
+    /// Concatenates the tensors of all ranks along an axis. A negative axis counts from the end.
     Gather(i64),
-    /// Combines the tensors of all, and gives each its part of the first axis.
+    /// Combines the tensors of all ranks by a reduction of this name. Each rank gets its part of
+    /// the first axis.
     ReduceScatter(String),
-    /// Gives each its part of the tensors of all.
+    /// Sends each rank its part of the tensors of all ranks.
     AllToAll,
-    /// Gives all the tensor of this one.
+    /// Sends the tensor of this rank to all ranks.
     Broadcast(i64),
-    /// Another operation, by name.
+    /// Operation of another name.
     Other(String),
 }
 
-/// The collectives of a model, in all its graphs, in the order of the file.
+/// Returns the collectives in all graphs of a model, in the order of the file.
 pub fn collectives(model: &Model) -> Vec<Collective> {
     let registry = Registry::with_microsoft();
     let mut found = Vec::new();
@@ -57,7 +58,7 @@ pub fn collectives(model: &Model) -> Vec<Collective> {
             let Some(operator) = operator.filter(|operator| operator.is_collective()) else {
                 continue;
             };
-            // A function of the model takes the place of an operator that is not the standard's.
+            // A call of a function of the model is not a collective, even if the names are equal.
             let is_called = model.functions.iter().any(|function| {
                 function.name == model.node(*id).op_type
                     && model.display(function.domain) == domain.as_ref()
@@ -102,8 +103,8 @@ fn collective(model: &Model, node: NodeId, operator: &'static OpDef) -> Option<C
     Some(Collective { node, operator, words, kind, ranks, group })
 }
 
-/// Puts nodes of the private domain in the place of collectives, under the same names, each with
-/// its number.
+/// Moves collectives to the private domain, with unchanged operator names, and sets the attribute
+/// [`COLLECTIVE_NUMBER`] of each.
 pub fn connect_collectives(model: &mut Model, found: &[Collective]) {
     import_operator_set(model, EXCHANGE_DOMAIN, 1);
     let domain = Some(model.intern(EXCHANGE_DOMAIN));

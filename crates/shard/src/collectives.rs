@@ -1,10 +1,11 @@
-//! The model of a rank as a file for other engines: ordinary nodes on parts, and collectives that
-//! these engines have in place of exchanges.
+//! Moves in the model of a rank that is written to a file: collectives of other engines in place of
+//! exchanges.
 //!
-//! A move becomes the collective that says just that, if there is one: partial sums an all-reduce,
-//! even parts of an axis an all-gather, another axis of even parts an all-to-all. Any other becomes
-//! an all-gather of what the ranks give, each padded to the largest, of which every rank takes what
-//! it gets. More is sent then than the move needs, and nothing is rounded.
+//! A move becomes a collective of the engine with exactly its effect, if there is one: an
+//! all-reduce combines partial sums, an all-gather joins even parts of an axis, and an all-to-all
+//! exchanges even parts of one axis for even parts of another. Any other move becomes an all-gather
+//! of the senders' parts, padded to the size of the largest, from which each rank takes its new
+//! part. This sends more elements than the move needs, but rounds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,22 +23,22 @@ use crate::plan::{Move, Plan, Step};
 use crate::sizes::Numbers;
 use crate::transfers::{Transfer, elements_of, is_within, reducing, transfers};
 
-/// The collectives of an engine.
+/// Collectives of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collectives {
-    /// `AllReduce`, `AllGather` and `AllToAll` of the domain `com.microsoft`, as ONNX Runtime has
-    /// them in builds for several GPUs. All ranks take part in each.
+    /// `AllReduce`, `AllGather` and `AllToAll` of the domain `com.microsoft`, which ONNX Runtime
+    /// has in builds for several GPUs. All ranks take part in each.
     Microsoft,
-    /// `DistCollective` of the default domain, as TensorRT and its tools have it.
+    /// `DistCollective` of the default domain, which TensorRT and its tools have.
     TensorRt,
 }
 
-/// A move for which an engine has no collectives.
+/// Move for which an engine has no collectives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotExpressible {
-    /// What cannot be said, and of which value.
+    /// Message with the value, the forms and the reason.
     pub what: String,
-    /// What would help.
+    /// Advice on making the move expressible.
     pub help: &'static str,
 }
 
@@ -50,7 +51,7 @@ impl fmt::Display for NotExpressible {
 impl std::error::Error for NotExpressible {}
 
 impl Collectives {
-    /// Whether an all-reduce combines elements of a type in a way.
+    /// Whether an all-reduce can combine elements of type `elem` by the operation `combine`.
     fn reduces(self, elem: DataType, combine: Combine) -> bool {
         use DataType::{Bfloat16, Double, Float, Float16, Int8, Int32, Int64, Uint8};
         match self {
@@ -63,8 +64,8 @@ impl Collectives {
         }
     }
 
-    /// The element type as which elements are gathered, which holds all their values; `None` if
-    /// there is none.
+    /// Returns the element type in which elements of type `elem` are gathered. It represents all
+    /// their values exactly. `None` if there is no such type.
     fn carrier(self, elem: DataType) -> Option<DataType> {
         use DataType::{
             Bfloat16, Bool, Double, Float, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2,
@@ -85,33 +86,33 @@ impl Collectives {
         }
     }
 
-    /// Whether some ranks can do something without the others.
+    /// Whether a collective can run on a group of some ranks.
     fn has_groups(self) -> bool {
         self == Collectives::TensorRt
     }
 
-    /// Whether there is an all-to-all.
+    /// Whether all-to-all exchanges are available.
     fn has_all_to_all(self) -> bool {
         self == Collectives::Microsoft
     }
 }
 
-/// What ranks do for a part of the way from one form to another.
+/// Method by which the ranks carry out a stage of a move.
 #[derive(Debug, Clone)]
 enum Way {
-    /// Each takes its part of what it holds.
+    /// Each rank takes its new part from its own old part.
     Take,
-    /// Groups combine partial results.
+    /// Groups combine their partial results by an all-reduce.
     Reduce { groups: Vec<Vec<Device>>, combine: Combine },
-    /// Groups concatenate even parts of an axis.
+    /// Groups concatenate even parts of an axis by an all-gather.
     Gather { groups: Vec<Vec<Device>>, axis: usize },
-    /// All exchange even parts of one axis for even parts of another.
+    /// All ranks exchange even parts of one axis for even parts of another.
     AllToAll { from: usize, to: usize },
-    /// A group gathers all that is given.
+    /// A group gathers the parts of all senders.
     Blocks { group: Vec<Device> },
 }
 
-/// A part of the way.
+/// Stage of a move, from one form to another.
 #[derive(Debug, Clone)]
 struct Stage {
     from: Form,
@@ -120,11 +121,11 @@ struct Stage {
 }
 
 impl Plan {
-    /// Whether all moves of the plan can be said with the collectives of an engine.
+    /// Checks that the collectives of an engine can express all moves of the plan.
     ///
     /// # Errors
     ///
-    /// The first move that cannot.
+    /// The first move that they cannot express.
     pub fn is_expressible(&self, collectives: Collectives) -> Result<(), NotExpressible> {
         for step in &self.steps {
             if let Step::Move(moved) = step
@@ -136,7 +137,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How a value gets another form.
+    /// Divides a move into stages that the collectives of an engine can express.
     fn stages(&self, moved: &Move, collectives: Collectives) -> Result<Vec<Stage>, NotExpressible> {
         let refuse = |why: &str, help| {
             let name = self.model.display(Some(self.model.value(moved.value).name));
@@ -206,12 +207,13 @@ impl Plan {
     }
 }
 
-/// The sizes of a value that is moved, if all are numbers.
+/// Returns the sizes of a moved value, if all are numbers.
 fn known_sizes(moved: &Move) -> Option<Sizes> {
     Numbers::default().of(moved.dims.as_deref()?)
 }
 
-/// The groups of devices that combine partial results of the same part.
+/// Returns the groups of devices that combine their partial results, one group for each part.
+/// `None` if a device has no such group.
 fn groups_of_sums(from: &Form) -> Option<Vec<Vec<Device>>> {
     let combined = from.combined();
     let groups: Option<BTreeSet<Vec<Device>>> =
@@ -219,8 +221,9 @@ fn groups_of_sums(from: &Form) -> Option<Vec<Vec<Device>>> {
     Some(groups?.into_iter().collect())
 }
 
-/// The axis that is the only one split, evenly, and groups of devices of which each has all parts
-/// in order.
+/// Returns the only split axis of a form, and groups of devices that each hold all its parts, in
+/// the order of the device numbers. `None` if several axes are split, the parts are uneven, or some
+/// parts are on more devices than others.
 fn groups_of_parts(form: &Form, dims: &[usize]) -> Option<(usize, Vec<Vec<Device>>)> {
     let (axis, parts) = split_axis(form, dims)?;
     let mut holders: Vec<Vec<Device>> = vec![Vec::new(); parts];
@@ -236,7 +239,8 @@ fn groups_of_parts(form: &Form, dims: &[usize]) -> Option<(usize, Vec<Vec<Device
     groups.iter().all(|group| group.is_sorted()).then_some((axis, groups))
 }
 
-/// The only axis of a form that is split, into even parts, and their number.
+/// Returns the only split axis of a form and the number of its parts. `None` if another axis is
+/// split as well, the parts are uneven, or the form has partial results.
 fn split_axis(form: &Form, dims: &[usize]) -> Option<(usize, usize)> {
     let mut split = form
         .axes()
@@ -250,20 +254,21 @@ fn split_axis(form: &Form, dims: &[usize]) -> Option<(usize, usize)> {
     (is_even && is_only).then_some((axis, factor.parts))
 }
 
-/// The axis of which all devices have even parts in order.
+/// Returns the only split axis of a form if each device has one of its even parts, in the order of
+/// the device numbers.
 fn even_axis(form: &Form, dims: &[usize], all: &[Device]) -> Option<usize> {
     let (axis, groups) = groups_of_parts(form, dims)?;
     (groups == [all]).then_some(axis)
 }
 
-/// How a file says what is moved.
+/// Engine for which the model of a rank is written, and the source of its external data.
 #[derive(Clone, Copy)]
 pub(super) struct Spelling<'p> {
     pub(super) collectives: Collectives,
     pub(super) external: &'p dyn ExternalData,
 }
 
-/// What ranks do together.
+/// Operation of a collective.
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Reduce(Combine),
@@ -272,10 +277,10 @@ enum Operation {
 }
 
 impl Building<'_> {
-    /// Moves a value by collectives.
+    /// Adds the nodes that move a value by collectives.
     pub(super) fn move_by_collectives(&mut self, moved: &Move, collectives: Collectives) {
         let plan = self.plan;
-        // What cannot be said was refused before.
+        // `rank_model` has refused moves that cannot be expressed.
         let (Ok(stages), Some(dims)) = (plan.stages(moved, collectives), &known_sizes(moved))
         else {
             return;
@@ -287,8 +292,8 @@ impl Building<'_> {
             held = match &stage.way {
                 Way::Take => held.and_then(|held| {
                     let own = stage.to.dims(self.device, dims);
-                    // The result of the collective before is needed by others alone, or what is
-                    // taken of it is empty.
+                    // The rank reads nothing of the previous collective, but the other ranks need
+                    // it to take part.
                     if own.as_ref().is_none_or(|own| own.contains(&0)) && number > 0 {
                         let all = stage.from.dims(self.device, dims).unwrap_or_default();
                         self.keep(held, Type::tensor(moved.elem, all));
@@ -332,7 +337,8 @@ impl Building<'_> {
         }
     }
 
-    /// The result of a collective, if the rank takes it; else it is kept, as others need the rank.
+    /// Returns the result of a collective if the rank gets it. Otherwise makes it an output, as the
+    /// other ranks need this rank to take part.
     fn taken(&mut self, of: &Moving<'_>, result: ValueId) -> Option<ValueId> {
         if of.stage.to.is_on(self.device) {
             return Some(result);
@@ -341,7 +347,7 @@ impl Building<'_> {
         None
     }
 
-    /// Adds a collective of a group of ranks.
+    /// Adds a collective of a group of ranks, and returns its result.
     fn collective(
         &mut self,
         collectives: Collectives,
@@ -394,7 +400,8 @@ impl Building<'_> {
         }
     }
 
-    /// Gathers along an axis, which engines may do along the first one alone.
+    /// Concatenates the parts of a group along an axis. TensorRT gathers along the first axis only,
+    /// so that `axis` is moved to the front and back.
     fn gather(&mut self, of: &Moving<'_>, held: ValueId, group: &[Device], axis: usize) -> ValueId {
         let held = self.cast(held, of.elem, of.carrier());
         let gathered = match of.collectives {
@@ -415,8 +422,9 @@ impl Building<'_> {
         self.cast(gathered, of.carrier(), of.elem)
     }
 
-    /// Exchanges parts of one axis for parts of another: the parts of the other axis become the
-    /// first axis, over which ranks exchange; after that it stands for the parts of the one axis.
+    /// Exchanges parts of axis `from` for parts of axis `to`. Axis `to` is split into one block for
+    /// each rank, and the axis of blocks is moved to the front, where ranks exchange them.
+    /// Afterwards this axis numbers the parts of axis `from`.
     fn all_to_all(
         &mut self,
         of: &Moving<'_>,
@@ -431,13 +439,13 @@ impl Building<'_> {
         split[to] /= ranks;
         split.insert(to, ranks);
         let split = self.reshape(held, &split);
-        // The axis of ranks first.
+        // An all-to-all exchanges along the first axis.
         let mut order: Vec<usize> = (0..=of.dims.len()).filter(|axis| *axis != to).collect();
         order.insert(0, to);
         let first = self.transpose(split, &order);
         let group: Vec<Device> = (0..Device::try_from(ranks).unwrap_or(Device::MAX)).collect();
         let swapped = self.collective(of.collectives, Operation::AllToAll, first, &group);
-        // It goes before the axis whose parts came, of which it is the outer factor.
+        // The axis of received blocks is the outer factor of axis `from`.
         let mut back: Vec<usize> = (1..=of.dims.len()).collect();
         back.insert(from, 0);
         let joined = self.transpose(swapped, &back);
@@ -447,7 +455,8 @@ impl Building<'_> {
         self.cast(joined, of.carrier(), of.elem)
     }
 
-    /// Gathers what the ranks of a group give, and takes what the rank gets.
+    /// Gathers the parts of all senders of a group, padded to the size of the largest, and
+    /// assembles the new part of the rank. `None` if the rank gets no part.
     fn blocks(
         &mut self,
         of: &Moving<'_>,
@@ -531,7 +540,7 @@ impl Building<'_> {
         combined
     }
 
-    /// Puts pieces together along their axes, from one on: they lie in a grid.
+    /// Joins pieces that form a grid, along `axis` and all axes after it.
     fn assemble(&mut self, pieces: &[Piece<'_>], axis: usize) -> ValueId {
         let mut groups: BTreeMap<Vec<usize>, Vec<Piece<'_>>> = BTreeMap::new();
         for piece in pieces {
@@ -554,7 +563,7 @@ impl Building<'_> {
         if order.is_sorted() {
             return joined;
         }
-        // Parts that lie between each other.
+        // Brings the indices of interleaved parts into order.
         let mut from = vec![0; order.len()];
         for (position, place) in order.iter().enumerate() {
             if let Some(from) = from.get_mut(*place) {
@@ -564,7 +573,7 @@ impl Building<'_> {
         self.take(joined, &from, axis)
     }
 
-    /// The runs of a tensor of some sizes, axis by axis.
+    /// Takes the elements in `runs`, axis by axis, from a tensor of sizes `dims`.
     fn runs_of(&mut self, value: ValueId, runs: &[Vec<Run>], dims: &[usize]) -> ValueId {
         let mut bounds = Vec::new();
         let mut gathered = Vec::new();
@@ -585,7 +594,8 @@ impl Building<'_> {
         part
     }
 
-    /// Elements along axes: each with its first one and that after its last one.
+    /// Takes a slice of a value along axes. Each item of `bounds` has an axis, its first index, and
+    /// the index after its last one.
     pub(super) fn slice(&mut self, value: ValueId, bounds: &[(usize, usize, usize)]) -> ValueId {
         let starts: Vec<i64> = bounds.iter().map(|(_, start, _)| signed(*start)).collect();
         let ends: Vec<i64> = bounds.iter().map(|(_, _, end)| signed(*end)).collect();
@@ -594,7 +604,7 @@ impl Building<'_> {
         self.add("Slice", "", &[Some(value), starts, ends, axes]).1
     }
 
-    /// Elements along an axis, by their indices.
+    /// Gathers the elements of a value at `indices` of an axis.
     pub(super) fn take(&mut self, value: ValueId, indices: &[i64], axis: usize) -> ValueId {
         let indices = self.constant(indices);
         let (node, output) = self.add("Gather", "", &[Some(value), Some(indices)]);
@@ -639,7 +649,8 @@ impl Building<'_> {
         self.add("Expand", "", &[Some(zero), Some(dims)]).1
     }
 
-    /// A constant of the model, cut to what a device has of it; `None` if it is no constant.
+    /// Adds a constant with the elements of `value` in `ranges`. `None` if `value` is not a
+    /// constant or cannot be cut, and in the model of a session, which has no external data.
     pub(super) fn cut_constant(&mut self, value: ValueId, ranges: &[Ranges]) -> Option<ValueId> {
         let external = self.spelling?.external;
         let tensor = match self.model.value(value).producer {
@@ -672,15 +683,15 @@ impl Building<'_> {
     }
 }
 
-/// A piece of what a rank gets.
+/// Piece of the new part of a rank.
 #[derive(Debug, Clone, Copy)]
 struct Piece<'r> {
-    /// Where its elements come from and go to, axis by axis.
+    /// Runs of indices for each axis, with positions in the sender's part and in the new part.
     runs: &'r [Vec<Run>],
     value: ValueId,
 }
 
-/// What there is to know about a part of the way of a value.
+/// Stage of a move, with the properties of the moved value.
 struct Moving<'m> {
     collectives: Collectives,
     elem: DataType,
@@ -689,14 +700,14 @@ struct Moving<'m> {
 }
 
 impl Moving<'_> {
-    /// The element type as which elements are gathered.
+    /// Returns the element type in which elements are gathered.
     fn carrier(&self) -> DataType {
         self.collectives.carrier(self.elem).unwrap_or(self.elem)
     }
 }
 
-/// The elements of a tensor whose indices are in these ranges; `None` if elements are not whole
-/// bytes.
+/// Copies the elements of a tensor whose indices are in `ranges`. `None` if elements are not whole
+/// bytes, or if memory runs out.
 fn cut(tensor: &Tensor, ranges: &[Ranges]) -> Option<Tensor> {
     let elem = tensor.data_type();
     let size = elem.bits().filter(|bits| bits % 8 == 0)? / 8;
@@ -714,7 +725,8 @@ fn cut(tensor: &Tensor, ranges: &[Ranges]) -> Option<Tensor> {
     Tensor::from_buffer(elem, dims, Buffer::from_vec(part)).ok()
 }
 
-/// Calls with the first index and the number of elements that follow each other.
+/// Calls `each` for each contiguous run of elements in `ranges`, with the index of its first
+/// element and the number of elements.
 fn walk(dims: &[usize], ranges: &[Ranges], base: usize, each: &mut dyn FnMut(usize, usize)) {
     let (Some((_, inner)), Some((own, rest))) = (dims.split_first(), ranges.split_first()) else {
         return each(base, 1);

@@ -1,4 +1,4 @@
-//! What constants devices hold.
+//! Memory that constants take on each device.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use crate::plan::{FormId, Plan, Step};
 use crate::sizes::stand_in;
 
 impl Plan {
-    /// The bytes of constants of the model that a device holds while it runs: of each the parts
-    /// that it reads, and those that it gives to others.
+    /// Returns the number of bytes of constants that a device holds during a run: the parts that it
+    /// reads, and the parts that it sends to other devices.
     pub fn constant_bytes(&self, device: Device) -> u64 {
         let mut held: BTreeSet<(ValueId, FormId)> = BTreeSet::new();
         let mut inside = 0;
         for step in &self.steps {
             match step {
-                // A part that the device makes of a constant takes the place of that.
+                // A part that the device takes from a constant is counted where it is read.
                 Step::Move(moved) if self.is_local(moved) => {}
                 Step::Move(moved) => {
                     let gives = self.givers(moved).contains(&device);
@@ -43,13 +43,14 @@ impl Plan {
         inside + own.sum::<u64>()
     }
 
-    /// The bytes of a constant that a device holds in a form; 0 of any other value.
+    /// Returns the size in bytes of a device's part of a constant; 0 for any other value.
     fn bytes_held(&self, value: ValueId, form: FormId, device: Device) -> u64 {
         let is_constant = matches!(self.model.value(value).producer, Producer::Initializer(_));
         if is_constant { self.part_bytes(value, form, device) } else { 0 }
     }
 
-    /// The bytes of a tensor that a device has in a form; 0 if its sizes are not known.
+    /// Returns the size in bytes of a device's part of a tensor in a form, with open sizes counted
+    /// as 1; 0 if the sizes are not known.
     pub(super) fn part_bytes(&self, value: ValueId, form: FormId, device: Device) -> u64 {
         let Some((elem, Some(dims))) = self.tensor(value) else { return 0 };
         let own = self.form(form).dims(device, &stand_in(&dims));

@@ -1,4 +1,4 @@
-//! The form of a value that several devices hold: how its axes are split, and who has which part.
+//! Form of a value that several devices hold: the split of its axes, and the part on each device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
@@ -7,64 +7,64 @@ use std::ops::Range;
 use sardonyx_ops::{Combine, Sizes};
 use smallvec::{SmallVec, smallvec};
 
-/// A device of a configuration, by number.
+/// Number of a device of a configuration, from 0.
 pub type Device = u32;
 
-/// A factor of an axis, and into how many parts it is split. Where the size is not divisible by the
-/// number of parts, the first parts have one element more; parts may be empty.
+/// Factor of an axis, and the number of parts that it is split into. If that number does not divide
+/// the size, the first parts have one index more than the others. Parts may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Split {
-    /// The size of the factor.
+    /// Size of the factor.
     pub size: usize,
-    /// The number of parts.
+    /// Number of parts.
     pub parts: usize,
 }
 
 impl Split {
-    /// The indices of a part.
+    /// Returns the range of indices of a part.
     pub fn part(self, part: usize) -> Range<usize> {
         let start =
             |part: usize| part * (self.size / self.parts) + part.min(self.size % self.parts);
         start(part)..start(part + 1)
     }
 
-    /// Whether the parts of this factor, each index repeated `by` times, are those of a factor that
-    /// is `by` times as large.
+    /// Whether a factor that is `by` times as large is split at the same places: the bounds of its
+    /// parts are those of this factor, times `by`.
     fn is_even(self, by: usize) -> bool {
         let larger = Split { size: self.size * by, parts: self.parts };
         (0..self.parts).all(|part| self.part(part).start * by == larger.part(part).start)
     }
 }
 
-/// The factors of an axis, from the outermost. The axis is their product. An axis that is not
-/// split has none.
+/// Factors of an axis, outermost first. Their product is the size of the axis. An axis that is not
+/// split has no factors.
 pub type SplitAxis = SmallVec<[Split; 1]>;
 
-/// The part of a value that a device holds: an index for each factor that is split, in the order of
-/// axes and factors, and last the number of the partial result.
+/// Part of a value that a device holds: the index of a part for each split factor, in the order of
+/// axes and factors, then the number of the partial result, if there are several.
 pub type Place = SmallVec<[usize; 2]>;
 
-/// How a value is spread over devices. Equal forms are equal: an axis has as few factors as can
-/// say how it is split.
+/// Distribution of a value over devices. Forms are normalized, so that equal distributions compare
+/// equal: each axis has the fewest factors that describe its split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Axis by axis; nothing if no axis is split.
+    /// Factors of each axis; empty if no axis is split.
     axes: Vec<SplitAxis>,
-    /// How partial results become the value, and how many there are.
+    /// Operation that combines partial results, and their number, which is more than 1.
     partial: Option<(Combine, usize)>,
-    /// Who holds what.
+    /// Part that each device holds.
     places: BTreeMap<Device, Place>,
 }
 
 impl Form {
-    /// The whole value on each of some devices.
+    /// Creates the form in which each of some devices holds the whole value.
     pub fn whole(devices: impl IntoIterator<Item = Device>) -> Form {
         let places = devices.into_iter().map(|device| (device, Place::new())).collect();
         Form { axes: Vec::new(), partial: None, places }
     }
 
-    /// A form with split axes. Each place has an index for each factor with more than one part,
-    /// and one for the partial result if there are several.
+    /// Creates a form with split axes. Each place has an index for each factor with more than one
+    /// part, and the number of the partial result if there are several.
     pub fn new(
         axes: Vec<SplitAxis>,
         partial: Option<(Combine, usize)>,
@@ -85,33 +85,33 @@ impl Form {
         self.axes.is_empty() && self.partial.is_none()
     }
 
-    /// Whether what devices hold are partial results, how they are combined, and how many there
-    /// are.
+    /// Returns the operation that combines partial results, and their number. `None` if devices
+    /// hold final values.
     pub fn partial(&self) -> Option<(Combine, usize)> {
         self.partial
     }
 
-    /// Axis by axis the factors; nothing if no axis is split.
+    /// Returns the factors of each axis; empty if no axis is split.
     pub fn axes(&self) -> &[SplitAxis] {
         &self.axes
     }
 
-    /// Who holds something, and what.
+    /// Returns the part that each device holds. Devices without a part are absent.
     pub fn places(&self) -> &BTreeMap<Device, Place> {
         &self.places
     }
 
-    /// The devices that hold something, in order.
+    /// Returns the devices that hold a part, in ascending order.
     pub fn devices(&self) -> impl Iterator<Item = Device> + '_ {
         self.places.keys().copied()
     }
 
-    /// Whether a device holds something.
+    /// Whether a device holds a part.
     pub fn is_on(&self, device: Device) -> bool {
         self.places.contains_key(&device)
     }
 
-    /// The number of the partial result that a device holds.
+    /// Returns the number of the partial result that a device holds; 0 if there is only one result.
     pub fn partial_of(&self, device: Device) -> usize {
         match (self.partial, self.places.get(&device)) {
             (Some(_), Some(place)) => place.last().copied().unwrap_or(0),
@@ -119,7 +119,8 @@ impl Form {
         }
     }
 
-    /// The same without partial results: each device that holds one holds the combined part.
+    /// Returns the form after partial results are combined: each device that held one holds the
+    /// combined part.
     pub fn combined(&self) -> Form {
         if self.partial.is_none() {
             return self.clone();
@@ -129,15 +130,15 @@ impl Form {
         Form { axes: self.axes.clone(), partial: None, places: places.collect() }
     }
 
-    /// The same on some of its devices.
+    /// Returns the form restricted to `devices`.
     pub fn only_on(&self, devices: &BTreeSet<Device>) -> Form {
         let mut form = self.clone();
         form.places.retain(|device, _| devices.contains(device));
         form
     }
 
-    /// The indices that a device holds, axis by axis, of a tensor of these sizes. The sizes of axes
-    /// that are split are those of the form. `None` if it holds nothing.
+    /// Returns the indices of each axis that a device holds of a tensor of sizes `dims`. The sizes
+    /// of split axes are taken from the form. `None` if the device has no part.
     pub fn ranges(&self, device: Device, dims: &[usize]) -> Option<Vec<Ranges>> {
         let place = self.places.get(&device)?;
         if self.axes.is_empty() {
@@ -157,13 +158,14 @@ impl Form {
         Some(axes.collect())
     }
 
-    /// The sizes of what a device holds of a tensor of these sizes.
+    /// Returns the sizes of a device's part of a tensor of sizes `dims`. `None` if the device has
+    /// no part.
     pub fn dims(&self, device: Device, dims: &[usize]) -> Option<Sizes> {
         Some(self.ranges(device, dims)?.iter().map(Ranges::len).collect())
     }
 }
 
-/// The fewest factors that split an axis in the same way, none if it is not split.
+/// Merges the factors of an axis into the fewest that describe its split; none if it is not split.
 fn merged(axis: &[Split]) -> SplitAxis {
     let mut found = SplitAxis::new();
     if axis.iter().all(|split| split.parts == 1) {
@@ -171,7 +173,7 @@ fn merged(axis: &[Split]) -> SplitAxis {
     }
     for split in axis.iter().copied().filter(|split| split.size != 1 || split.parts > 1) {
         match found.last_mut() {
-            // A whole factor inside of another one.
+            // An inner factor that is not split merges with the next outer one.
             Some(outer) if split.parts == 1 && outer.is_even(split.size) => {
                 outer.size *= split.size
             }
@@ -181,17 +183,18 @@ fn merged(axis: &[Split]) -> SplitAxis {
     found
 }
 
-/// Ranges of indices of an axis, in order, that do not touch each other.
+/// Indices of an axis, as ascending ranges that neither overlap nor adjoin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranges(SmallVec<[Range<usize>; 1]>);
 
 impl Ranges {
-    /// All indices.
+    /// Returns all indices of an axis of `size` indices.
     pub fn all(size: usize) -> Ranges {
         Ranges(smallvec![0..size])
     }
 
-    /// The indices of an axis that is a product of factors, of each of which it has a range.
+    /// Returns the indices of an axis from the size of each of its factors, outermost first, and
+    /// the range of indices in it.
     fn of_factors(factors: &[(usize, Range<usize>)]) -> Ranges {
         let mut found: SmallVec<[Range<usize>; 1]> = smallvec![0..1];
         let mut stride = 1;
@@ -217,27 +220,27 @@ impl Ranges {
         Ranges(found)
     }
 
-    /// The number of indices.
+    /// Returns the number of indices.
     pub fn len(&self) -> usize {
         self.0.iter().map(Range::len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no indices.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges.
+    /// Returns the ranges, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &Range<usize>> {
         self.0.iter()
     }
 
-    /// Whether all indices of others are among these.
+    /// Whether `self` has all indices of `others`.
     pub fn contain(&self, others: &Ranges) -> bool {
         self.shared(others).iter().map(|run| run.len).sum::<usize>() == others.len()
     }
 
-    /// The indices that both have, in runs, with their positions among the indices of each.
+    /// Returns the indices that are in both `self` and `others`, as runs.
     pub fn shared(&self, others: &Ranges) -> Vec<Run> {
         let mut runs = Vec::new();
         let (mut i, mut j, mut at, mut other_at) = (0, 0, 0, 0);
@@ -259,19 +262,20 @@ impl Ranges {
     }
 }
 
-/// Indices that follow each other in two lists of ranges.
+/// Run of consecutive indices in two [`Ranges`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The position of the first among the indices of one.
+    /// Position of its first index among the indices of the first [`Ranges`].
     pub from: usize,
-    /// Among those of the other.
+    /// Position of its first index among the indices of the second [`Ranges`].
     pub to: usize,
-    /// How many.
+    /// Number of indices.
     pub len: usize,
 }
 
-/// The factors of a rule that an axis in a form cuts, each with the number of parts, in the order
-/// of the split factors of the form. `None` if its parts are none of these factors.
+/// Returns the factors of a rule that the split of an axis cuts, each with its number of parts, in
+/// the order of the split factors of the axis. `factors` are numbers and sizes of the rule's
+/// factors of the axis. `None` if parts of the axis are not parts of these factors.
 pub(super) fn cuts(
     axis: &[Split],
     factors: &[(usize, usize)],
@@ -293,7 +297,7 @@ pub(super) fn cuts(
         if split.parts == 1 {
             continue;
         }
-        // The factor that starts where this one does.
+        // Finds the factor of the rule with the same product of outer sizes.
         let mut at = 1;
         let factor = factors.iter().find(|(_, size)| {
             let is_here = at == before && *size > 1;
@@ -315,12 +319,12 @@ pub(super) fn cuts(
     Some(found)
 }
 
-/// The parts of a [`Form`] as text: `whole`, or for each axis its size and the number of parts,
-/// such as `[8/4, -]`, where `-` is an axis that is not split.
+/// Text of the parts of a [`Form`]: `whole`, or the size and the number of parts of each axis, such
+/// as `[8/4, -]`, where `-` is an axis that is not split.
 struct Parts<'f>(&'f Form);
 
 impl Form {
-    /// The parts as text, without the devices.
+    /// Returns the parts as text, without the devices.
     pub(super) fn parts(&self) -> impl Display + '_ {
         Parts(self)
     }
@@ -363,7 +367,7 @@ impl Display for Parts<'_> {
 }
 
 impl Display for Form {
-    /// The parts, and the devices that have them in order.
+    /// Writes the parts and the devices that have a part, in ascending order.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on ", self.parts())?;
         for (index, device) in self.devices().enumerate() {

@@ -1,11 +1,11 @@
 //! Plans for running a model on several devices, from the annotations of its nodes.
 //!
 //! Annotations are hints: whatever they demand, the model computes the same. The planner walks over
-//! the graph in order and decides for each node on which devices it runs, in which form it reads its
-//! inputs, and in which form it leaves its outputs ([`Form`]). The annotation of the node decides
-//! first, then the forms of its inputs, then the rule of its operator ([`sardonyx_ops::Factors`]); a
-//! node without such a rule runs whole. A value that is needed in another form is moved. Annotations
-//! that are not honored are listed with the reason.
+//! the graph in order and decides for each node on which devices it runs, in which form it reads
+//! its inputs, and in which form it leaves its outputs ([`Form`]). The annotation of the node
+//! decides first, then the forms of its inputs, then the rule of its operator
+//! ([`sardonyx_ops::Factors`]); a node without such a rule runs whole. A value that is needed in
+//! another form is moved. Annotations that are not honored are listed with the reason.
 //!
 //! Annotations are defined by the section on devices of the specification and by the proposals 0006
 //! and 0007 of ONNX. A plan leaves sizes open along which nothing is split.

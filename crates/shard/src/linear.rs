@@ -1,10 +1,10 @@
-//! Partial sums that go through linear nodes, where two of them are combined as one.
+//! Linear nodes on partial sums, which allow two partial sums to be combined as one.
 //!
-//! A partial sum is combined before it is read. Where two of them are added in the end, perhaps
-//! after they were transposed or scaled, it takes half the messages to add what each device has and
-//! to combine that. A plan shows where partial sums are. Another one is made from it, in which the
-//! nodes on the way from two partial sums to where they are added are computed on partial sums.
-//! What else is added on the way is added once: by the devices that have the first partial sum.
+//! A partial sum is usually combined before a node reads it. If two partial sums are transposed or
+//! scaled and then added, it takes half the messages when each device adds its own two sums first
+//! and only the result is combined. A first plan shows which values are partial sums. In a second
+//! plan, the nodes between two partial sums and their addition run on partial sums. Other operands
+//! of an addition are added once: by the devices that have the first partial sum.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,16 @@ use crate::form::{Device, Form};
 use crate::plan::{Computed, FormId, Step};
 use crate::planner::Planner;
 
-/// A value that a node makes of partial sums.
+/// Node that can compute a partial sum from partial sums.
 struct Made {
     node: NodeId,
-    /// The inputs of the node that are, or can be, partial sums.
+    /// Inputs of the node that are or can be partial sums.
     sums: Vec<ValueId>,
 }
 
-/// The nodes of a plan that could be computed on partial sums so that two of these become one.
-pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
+/// Returns the nodes of a plan that can run on partial sums so that two of these are combined as
+/// one.
+pub(super) fn find_nodes(planner: &Planner<'_>) -> HashSet<NodeId> {
     let model = planner.resolved.model();
     let mut forms: HashMap<ValueId, FormId> = HashMap::new();
     for step in &planner.plan.steps {
@@ -48,7 +49,7 @@ pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
         if linear == Linear::No || forms.contains_key(&output) || planner.is_annotated(node) {
             continue;
         }
-        // Nobody else reads them, so nobody else needs them combined.
+        // No other node reads the value, so that no other node needs it combined.
         let is_free = |value: &ValueId| {
             forms.contains_key(value)
                 && !model.value(*value).is_output
@@ -67,7 +68,7 @@ pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
         let sums: Vec<ValueId> = sums.into_iter().map(|(_, value)| value).collect();
         let form = forms[&value];
         let is_alike = |value: &ValueId| forms[value] == form;
-        // What is larger afterwards is better combined before.
+        // If the output is larger than all partial sums, it is cheaper to combine these first.
         let grows = sums.iter().all(|value| planner.bytes(*value) < planner.bytes(output));
         if !fits || grows || !sums.iter().all(is_alike) || !planner.can_be_sum(output) {
             continue;
@@ -88,28 +89,29 @@ pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
 }
 
 impl Planner<'_> {
-    /// How the result of a node follows from partial sums.
+    /// Returns the rule by which the result of a node follows from partial sums.
     fn linear(&self, node: NodeId) -> Linear {
         let op = self.resolved.op(node);
         let op = op.filter(|op| op.schema.since == op.def.newest());
         op.map_or(Linear::No, |op| op.def.linear())
     }
 
-    /// Whether partial sums of a value mean something: narrow floats may be too large for their
-    /// type, and integers round.
+    /// Whether a linear node on partial sums of a value has a valid result: sums of narrow floats
+    /// may overflow, and integer division rounds.
     fn can_be_sum(&self, value: ValueId) -> bool {
         let elem = self.tensor(value).map(|(elem, _)| elem);
         matches!(elem, Some(DataType::Float | DataType::Double))
     }
 
-    /// Whether a form is that of partial sums of a value, each of which is as large as the value.
+    /// Whether a form has partial sums of a value, each of the size of the whole value.
     fn is_sum(&self, value: ValueId, form: FormId) -> bool {
         let form = self.plan.form(form);
         let is_sum = matches!(form.partial(), Some((Combine::Sum, _)));
         is_sum && form.axes().is_empty() && self.can_be_sum(value)
     }
 
-    /// Lets a node run on partial sums, if that was decided and is possible.
+    /// Places a node on partial sums, if it was chosen for that and its inputs are partial sums.
+    /// Returns whether it did.
     pub(super) fn place_linear(&mut self, node: NodeId) -> bool {
         let [Some(output)] = *self.plan.model.outputs(node) else { return false };
         if !self.through.contains(&node) {

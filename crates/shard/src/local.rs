@@ -1,4 +1,4 @@
-//! The model that one device runs: nodes on parts, with exchanges between them.
+//! Model that one device runs: nodes on parts, with exchanges between them.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Type, ValueId};
@@ -13,55 +13,58 @@ use crate::form::{Device, Form};
 use crate::plan::{Computed, FormId, Move, Plan, Step};
 use crate::sizes::stand_in;
 
-/// The domain of the operator [`EXCHANGE`], which no file has.
+/// Domain of the operator [`EXCHANGE`], which is reserved for local models.
 pub const EXCHANGE_DOMAIN: &str = "sardonyx.devices";
-/// An operator of local models: all devices that hold a value, or are to hold it in another form,
-/// run it together. It reads what the device holds, if it holds anything. Its first output is what
-/// the device gets, if it gets anything. The second one is a byte, and an output of the model: so
-/// the device takes part even if it turns out that it needs nothing of what it gets.
+/// Operator of local models that moves a value to another form. All devices that hold a part of the
+/// value or get one run it together. Its input is the device's old part, if it has one. Its first
+/// output is the device's new part, if it gets one. Its second output is one byte and leads to an
+/// output of the model, so that the device takes part even if it does not read its new part.
 pub const EXCHANGE: &str = "Exchange";
-/// Its attribute: the number of the step of the plan, which is a [`Move`].
+/// Attribute of [`EXCHANGE`]: index of the step in the plan, which is a [`Move`].
 pub const EXCHANGE_STEP: &str = "step";
 
-/// The model of one device.
+/// Model of one device.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// The model. Its inputs are those of the whole model that the device reads: whole, but for
-    /// residents, of which they are the device's parts.
+    /// The model. Its inputs are the inputs of the whole model that the device reads. They are
+    /// whole tensors, except residents, which are the device's parts.
     pub model: Model,
-    /// By output of the whole model, the output of the local model that is its value; `None` on a
-    /// device that does not give it.
+    /// For each output of the whole model, the index of the local output with its value; `None` on
+    /// a device that does not return it.
     pub outputs: Vec<Option<usize>>,
-    /// By resident, the output of the local model that is the device's part of its new value;
-    /// `None` on a device that has no part of it, or if the run does not change it.
+    /// For each resident, the index of the local output with the device's part of its new value;
+    /// `None` on a device without a part, or if the run does not change the resident.
     pub kept: Vec<Option<usize>>,
 }
 
 impl Plan {
-    /// The model of a device.
+    /// Builds the model of a device.
     pub fn local(&self, device: Device) -> Local {
         Building::new(self, device).build()
     }
 }
 
-/// A local model in the making.
+/// State of a local model that is being built.
 pub(super) struct Building<'p> {
     pub(super) plan: &'p Plan,
     pub(super) device: Device,
     pub(super) model: Model,
-    /// The graph that nodes are added to.
+    /// Graph that nodes are added to.
     pub(super) graph: GraphId,
-    /// What the device holds of values, by form, where it is not the value itself.
+    /// Local value with the device's part, for each moved value and form. A value without an entry
+    /// is its own local value.
     held: HashMap<(ValueId, FormId), ValueId>,
-    /// By graph, the nodes of the device.
+    /// Nodes of the device in each graph, in order.
     orders: HashMap<GraphId, Vec<NodeId>>,
-    /// By graph, the second outputs of exchanges.
+    /// Second outputs of the exchanges in each graph.
     tokens: HashMap<GraphId, Vec<ValueId>>,
-    /// Results of collectives that the device does not read, with their types.
+    /// Results of collectives that the device does not read, with their types. They become outputs,
+    /// so that no engine removes the collectives.
     kept: Vec<(ValueId, Type)>,
-    /// How moves are said in a file; in a session they are exchanges.
+    /// Engine whose collectives a file has for moves. `None` in a session, where moves are
+    /// exchanges.
     pub(super) spelling: Option<Spelling<'p>>,
-    /// The first constant that could not be read, and why.
+    /// Error message of the first constant that could not be read.
     pub(super) failed: Option<String>,
 }
 
@@ -95,7 +98,7 @@ impl<'p> Building<'p> {
         Local { model: self.model, outputs, kept }
     }
 
-    /// Puts the nodes of the device, in order, in the place of those of the model.
+    /// Replaces the nodes of the model by the nodes of the device, in order.
     pub(super) fn nodes(&mut self) {
         let main = self.graph;
         for (number, step) in self.plan.steps.iter().enumerate() {
@@ -114,7 +117,7 @@ impl<'p> Building<'p> {
         self.put_nodes();
     }
 
-    /// Puts the nodes of the device, in order, in the place of those of a graph.
+    /// Replaces the nodes of the current graph by the nodes of the device, in order.
     pub(super) fn put_nodes(&mut self) {
         let mut order = self.orders.remove(&self.graph).unwrap_or_default();
         let kept: HashSet<NodeId> = order.iter().copied().collect();
@@ -125,42 +128,42 @@ impl<'p> Building<'p> {
         std::mem::swap(&mut self.model.graph_mut(self.graph).nodes, &mut order);
     }
 
-    /// The nodes of the device in the graph.
+    /// Returns the nodes of the device in the current graph.
     fn order_mut(&mut self) -> &mut Vec<NodeId> {
         self.orders.entry(self.graph).or_default()
     }
 
-    /// Whether exchanges in a graph have to be kept alive.
+    /// Whether a graph has exchanges that must be kept alive.
     pub(super) fn has_tokens(&self, graph: GraphId) -> bool {
         self.tokens.get(&graph).is_some_and(|tokens| !tokens.is_empty())
     }
 
-    /// The second outputs of exchanges in the graph.
+    /// Removes and returns the second outputs of exchanges in the current graph.
     pub(super) fn take_tokens(&mut self) -> Vec<ValueId> {
         self.tokens.remove(&self.graph).unwrap_or_default()
     }
 
-    /// Notes a value that has to be there in the end.
+    /// Records a value of the current graph that keeps exchanges alive.
     pub(super) fn add_token(&mut self, token: ValueId) {
         self.tokens.entry(self.graph).or_default().push(token);
     }
 
-    /// What the device has of a value in a form.
+    /// Returns the local value with the device's part of a value in a form.
     pub(super) fn held(&self, value: ValueId, form: FormId) -> ValueId {
         self.held.get(&(value, form)).copied().unwrap_or(value)
     }
 
-    /// Notes what the device has of a value that was moved.
+    /// Records the local value with the device's part of a moved value.
     pub(super) fn set_held(&mut self, moved: &Move, held: ValueId) {
         self.held.insert((moved.value, moved.form), held);
     }
 
-    /// Makes a value of a type an output, so that what gives it stays.
+    /// Records a value that becomes an output, so that the node that computes it is not removed.
     pub(super) fn keep(&mut self, value: ValueId, ty: Type) {
         self.kept.push((value, ty));
     }
 
-    /// The values that are kept.
+    /// Removes and returns the values recorded by [`keep`](Self::keep).
     pub(super) fn kept(&mut self) -> Vec<(ValueId, Type)> {
         std::mem::take(&mut self.kept)
     }
@@ -217,14 +220,15 @@ impl<'p> Building<'p> {
         }
     }
 
-    /// The part of what the device holds that it holds in another form.
+    /// Takes the new part of a local move from the device's old part.
     fn part(&mut self, given: ValueId, moved: &Move) -> ValueId {
         let Some(dims) = moved.dims.as_deref().map(stand_in) else { return given };
         let plan = self.plan;
         self.part_of(given, (plan.form(moved.from), plan.form(moved.to)), &dims)
     }
 
-    /// The part, in another form, of what the device holds of a value of these sizes.
+    /// Takes the device's part in the form `to` from `given`, its part in the form `from`. `dims`
+    /// are the sizes of the whole value.
     pub(super) fn part_of(
         &mut self,
         given: ValueId,
@@ -269,7 +273,7 @@ impl<'p> Building<'p> {
         let node = computed.node;
         let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
         let held = inputs.iter().zip(&computed.inputs).map(|(value, form)| match (value, form) {
-            // What is added once is added by others.
+            // Other devices add an operand that is added once.
             (Some(_), Some(form)) if !self.is_on(*form) => None,
             (Some(value), Some(form)) => Some(self.held(*value, *form)),
             (value, _) => *value,
@@ -302,7 +306,7 @@ impl<'p> Building<'p> {
         }
     }
 
-    /// Lets the graphs in a node read another value of the graph around.
+    /// Replaces a value that graphs in a node capture by another value.
     fn capture(&mut self, node: NodeId, from: ValueId, to: ValueId) {
         let graphs: Vec<GraphId> = inner_graphs(&self.model, node).collect();
         for graph in
@@ -324,7 +328,7 @@ impl<'p> Building<'p> {
         }
     }
 
-    /// Gives a node the sizes of its part.
+    /// Adapts the sizes in attributes and inputs of a node to the device's part.
     fn change(&mut self, computed: &Computed, change: Change) {
         match change {
             Change::Sizes { input, output, zeros } => {
@@ -340,7 +344,7 @@ impl<'p> Building<'p> {
                     }
                     return;
                 }
-                // Those that are open are what they are for the whole.
+                // Open sizes are not split: they equal the sizes in the input of the whole node.
                 let whole = self.model.inputs(computed.node).nth(input).flatten();
                 self.order_mut().retain(|known| *known != computed.node);
                 let (_, sizes) = self.some_of(&own, whole);
@@ -368,12 +372,12 @@ impl<'p> Building<'p> {
                 let before = computed.assignment.start(self.device, factor) * stride;
                 self.move_up(computed, output, before);
             }
-            // The plan has done that.
+            // Applied before: by the planner, and by `node`.
             Change::Partly { .. } | Change::Once { .. } => {}
         }
     }
 
-    /// The sizes of what the device holds of a value in a form, those that are numbers.
+    /// Returns the sizes of the device's part of a value in a form, with `None` for each open size.
     fn own_sizes(
         &self,
         value: Option<ValueId>,
@@ -386,7 +390,7 @@ impl<'p> Building<'p> {
         Some(sizes.map(|(dim, own)| dim.size().map(|_| signed(own))).collect())
     }
 
-    /// A vector with these numbers, and the elements of another one where there is none.
+    /// Adds a vector of `numbers`, with elements of `others` in place of `None`.
     fn some_of(&mut self, numbers: &[Option<i64>], others: Option<ValueId>) -> (NodeId, ValueId) {
         let mask: Vec<bool> = numbers.iter().map(Option::is_some).collect();
         let mask = Tensor::from_bools([mask.len()], &mask).expect("a vector has its length");
@@ -396,7 +400,8 @@ impl<'p> Building<'p> {
         self.add("Where", "", &[Some(mask), Some(numbers), others])
     }
 
-    /// Lets a `Shape` node say the sizes of the whole, where the device has a part.
+    /// Replaces the output of a `Shape` node, whose input is a part, by the sizes of the whole
+    /// tensor.
     fn give_shape(&mut self, computed: &Computed, start: usize) {
         let node = computed.node;
         let [Some(output)] = *self.model.outputs(node) else { return };
@@ -412,7 +417,7 @@ impl<'p> Building<'p> {
         self.model.redefine_output(last, 0, output);
     }
 
-    /// Adds a number to the elements of an output of integers.
+    /// Adds the number `by` to the elements of an integer output.
     fn move_up(&mut self, computed: &Computed, output: usize, by: usize) {
         let node = computed.node;
         let Some(value) = self.model.outputs(node)[output].filter(|_| by > 0) else { return };
@@ -423,7 +428,8 @@ impl<'p> Building<'p> {
         self.model.redefine_output(sum, 0, value);
     }
 
-    /// Lets a node take what the device has of the rows of its first input, and zeros for others.
+    /// Makes a node gather the rows of its first input that the device has, and zeros for all other
+    /// rows.
     fn take_own(&mut self, computed: &Computed, axis: usize) {
         let plan = self.plan;
         let node = computed.node;
@@ -444,7 +450,7 @@ impl<'p> Building<'p> {
         if own.len() == dims[axis] {
             return;
         }
-        // By index the position among those that the device has, or -1.
+        // Position of each index among the indices that the device has, or -1.
         let mut table = vec![-1i32; dims[axis]];
         let indices = own.iter().flat_map(|range| range.clone());
         for (position, index) in (0..size).zip(indices) {
@@ -459,7 +465,7 @@ impl<'p> Building<'p> {
         let zero = constant(self, sardonyx_ops::scalar(elem, 0.0));
         let at = self.model.inputs(node).nth(1).flatten();
         self.order_mut().retain(|known| *known != node);
-        // An index that the axis does not have fails here, with the size of the axis.
+        // An index out of range fails in this node, whose message has the size of the whole axis.
         let (_, position) = self.add("Gather", "", &[table, at]);
         let (_, has) = self.add("GreaterOrEqual", "", &[Some(position), none]);
         let mask = match dims.len() - axis - 1 {
@@ -472,7 +478,8 @@ impl<'p> Building<'p> {
             }
         };
         let last = if own.is_empty() {
-            // There is no row that could be taken. Indices are looked at all the same.
+            // The device has no rows. The mask still depends on the indices, so that they are
+            // checked.
             let own = self.own_sizes(plan.model.outputs(node)[0], computed.outputs[0]);
             let own: Vec<i64> = own.into_iter().flatten().flatten().collect();
             let sizes = Some(self.constant(&own));
@@ -490,10 +497,10 @@ impl<'p> Building<'p> {
         self.model.redefine_output(last, 0, output);
     }
 
-    /// Declares residents with the types of the parts that the device has, and inputs that have
-    /// initializers with those that the plan is made for: symbols that are declared for them may
-    /// stand for other sizes elsewhere. Other inputs have the types of the model, as a branch that
-    /// is not taken may contradict those of a run.
+    /// Declares the types of residents, which are the device's parts, and of inputs with
+    /// initializers, which the plan has inferred: symbols in their declarations may stand for other
+    /// sizes elsewhere. Other inputs keep the types of the model, as a branch that is not taken may
+    /// contradict the types of a run.
     fn declare_inputs(&mut self) {
         let plan = self.plan;
         let graph = plan.model.graph(self.graph);
@@ -511,9 +518,9 @@ impl<'p> Building<'p> {
         }
     }
 
-    /// Makes the outputs of the local model those that the device gives back, those that it keeps,
-    /// and what keeps exchanges alive that it takes nothing from. Returns the positions of the
-    /// first two.
+    /// Sets the outputs of the local model: outputs of the whole model that the device returns, its
+    /// parts of new values of residents, and values that keep exchanges alive. Returns the indices
+    /// of the outputs for each output of the whole model and for each resident.
     fn outputs(&mut self) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
         self.model.retain_outputs(self.graph, |_, _| false);
         let mut left: Vec<ValueId> = Vec::new();
@@ -541,7 +548,7 @@ impl<'p> Building<'p> {
         (given, kept)
     }
 
-    /// Leaves inputs and constants out that the device does not read.
+    /// Removes inputs and constants that the device does not read.
     fn drop_unread(&mut self) {
         self.drop_unread_constants();
         let inputs: Vec<ValueId> =
@@ -555,7 +562,7 @@ impl<'p> Building<'p> {
         });
     }
 
-    /// Leaves constants out that the device does not read.
+    /// Removes constants that the device does not read.
     pub(super) fn drop_unread_constants(&mut self) {
         for graph in tree(&self.model, self.graph) {
             self.model.retain_initializers(graph, |model, initializer| {

@@ -34,12 +34,12 @@ pub struct ShardOptions<'a> {
 /// Devices that have the outputs of a model after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputsAt {
-    /// Whole on one device each.
+    /// Each output whole, on one device.
     #[default]
     One,
-    /// Whole on all devices.
+    /// All outputs whole, on all devices.
     All,
-    /// In parts or whole, on the devices that compute them.
+    /// Parts or whole outputs, on the devices that compute them.
     Parts,
 }
 

@@ -1,4 +1,4 @@
-//! Where a node runs, and in which forms it reads and leaves its operands.
+//! Placement of a node: the devices that run it, and the forms of its operands.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,20 @@ use crate::planner::Planner;
 use crate::sizes::nominal;
 use crate::spec::Reading;
 
-/// What a node says of the chosen configuration.
+/// Forms and stage that a node's annotation for the chosen configuration requests.
 #[derive(Default)]
 pub(super) struct Wishes {
-    /// By input.
+    /// Requested form of each input.
     inputs: Vec<Option<FormId>>,
-    /// By output.
+    /// Requested form of each output.
     outputs: Vec<Option<FormId>>,
     pub(super) stage: Option<i64>,
 }
 
 impl Planner<'_> {
-    /// Finds the devices of each stage: those that nodes of the stage name. Stages that name none
-    /// share all devices evenly, in the order of their numbers.
+    /// Determines the devices of each pipeline stage: the devices that annotations of its nodes
+    /// list. A stage without such devices gets an even share of all devices, by the order of stage
+    /// numbers.
     pub(super) fn find_stages(&mut self) {
         let main = self.resolved.main();
         let nodes = self.resolved.order_of(main).to_vec();
@@ -50,7 +51,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a node says of the chosen configuration, with nothing borrowed from the plan.
+    /// Returns a node's annotation for the chosen configuration.
     fn annotation(&self, node: NodeId) -> Option<NodeAnnotation<'_>> {
         let name = self.plan.configuration.as_bytes();
         annotations(self.resolved.model(), node).find(|one| one.configuration == name)
@@ -84,7 +85,7 @@ impl Planner<'_> {
                     let id = self.number(form);
                     for (is_output, index) in places {
                         let list = if is_output { &mut wishes.outputs } else { &mut wishes.inputs };
-                        // A node may read less than in the file.
+                        // The planner may have removed inputs, such as that of a `CastLike`.
                         if let Some(wish) = list.get_mut(index) {
                             *wish = Some(id);
                         }
@@ -96,12 +97,12 @@ impl Planner<'_> {
         wishes
     }
 
-    /// Reports what a node says of configurations that the model does not have.
+    /// Records annotations of a node for configurations that the model does not have.
     fn refuse_unknown(&mut self, node: NodeId) {
         let model = self.resolved.model();
         let chosen = self.plan.configuration.as_bytes();
         let names = annotations(model, node).map(|one| one.configuration);
-        // Most nodes name none, or the chosen one.
+        // Most nodes have no annotation, or one for the chosen configuration.
         let others: Vec<&[u8]> = names.filter(|name| *name != chosen).collect();
         if others.is_empty() {
             return;
@@ -116,13 +117,19 @@ impl Planner<'_> {
         }
     }
 
-    /// The operands that a specification is about, and the form that it asks for.
+    /// Returns the operands that a specification applies to, and the form that it requests.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the form is not available, as a sentence without its subject, which is the
+    /// specification.
     fn read(
         &self,
         spec: &ShardingSpec<'_>,
         node: NodeId,
     ) -> Result<(Vec<(bool, usize)>, Form), String> {
-        // Names are those of the model as it was resolved: known values took the place of some.
+        // Specifications have names of the resolved model. The planner has replaced known values by
+        // constants with other names.
         let model = self.resolved.model();
         let is_it = |value: &ValueId| model.text(model.value(*value).name) == spec.tensor;
         let inputs = model.inputs(node).enumerate();
@@ -145,12 +152,12 @@ impl Planner<'_> {
         Ok((places, reading.form(spec, dims.as_deref())?))
     }
 
-    /// Whether a node says anything of the chosen configuration.
+    /// Whether a node has an annotation for the chosen configuration.
     pub(super) fn is_annotated(&self, node: NodeId) -> bool {
         self.annotation(node).is_some()
     }
 
-    /// Decides about a node, and what has to be moved before and after it.
+    /// Adds the steps of a node: moves of its inputs, the node, and moves of its outputs.
     pub(super) fn place(&mut self, node: NodeId) {
         let wishes = self.wishes(node);
         if self.place_with_bodies(node, &wishes) {
@@ -159,7 +166,7 @@ impl Planner<'_> {
         self.place_as(node, &wishes);
     }
 
-    /// The same for a node whose only output is wanted in a form.
+    /// Adds the steps of a node whose only output is needed in a form.
     pub(super) fn place_for(&mut self, node: NodeId, form: FormId) {
         let inputs = vec![None; self.plan.model.inputs(node).len()];
         self.place_as(node, &Wishes { inputs, outputs: vec![Some(form)], stage: None });
@@ -171,7 +178,7 @@ impl Planner<'_> {
             self.plan.model.outputs(node).iter().flatten().copied().collect();
         let all_move = operands.iter().chain(&outputs).all(|value| self.can_move(*value));
         if !all_move {
-            // What cannot be sent is computed on each device.
+            // A value that cannot be sent is computed on each device.
             self.compute(node, Assignment::whole(self.all()), None, wishes);
             return;
         }
@@ -194,15 +201,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes a node that needs more of an operand than devices have, if other nodes could do with
-    /// what they have.
+    /// Records a node that needs whole operands of which devices have parts, if it can be expanded
+    /// into nodes that can be computed in parts.
     fn note_whole(&mut self, node: NodeId) {
         if self.resolved.op(node).is_some_and(|op| op.def.has_split_nodes()) {
             self.needs_whole.insert(node);
         }
     }
 
-    /// Says of each operand that a node asks to be in parts that the node runs whole.
+    /// Records for each operand that the annotation splits that the node runs whole.
     pub(super) fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
         let model = &self.plan.model;
         let op = model.display(model.node(node).op_type).into_owned();
@@ -220,7 +227,8 @@ impl Planner<'_> {
         }
     }
 
-    /// How the axes of a node's operands go together.
+    /// Returns the rule by which the axes of a node's operands correspond. `None` if the operator
+    /// has no rule for the node, or the sizes of an operand are not known.
     pub(super) fn rule(&self, node: NodeId) -> Option<Factors> {
         let op = self.resolved.op(node)?;
         let schema = self.resolved.schema(node)?;
@@ -235,7 +243,8 @@ impl Planner<'_> {
             model.outputs(node).iter().map(|value| known(*value)).collect();
         let (inputs, outputs) = (inputs?, outputs?);
         let found = rule(&Operands::new((model, node), schema, &inputs, &outputs))?;
-        // Parts of an axis are those of its factors: these are all of the axis.
+        // Parts of factors are parts of an axis only if the factors multiply to the size of the
+        // axis.
         let operands = inputs.iter().zip(&found.inputs).chain(outputs.iter().zip(&found.outputs));
         let mut axes = operands
             .flat_map(|(operand, axes)| operand.iter().flat_map(|operand| &operand.dims).zip(axes));
@@ -245,8 +254,8 @@ impl Planner<'_> {
         axes.all(|(dim, axis)| axis.is_empty() || *dim == size(axis)).then_some(found)
     }
 
-    /// Cuts the factors of a rule into those of the forms that operands have, where these are axes
-    /// that are fused from several.
+    /// Splits factors of a rule that are fused axes into the factors that the forms of operands
+    /// have.
     fn refine(&mut self, node: NodeId, rule: &mut Factors, wishes: &Wishes) {
         let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
         for (index, value) in inputs.into_iter().enumerate() {
@@ -264,11 +273,11 @@ impl Planner<'_> {
         }
     }
 
-    /// Who computes which part of a node, if it is computed in parts.
+    /// Assigns parts of a node to devices. `None` if the node is computed whole.
     fn assign(&mut self, node: NodeId, rule: &Factors, wishes: &Wishes) -> Option<Assignment> {
         let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
         let mut assigning = Assigning::new(rule);
-        // What is asked for comes first, and of the rest the largest.
+        // Annotated operands come first, then the others; larger ones precede smaller ones.
         let mut order: Vec<(bool, u64, usize)> = Vec::new();
         for (index, value) in inputs.iter().enumerate() {
             let Some(value) = value else { continue };
@@ -294,32 +303,34 @@ impl Planner<'_> {
         if let Some(found) = assigning.finish() {
             return Some(found);
         }
-        // Whole inputs can be read in parts, where the node is to leave parts.
+        // Whole inputs can be read in parts if the annotation splits an output.
         let mut assigning = Assigning::new(rule);
         for (index, form) in wishes.outputs.iter().enumerate() {
             let Some(form) = form else { continue };
             let form = self.plan.form(*form).clone();
             if form.partial().is_none() {
-                // Otherwise it is computed whole, and then split.
+                // On an error the output is computed whole, and then split.
                 let _ = assigning.take(&rule.outputs[index], &form);
             }
         }
         assigning.finish()
     }
 
-    /// About how large a value is, to compare it with others.
+    /// Estimates the size of a value, in bits, to compare it with other values.
     pub(super) fn bytes(&self, value: ValueId) -> u64 {
         let elem = self.tensor(value).and_then(|(elem, _)| elem.bits());
         self.elements(value).saturating_mul(elem.unwrap_or(0) as u64)
     }
 
-    /// About how many elements a value has; 0 if it is no tensor.
+    /// Estimates the number of elements of a value; 0 if it is not a tensor.
     pub(super) fn elements(&self, value: ValueId) -> u64 {
         let Some((_, dims)) = self.tensor(value) else { return 0 };
         dims.iter().flatten().fold(1u64, |all, size| all.saturating_mul(nominal(size)))
     }
 
-    /// The devices of a node that is computed whole.
+    /// Chooses the devices of a node that is computed whole: those of an annotated operand, else
+    /// those of its largest input that is not on all devices, if they are in the node's stage, else
+    /// the devices of the stage. A node without any of these runs on all devices.
     fn devices_of(&mut self, node: NodeId, wishes: &Wishes) -> Vec<Device> {
         let asked = wishes.outputs.iter().chain(&wishes.inputs).flatten().next();
         if let Some(form) = asked {
@@ -349,7 +360,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Lets a node run, and notes the forms of its operands.
+    /// Adds the step of a node, after moves of its inputs to the forms in which it reads them.
     fn compute(
         &mut self,
         node: NodeId,
@@ -426,7 +437,7 @@ impl Planner<'_> {
         self.leave(node, wishes);
     }
 
-    /// Lets a node run that leaves its outputs as it computes them.
+    /// Adds the step of a node and records the forms of its outputs.
     pub(super) fn run(&mut self, computed: Computed) {
         let outputs = self.plan.model.outputs(computed.node).iter().zip(&computed.outputs);
         let outputs = outputs.filter_map(|(value, form)| Some(((*value)?, vec![(*form)?])));
@@ -434,7 +445,7 @@ impl Planner<'_> {
         self.plan.steps.push(Step::Node(computed));
     }
 
-    /// Lets outputs of a node that has run have the forms that it asks for.
+    /// Moves the outputs of a node to the forms that its annotation requests.
     pub(super) fn leave(&mut self, node: NodeId, wishes: &Wishes) {
         let outputs = self.plan.model.outputs(node).to_vec();
         for (value, form) in outputs.iter().zip(&wishes.outputs) {
@@ -445,7 +456,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes where splits come from, while annotations are looked for.
+    /// Records the products that cause the splits of a node's outputs, in a search for annotations.
     fn note_columns(
         &mut self,
         node: NodeId,
@@ -465,7 +476,7 @@ impl Planner<'_> {
         columns.note(node, &split(inputs), &split(outputs));
     }
 
-    /// The form in which a node reads or leaves an operand.
+    /// Returns the form in which a node reads an input or computes an output.
     fn operand_form(
         &mut self,
         value: ValueId,
@@ -480,7 +491,7 @@ impl Planner<'_> {
         self.number(form_of(rule, axes, assignment, is_output))
     }
 
-    /// A form on those devices alone that have the first partial result of another form.
+    /// Returns `form` restricted to the devices that have the first partial result of `partial`.
     pub(super) fn only_first(&mut self, form: FormId, partial: FormId) -> FormId {
         let partial = self.plan.form(partial);
         let first = partial.devices().filter(|device| partial.partial_of(*device) == 0);
@@ -489,8 +500,9 @@ impl Planner<'_> {
         self.number(only)
     }
 
-    /// A node whose partial results are those of another operator, and what makes its result of
-    /// the combined ones.
+    /// Adds the step of a node that computes partial results with another operator, and of a new
+    /// node that computes the result from the combined ones. A mean, for example, becomes a sum and
+    /// a division.
     fn compute_partly(
         &mut self,
         computed: Computed,
@@ -551,14 +563,15 @@ impl Planner<'_> {
     }
 }
 
-/// Cuts those factors that are axes of an operand alone, where a form of it has several there.
+/// Splits each factor that is a whole axis of an operand into the factors that `form` has for this
+/// axis.
 fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
     for (axis, splits) in form.axes().iter().enumerate().filter(|(_, splits)| splits.len() > 1) {
         let axes = if is_output { &rule.outputs[index] } else { &rule.inputs[index] };
         let Some(&[factor]) = axes.get(axis).map(|factors| &factors[..]) else { continue };
         let is_in_attribute = rule.changes.iter().any(|change| match change {
             Change::Attribute { factors, .. } => factors.contains(&Some(factor)),
-            // What is before a part is one range.
+            // Positions get the first index of the part added, so that the part must be one range.
             Change::Places { factor: own, .. } => *own == factor,
             _ => false,
         });
@@ -580,7 +593,7 @@ fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
     }
 }
 
-/// The devices that a specification names.
+/// Returns the devices that a specification lists, with groups expanded.
 fn devices_of<'s>(spec: &'s ShardingSpec<'_>) -> impl Iterator<Item = i64> + 's {
     spec.devices.iter().flat_map(|entry| match spec.groups.get(entry) {
         Some(group) => group.clone(),

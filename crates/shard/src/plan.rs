@@ -32,7 +32,8 @@ pub struct Move {
     pub from: FormId,
     /// Form that the value gets on the devices that need it.
     pub to: FormId,
-    /// The same form on all devices that could have it, by which nodes refer to the value.
+    /// Form `to` before devices that do not need the value were removed from it. Nodes refer to the
+    /// moved value by this form.
     pub(crate) form: FormId,
     /// Element type.
     pub elem: DataType,
@@ -123,7 +124,7 @@ pub struct Plan {
     pub(crate) types: Inference,
     /// Types of values that the planner added.
     pub(crate) added: HashMap<ValueId, (DataType, Option<Shape>)>,
-    /// Place of each output of the model after a run; `None` for one that is not returned.
+    /// Location of each output of the model after a run; `None` for an output that is not returned.
     pub(crate) outputs: Vec<Option<Given>>,
     /// State of each resident.
     pub(crate) kept: Vec<Kept>,
@@ -131,7 +132,7 @@ pub struct Plan {
     pub(crate) readers: Vec<BTreeSet<Device>>,
 }
 
-/// Place of an output of the model after a run.
+/// Location of an output of the model after a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) value: ValueId,
@@ -179,8 +180,8 @@ impl Plan {
         &self.readers
     }
 
-    /// Returns the number of bytes that devices send each other, as far as it is known before a run.
-    /// Moves in a graph of a node count once, however often the graph runs.
+    /// Returns the number of bytes that devices send each other, as far as it is known before a
+    /// run. Moves in a graph of a node count once, however often the graph runs.
     pub fn bytes(&self) -> Dim {
         let moves = self.steps.iter().map(|step| match step {
             Step::Move(moved) => self.bytes_moved(moved),
@@ -248,7 +249,7 @@ impl Plan {
         }
         let Some(dims) = &moved.dims else { return bytes };
         let (from, to) = (self.form(moved.from), self.form(moved.to));
-        // Who sends what does not depend on open sizes, only how much it is.
+        // Open sizes change the amount of data that devices send, but neither sender nor receiver.
         let open = dims.iter().filter(|dim| dim.size().is_none());
         let open = open.fold(Dim::Known(1), |all, dim| all.mul(dim));
         let numbers = stand_in(dims);

@@ -71,7 +71,7 @@ pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan
     if planner.needs_whole.is_empty() {
         return through_linear(&prepared, planner);
     }
-    // Another plan, with nodes that can be computed in parts.
+    // A second plan, in which these nodes are expanded into nodes that can be computed in parts.
     let needs_whole = planner.needs_whole.clone();
     let plan = through_linear(&prepared, planner);
     let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return plan };
@@ -83,7 +83,7 @@ pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan
 /// Returns the plan of `planner`, or one in which linear nodes are computed on partial sums if less
 /// is sent then.
 fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
-    let through = linear::through(&planner);
+    let through = linear::find_nodes(&planner);
     if through.is_empty() {
         return planner.plan;
     }
@@ -117,7 +117,7 @@ pub(crate) struct Planner<'r> {
     pub(crate) needs_whole: HashSet<NodeId>,
     /// Values that are computed from constants and read once, with their nodes.
     pub(crate) from_constants: HashMap<ValueId, NodeId>,
-    /// Those of [`from_constants`](Self::from_constants) that no node has read yet.
+    /// Values of [`from_constants`](Self::from_constants) that no node has read yet.
     pub(crate) waiting: HashSet<ValueId>,
 }
 
@@ -254,8 +254,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Replaces a node by constants if inference knows its outputs, mostly shapes. Returns whether it
-    /// does.
+    /// Replaces a node by constants if inference knows its outputs, mostly shapes. Returns whether
+    /// it does.
     fn is_known(&mut self, node: NodeId) -> bool {
         let outputs: Vec<ValueId> =
             self.plan.model.outputs(node).iter().flatten().copied().collect();

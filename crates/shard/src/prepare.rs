@@ -17,7 +17,8 @@ use crate::resident::Resident;
 use crate::sizes::{Scope, symbols_of_inputs};
 
 /// Prepares a model for plans with any sizes of its inputs: inlines calls of functions, expands
-/// `Gradient` nodes, and brings nodes to the newest versions of their operators, as far as possible.
+/// `Gradient` nodes, and brings nodes to the newest versions of their operators, as far as
+/// possible.
 ///
 /// # Errors
 ///

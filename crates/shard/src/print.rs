@@ -1,4 +1,4 @@
-//! A plan as text.
+//! Text of a plan.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::form::Device;
 use crate::plan::{Computed, FormId, Move, Plan, Step};
 
 impl Plan {
-    /// What is done, a line for each step: which node runs where and in which forms it reads and
-    /// leaves its operands, and what is moved, with the bytes that are sent; then what stays on the
-    /// devices until the next run, the bytes of constants and of state that devices hold, and what
-    /// is asked for and not done.
+    /// Returns the plan as text. Each step has a line: for a node, its devices and the forms of its
+    /// operands; for a move, the two forms and the number of bytes sent. Then follow the residents
+    /// that a run changes, the bytes of constants and state on each device, and the annotations
+    /// that are not followed.
     pub fn text(&self) -> String {
         let mut text =
             format!("configuration '{}' of {} devices\n", self.configuration, self.devices);
@@ -53,7 +53,7 @@ impl Plan {
         text
     }
 
-    /// The graphs of nodes whose nodes are steps, in words.
+    /// Returns headings for the graphs of nodes whose nodes are steps.
     fn bodies(&self) -> HashMap<GraphId, String> {
         let mut bodies = HashMap::new();
         for step in &self.steps {
@@ -68,14 +68,14 @@ impl Plan {
         bodies
     }
 
-    /// How many graphs are around a graph.
+    /// Returns the number of graphs around a graph.
     fn depth(&self, graph: GraphId) -> usize {
         let around = |graph: &GraphId| self.model.graph(*graph).parent;
         std::iter::successors(around(&graph), around).count()
     }
 
-    /// A move in words: the name of the value, the form that it has and the form that it gets.
-    /// `None` if the step of this number is no move.
+    /// Returns the texts of a move: the name of the value, its old form and its new form. `None` if
+    /// the step with this index is not a move.
     pub fn move_in_words(&self, step: usize) -> Option<[String; 3]> {
         let Step::Move(moved) = self.steps.get(step)? else { return None };
         let form = |id| self.form(id).to_string();
@@ -86,7 +86,7 @@ impl Plan {
         self.model.display(Some(self.model.value(value).name)).into_owned()
     }
 
-    /// An operator with the first output of the node, or its name if it has one.
+    /// Returns the operator and the name of a node, or its first output if the node has no name.
     fn node_text(&self, node: sardonyx_model::NodeId) -> String {
         let op = self.model.display(self.model.node(node).op_type).into_owned();
         let name = self.model.node(node).name.filter(|name| !self.model.text(*name).is_empty());

@@ -1,4 +1,4 @@
-//! The model of a rank as a file.
+//! Model of a rank that is written to a file.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::form::Device;
 use crate::local::Building;
 use crate::plan::Plan;
 
-/// Why there is no model of a rank.
+/// Reasons why a rank has no model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RankError {
-    /// A move that cannot be said.
+    /// Move that the collectives of the engine cannot express.
     NotExpressible(NotExpressible),
-    /// A constant that cannot be read, in words.
+    /// Error message of a constant that cannot be read.
     Constant(String),
 }
 
@@ -32,15 +32,15 @@ impl fmt::Display for RankError {
 impl std::error::Error for RankError {}
 
 impl Plan {
-    /// The model of a rank, with the collectives of an engine. Its inputs are those of the whole
-    /// model, whole; its outputs too, if the plan is made with
-    /// [`OutputsAt::All`](crate::OutputsAt). Constants are cut to what the
-    /// rank reads of them. The result of a collective that the rank does not read is one more
-    /// output, as engines leave out what nothing reads, and the other ranks would wait.
+    /// Builds the model of a rank, with the collectives of an engine. It has the inputs of the
+    /// whole model, as whole tensors, and also its outputs as whole tensors if the plan is made
+    /// with [`OutputsAt::All`](crate::OutputsAt). Constants are cut to the part that the rank
+    /// reads. The result of a collective that the rank does not read becomes an additional output:
+    /// engines remove nodes without readers, and the other ranks would wait for this rank.
     ///
     /// # Errors
     ///
-    /// A move that cannot be said; a constant that cannot be read.
+    /// A move that the collectives cannot express; a constant that cannot be read.
     pub fn rank_model(
         &self,
         rank: Device,
@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// The type of a value, with numbers for all sizes as far as they are known.
+    /// Returns the type of a value, with numbers for all known sizes.
     fn type_of(&self, value: ValueId) -> Option<Type> {
         match self.tensor(value) {
             Some((elem, Some(dims))) => Some(Type::tensor(elem, dims)),
@@ -72,7 +72,8 @@ impl Plan {
 }
 
 impl Building<'_> {
-    /// Gives the file the outputs of the model, under their names, and what is kept.
+    /// Sets the outputs of the file: the outputs of the model under their names, then the kept
+    /// results of collectives.
     fn outputs_of_file(&mut self) {
         let infos = self.model.graph(self.graph).outputs.clone();
         self.model.retain_outputs(self.graph, |_, _| false);
@@ -84,7 +85,7 @@ impl Building<'_> {
                 let name = self.model.value(value).name;
                 let is_made = matches!(self.model.value(held).producer, Producer::Node(..));
                 if !is_made || given.contains(&held) {
-                    // Constants and inputs keep their own names.
+                    // A constant, an input and an earlier output keep their names.
                     let (_, copy) = self.add("Identity", "", &[Some(held)]);
                     held = copy;
                 }
@@ -118,7 +119,7 @@ impl Building<'_> {
         }
     }
 
-    /// Declares inputs with the sizes that the plan is made for.
+    /// Declares inputs with the sizes that the plan assumes.
     fn inputs_of_file(&mut self) {
         let inputs = self.model.graph(self.graph).inputs.iter().map(|info| info.value);
         for (index, value) in inputs.enumerate().collect::<Vec<_>>() {
@@ -130,7 +131,7 @@ impl Building<'_> {
         }
     }
 
-    /// Leaves nodes out of which nothing is read any more, such as constants that were cut.
+    /// Removes nodes without readers, such as constants that were replaced by their parts.
     fn drop_dead_nodes(&mut self) {
         let nodes = self.model.graph(self.graph).nodes.clone();
         let mut dead: HashSet<NodeId> = HashSet::new();
@@ -145,7 +146,7 @@ impl Building<'_> {
         self.model.graph_mut(self.graph).nodes.retain(|node| !dead.contains(node));
     }
 
-    /// Takes the header of the model over, without what is about devices.
+    /// Copies the header of the model, and removes configurations of devices and annotations.
     fn header_of_file(&mut self) {
         let imports = std::mem::take(&mut self.model.header.opset_import);
         self.model.header = self.plan.model.header.clone();
@@ -161,8 +162,8 @@ impl Building<'_> {
     }
 }
 
-/// Lowers the version of the format to what a model needs, which annotations for devices may have
-/// raised.
+/// Lowers the version of the format to the lowest that a model needs. Annotations for devices may
+/// have raised it.
 pub fn lower_ir_version(model: &mut Model) {
     let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
     let (Some(declared), Some(of_opset)) = (model.header.ir_version, of_opset) else { return };

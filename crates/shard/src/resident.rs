@@ -1,9 +1,10 @@
-//! Values that stay on the devices from one run to the next, as weights do that are trained.
+//! Values that stay on the devices from one run to the next, such as weights in training.
 //!
-//! A resident is an input that nobody gives. It has a form: each device has its part of it before
-//! the run. An output may be its new value, which has the same form in the end. Where the form is
-//! open, a plan is made in which every device has the whole value; the form is the one in which
-//! that plan leaves the new value, or else the one in which it reads the old one.
+//! A resident is an input that no caller passes: each device has its part of it before the run. An
+//! output of the model may be its new value, which is moved to the form of the old one at the end
+//! of the run. To choose a form that is not given, a first plan is made in which every device has
+//! the whole value. The form is that of the new value in this plan if it is split, else that in
+//! which the plan reads the old value.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,44 +16,43 @@ use crate::plan::{FormId, Plan, Step};
 use crate::planner::Planner;
 use crate::sizes::stand_in;
 
-/// A value that stays on the devices.
+/// Value that stays on the devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resident {
-    /// The input of the model, by position.
+    /// Index of the input of the model.
     pub input: usize,
-    /// The output of the model that is its new value, by position; `None` if a run does not change
-    /// it.
+    /// Index of the output of the model that is the new value; `None` if a run does not change it.
     pub output: Option<usize>,
-    /// The form in which the devices have it; `None` leaves that to the plan.
+    /// Form in which the devices have the value; `None` leaves the choice to the plan.
     pub form: Option<Form>,
 }
 
-/// A resident in a plan.
+/// Resident in a plan.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
-    /// `None` if the model has no such input.
+    /// Old value; `None` if the model has no such input.
     pub(super) input: Option<ValueId>,
-    /// The form before and after the run; `None` while it is open.
+    /// Form before and after the run; `None` if it is not given.
     form: Option<FormId>,
-    /// The new value, and the form that it has in the end.
+    /// New value, and its form at the end of the run.
     pub(super) new: Option<(ValueId, FormId)>,
 }
 
 impl Kept {
-    /// Whether the devices have it already.
+    /// Whether the devices have their parts before the run.
     pub(super) fn is_given(&self) -> bool {
         self.form.is_some()
     }
 }
 
 impl Plan {
-    /// By resident, the form in which the devices have it before and after a run. `None` if the
-    /// form was open and the model neither reads nor changes it.
+    /// Returns for each resident the form in which the devices have it before and after a run.
+    /// `None` if the form was not given and the model neither reads nor changes the resident.
     pub fn forms_of_residents(&self) -> impl ExactSizeIterator<Item = Option<&Form>> {
         self.kept.iter().map(|kept| kept.form.map(|form| self.form(form)))
     }
 
-    /// The bytes of residents that a device has, before and after a run.
+    /// Returns the number of bytes of residents that a device has before and after a run.
     pub fn resident_bytes(&self, device: Device) -> u64 {
         let own = self.kept.iter().filter_map(|kept| {
             let (input, form) = (kept.input?, kept.form?);
@@ -61,7 +61,8 @@ impl Plan {
         own.sum()
     }
 
-    /// The parts of new values that devices have in the end.
+    /// Returns the devices that have a part of a new value at the end of the run, with the value
+    /// and its form.
     pub(super) fn kept_parts(&self) -> impl Iterator<Item = (ValueId, FormId, Device)> + '_ {
         let new = self.kept.iter().filter_map(|kept| kept.new);
         new.flat_map(|(value, form)| {
@@ -69,7 +70,7 @@ impl Plan {
         })
     }
 
-    /// The residents of which a device has a part, with the types of these.
+    /// Returns the residents of which a device has a part, with the types of the parts.
     pub(super) fn parts_on(&self, device: Device) -> impl Iterator<Item = (ValueId, Type)> + '_ {
         self.kept.iter().filter_map(move |kept| {
             let form = self.form(kept.form?);
@@ -80,7 +81,8 @@ impl Plan {
         })
     }
 
-    /// A line for each resident that a run changes: its form, and what its new value is called.
+    /// Writes a line for each resident that a run changes, with its form and the names of the old
+    /// and the new value.
     pub(super) fn print_residents(&self, text: &mut String) {
         let name = |value: ValueId| self.model.display(Some(self.model.value(value).name));
         for kept in &self.kept {
@@ -91,8 +93,8 @@ impl Plan {
         }
     }
 
-    /// The same residents, each in the form in which it is best had; `None` for one that is neither
-    /// read nor changed.
+    /// Returns the residents with forms: a form that is not given is derived from this plan. It
+    /// stays `None` for a resident that the model neither reads nor changes.
     pub(super) fn settled(&self, residents: &[Resident]) -> Vec<Resident> {
         let both = residents.iter().zip(&self.kept);
         let settled = both.map(|(resident, kept)| {
@@ -115,7 +117,7 @@ impl Plan {
         (!devices.is_empty()).then(|| Form::whole(devices))
     }
 
-    /// The forms in which devices read a value that each of them has whole.
+    /// Returns the forms in which devices read a value that each of them has whole.
     fn forms_read(&self, value: ValueId) -> Vec<Form> {
         let mut found: Vec<Form> = Vec::new();
         let mut add = |form: FormId, devices: &BTreeSet<Device>| {
@@ -135,7 +137,7 @@ impl Plan {
                     let inputs = inputs.filter_map(|(input, form)| Some((input?, (*form)?)));
                     let reads = inputs.chain(computed.captured.iter().copied());
                     let devices: BTreeSet<Device> = computed.devices().collect();
-                    // What was taken as a part is noted there.
+                    // Parts are taken by moves, whose forms are added above.
                     let whole = reads
                         .filter(|(input, form)| *input == value && self.form(*form).is_whole());
                     whole.for_each(|(_, form)| add(form, &devices));
@@ -147,7 +149,7 @@ impl Plan {
 }
 
 impl Planner<'_> {
-    /// Lets residents have the forms that they are given in.
+    /// Records the given forms of residents.
     pub(super) fn take_residents(&mut self) {
         let prepared = self.prepared;
         let main = prepared.resolved.model().graph(prepared.resolved.main());
@@ -161,7 +163,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Brings new values of residents to the forms of the old ones.
+    /// Moves the new values of residents to the forms of the old ones.
     pub(super) fn keep_residents(&mut self) {
         let prepared = self.prepared;
         let main = prepared.resolved.model().graph(prepared.resolved.main());

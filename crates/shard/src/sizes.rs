@@ -1,7 +1,7 @@
 //! Sizes that a plan leaves open: expressions over symbols of the inputs of the model.
 //!
-//! A plan holds for all sizes of the axes that it does not split. Which devices hold and send what
-//! of a value does not depend on them, only how much that is.
+//! A plan holds for all sizes of the axes that it does not split. They change the number of bytes
+//! that devices hold and send, but not the parts of devices, senders and receivers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use crate::options::ShardOptions;
 use crate::plan::Plan;
 use crate::prepare::Prepared;
 
-/// What a symbol is taken to be where values are compared by their size.
+/// Assumed size of a symbol when values are compared by their size.
 const NOMINAL_SIZE: i64 = 64;
 
-/// Element type and sizes of a type, if these are numbers or follow from symbols.
+/// Returns the element type and the sizes of a tensor. The sizes are `None` unless each is a number
+/// or an expression over `symbols`.
 pub(super) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, Option<Shape>)> {
     let elem = ty.elem()?;
     let is_usable = |dim: &Dim| match dim {
@@ -32,24 +33,25 @@ pub(super) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, 
     Some((elem, dims.map(|shape| shape.iter().cloned().collect())))
 }
 
-/// Sizes with 1 in place of those that are open, along which nothing is split: to find out who
-/// holds what.
+/// Replaces open sizes by 1. Axes of open size are never split, so that the parts of devices do not
+/// depend on the number.
 pub(super) fn stand_in(dims: &[Dim]) -> Sizes {
     dims.iter().map(|dim| dim.size().unwrap_or(1)).collect()
 }
 
-/// The number that an expression is about, where values are compared.
+/// Estimates a size to compare values: symbols count as [`NOMINAL_SIZE`], and so does an unknown
+/// size.
 pub(super) fn nominal(dim: &Dim) -> u64 {
     let number = dim.substitute(&|_| Some(Dim::Known(NOMINAL_SIZE))).known();
     number.map_or(NOMINAL_SIZE.unsigned_abs(), |number| u64::try_from(number).unwrap_or(0))
 }
 
-/// The bytes of some elements.
+/// Returns the size of `elements` elements in bytes.
 pub(super) fn bytes_of(elements: &Dim, elem: DataType) -> Dim {
     elements.mul(&elem.bits().unwrap_or(0).into()).ceil_div(&Dim::Known(8))
 }
 
-/// The symbols of the inputs of the main graph.
+/// Returns the symbols in the shapes of the main graph's inputs.
 pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
     let model = prepared.resolved.model();
     let inputs = model.graph(prepared.resolved.main()).inputs.iter();
@@ -57,7 +59,8 @@ pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
     types.flat_map(|ty| ty.shape().into_iter().flatten()).flat_map(Dim::symbols).collect()
 }
 
-/// The symbols whose numbers annotations need: they split axes of open size, or name them.
+/// Returns the symbols whose sizes annotations need: symbols in the sizes of axes that they split,
+/// and symbols that they name as sizes of factors.
 pub(super) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet<String> {
     let model = prepared.resolved.model();
     let mut found = BTreeSet::new();
@@ -88,19 +91,19 @@ pub(super) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet
     found
 }
 
-/// The shape of the operand of a node that has a name.
+/// Returns the shape of the operand of a node with a name.
 fn shape_of(model: &Model, prepared: &Prepared, node: NodeId, name: &[u8]) -> Option<Vec<Dim>> {
     let operands = model.inputs(node).chain(model.outputs(node).iter().copied()).flatten();
     let mut named = operands.filter(|value| model.text(model.value(*value).name) == name);
     Some(prepared.types.ty(named.next()?)?.shape()?.to_vec())
 }
 
-/// What symbols stand for in a run.
+/// Sizes of symbols in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Numbers(HashMap<String, i64>);
 
 impl Numbers {
-    /// The sizes of a tensor; `None` if one is not known.
+    /// Returns the sizes of a tensor; `None` if one is not known.
     pub fn of(&self, dims: &[Dim]) -> Option<Sizes> {
         let number = |name: &str| self.0.get(name).copied().map(Dim::Known);
         dims.iter().map(|dim| dim.size().or_else(|| dim.substitute(&number).size())).collect()
@@ -113,7 +116,7 @@ impl FromIterator<(String, i64)> for Numbers {
     }
 }
 
-/// For which numbers in the place of open sizes a plan holds.
+/// Conditions on the sizes of open symbols under which a plan holds.
 #[derive(Debug)]
 pub(super) struct Scope {
     symbols: Vec<String>,
@@ -122,8 +125,8 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Where what inference says over the open symbols holds. `None` if they have no numbers, or
-    /// that takes too long to find out.
+    /// Derives the conditions under which the inferred types hold. `None` if `options.open` is
+    /// `None`, or if the conditions take too long to derive.
     pub(super) fn new(prepared: &Prepared, options: ShardOptions<'_>) -> Option<Arc<Scope>> {
         let symbols: Vec<String> = options.open?.iter().map(|(name, _)| name.clone()).collect();
         let mut formulas = Formulas::new(symbols.iter().map(String::as_str));
@@ -134,7 +137,7 @@ impl Scope {
 }
 
 impl Plan {
-    /// Whether the plan holds for these numbers in the place of the symbols that it was made over.
+    /// Whether the plan holds for these sizes of its symbols.
     pub fn holds(&self, numbers: &Numbers) -> bool {
         let number = |name: &String| numbers.0.get(name).copied();
         if self.sizes.iter().any(|(name, size)| number(name) != Some(*size)) {
@@ -147,7 +150,7 @@ impl Plan {
     }
 }
 
-/// Types with numbers in the place of some symbols.
+/// Replaces symbols in types by their sizes.
 pub(super) fn with_numbers(types: &[Option<Type>], sizes: &[(String, i64)]) -> Vec<Option<Type>> {
     let number = |name: &str| {
         let found = sizes.iter().find(|(known, _)| known == name);

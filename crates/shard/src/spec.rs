@@ -1,4 +1,4 @@
-//! From what a node says of a tensor to a form.
+//! Forms that sharding specifications request.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,22 @@ use smallvec::SmallVec;
 
 use crate::form::{Device, Form, Place, Split, SplitAxis};
 
-/// What a specification is read with.
+/// Configuration and sizes with which specifications are read.
 pub(super) struct Reading<'a> {
-    /// The number of devices of the configuration.
+    /// Number of devices of the configuration.
     pub(super) devices: usize,
-    /// The value that a symbol has in the run.
+    /// Lookup of the size of a symbol in the run.
     pub(super) symbol: &'a dyn Fn(&str) -> Option<usize>,
 }
 
 impl Reading<'_> {
-    /// The form that a tensor of these sizes is to have; `None` as sizes if they are not known.
-    /// Axes that are split need a number.
+    /// Returns the form that a specification requests for a tensor of sizes `dims`, which are
+    /// `None` if they are not known. An axis that is split needs a known size.
     ///
     /// # Errors
     ///
-    /// Why it cannot be had, as a sentence without its subject, which is the specification.
+    /// The reason why there is no such form, as a sentence without its subject, which is the
+    /// specification.
     pub(super) fn form(
         &self,
         spec: &ShardingSpec<'_>,
@@ -35,12 +36,13 @@ impl Reading<'_> {
         if spec.dims.is_empty() {
             let devices: Vec<Device> = entries.into_iter().flatten().collect();
             let is_nowhere = devices.is_empty();
-            // Without devices, nothing is said but that the tensor is whole.
+            // A specification without devices only requires that the tensor is whole.
             return Ok(Form::whole(if is_nowhere { self.all().collect() } else { devices }));
         }
         let unknown = "splits a tensor whose sizes are not known before the run";
         let dims = dims.ok_or(unknown)?;
-        // Shards are numbered over the factors in the order in which they are listed.
+        // Shards are numbered over the factors in the order of the specification, the last one
+        // fastest.
         let mut listed: Vec<(usize, usize, Split)> = Vec::new();
         for dim in &spec.dims {
             let axis = axis(dim, dims.len())?;
@@ -68,12 +70,13 @@ impl Reading<'_> {
         Ok(Form::new(axes, None, places))
     }
 
-    /// All devices.
+    /// Returns all devices of the configuration.
     fn all(&self) -> impl Iterator<Item = Device> + use<> {
         0..Device::try_from(self.devices).unwrap_or(Device::MAX)
     }
 
-    /// The devices that an entry stands for. The map of groups comes before numbers of devices.
+    /// Returns the devices of an entry: those of the group with this key, else the device with this
+    /// number.
     fn group(&self, spec: &ShardingSpec<'_>, entry: i64) -> Result<Vec<Device>, String> {
         let number = |device: i64| {
             let known =
@@ -89,7 +92,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The factors of an axis and their parts.
+    /// Returns the factors of an axis, whose size is `size`, and their numbers of parts.
     fn factors(&self, dim: &ShardedDim<'_>, axis: usize, size: usize) -> Result<SplitAxis, String> {
         let mut open = None;
         let mut known = 1usize;
@@ -139,7 +142,7 @@ impl Reading<'_> {
                     usize::try_from(size).map_err(|_| format!("has a factor of size {size}"));
                 known.map(Some)
             }
-            // A symbol that nothing gives a value is as good as none.
+            // The other factors determine the size of a symbol that has none.
             Some(FactorSize::Param(name)) => Ok((self.symbol)(&shown(name).to_string())),
         }
     }
@@ -155,8 +158,8 @@ fn axis(dim: &ShardedDim<'_>, rank: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("splits axis {given} of a tensor with {rank} dimensions"))
 }
 
-/// Gives each device its shard. Indices stand in the order of axes and factors, whatever the order
-/// in which shards are numbered.
+/// Assigns each device its shard. The indices of a place are in the order of axes and factors,
+/// which may differ from the order in which shards are numbered.
 fn places(
     listed: &[(usize, usize, Split)],
     entries: Vec<Vec<Device>>,
@@ -209,7 +212,7 @@ mod tests {
         Reading { devices: 4, symbol: &|_| None }.form(spec, Some(&dims))
     }
 
-    /// The indices of rows and columns that a device holds.
+    /// Returns the indices of each axis that a device holds.
     fn held(form: &Form, device: Device, dims: &[usize]) -> Option<Vec<Vec<usize>>> {
         let ranges = form.ranges(device, dims)?;
         let indices = |r: &Ranges| r.iter().flat_map(Clone::clone).collect();
@@ -234,7 +237,7 @@ mod tests {
         assert_eq!(held(&columns_first, 1, &[2, 2]), Some(vec![vec![1], vec![0]]));
     }
 
-    /// DIST-24, DIST-25: a group holds the same, with and without a split.
+    /// DIST-24, DIST-25: devices of a group hold equal parts, with and without a split.
     #[test]
     fn groups_hold_the_same() {
         let groups: BTreeMap<i64, Vec<i64>> = [(-1, vec![0, 1]), (-2, vec![2, 3])].into();

@@ -1,5 +1,5 @@
-//! Annotations for a model that has none: how its products and heads can be split over devices, its
-//! nodes over stages, or its examples.
+//! Annotations for a model that has none: they split its products, heads and tables, divide its
+//! nodes into pipeline stages, or split the batch.
 
 use std::collections::BTreeSet;
 
@@ -62,26 +62,29 @@ pub struct ShardReport {
     pub inside: usize,
 }
 
-/// A matrix with fewer elements than this is not worth a message.
+/// Minimum number of elements of a matrix that is split: a smaller one is not worth a message.
 const SMALLEST_MATRIX: usize = 1 << 12;
 
-/// A table with fewer elements than this is not worth a sum over all devices.
+/// Minimum number of elements of a table that is split: a smaller one is not worth a sum over all
+/// devices.
 const SMALLEST_TABLE: usize = 1 << 20;
 
-/// An element of a product with this many multiply-adds takes longer to compute than to send.
+/// Minimum number of multiply-adds per element of a product for which the element takes longer to
+/// compute than to send.
 const WORTH_SENDING: usize = 256;
 
-/// Reading or writing an element takes as long as about this many multiply-adds: a core that makes
-/// 60 thousand million of them a second reads 15 GB from memory.
+/// Multiply-adds that take about as long as reading or writing one element: a core that computes 60
+/// billion multiply-adds per second reads 15 GB per second from memory, at 4 bytes per element.
 const ELEMENT_WORK: u64 = 16;
 
-/// A model with a configuration of this name and number of devices, and annotations for it. Calls
-/// of functions are inlined first. Sizes that are open are assumed: 64, or else another one that
-/// the model accepts.
+/// Returns the model with a configuration of this name and number of devices, and with annotations
+/// for it. Inlines calls of functions first. Each open size is assumed to be 64, or another size if
+/// the model does not accept 64.
 ///
 /// # Errors
 ///
-/// A configuration of that name that the model has already; what stands against running the model.
+/// A configuration of this name that the model already has; findings because of which the model
+/// cannot run.
 pub fn suggest(
     model: &Model,
     registry: &Registry,
@@ -96,10 +99,10 @@ pub fn suggest(
     let (mut annotated, origins) = inlined(model, registry)?;
     add_configuration(&mut annotated, name, devices);
     let prepared = with_sizes(&annotated, registry, name, options)?;
-    // The converted model has nodes that the model does not have.
+    // Nodes that conversion to newest versions adds are not in the model, and get no annotations.
     let known: HashSet<NodeId> =
         annotated.main_graph().into_iter().flat_map(|main| &main.nodes).copied().collect();
-    // The version of the format that has configurations.
+    // Version 11 of the format added configurations.
     raise_ir_version(&mut annotated, 11);
     let inner = InnerWork::of(&prepared, registry);
     let mut report = ShardReport::default();
@@ -166,11 +169,11 @@ pub fn suggest(
     Ok((accepted.model, report))
 }
 
-/// What the graphs of nodes take.
+/// Work in the graphs of nodes.
 struct InnerWork {
-    /// Multiply-adds and elements of all graphs of a node of the main graph.
+    /// Multiply-adds and elements of all graphs in a node of the main graph.
     by_node: HashMap<NodeId, (u64, u64)>,
-    /// Nodes in such graphs that have multiply-adds.
+    /// Number of nodes with multiply-adds in such graphs.
     nodes: usize,
 }
 
@@ -194,7 +197,7 @@ impl InnerWork {
     }
 }
 
-/// The node of the main graph in which a graph is; `None` for the main graph.
+/// Returns the node of the main graph that contains a graph; `None` for the main graph.
 fn main_node_around(model: &Model, graph: GraphId) -> Option<NodeId> {
     let mut owner = None;
     let mut graph = graph;
@@ -205,8 +208,8 @@ fn main_node_around(model: &Model, graph: GraphId) -> Option<NodeId> {
     owner
 }
 
-/// Lets the nodes that read inputs read the first axis of these in parts, one for each device.
-/// Returns the number of these inputs.
+/// Annotates nodes so that they read the first axis of batched inputs in parts, one for each
+/// device. Returns the number of these inputs.
 fn split_batch(model: &mut Model, (name, devices): (&str, usize)) -> Result<usize, ShardError> {
     let Some(main) = model.main_graph() else { return Ok(0) };
     let constants: HashSet<ValueId> =
@@ -248,11 +251,11 @@ fn split_batch(model: &mut Model, (name, devices): (&str, usize)) -> Result<usiz
     Ok(split.len())
 }
 
-/// What sizes that are open are taken to be, the first that the model accepts: a model may have a
-/// limit, as of positions, or need a picture that is large enough.
+/// Sizes to try for all open sizes, in this order, until the model accepts one: a model may limit
+/// the number of positions, or need an image of a minimum size.
 const ASSUMED_SIZES: [i64; 4] = [64, 224, 16, 1];
 
-/// The model with numbers for all sizes, as splitting needs them.
+/// Prepares the model with numbers for all sizes, which splitting needs.
 fn with_sizes(
     annotated: &Model,
     registry: &Registry,
@@ -273,7 +276,7 @@ fn with_sizes(
     Err(refused.expect("sizes were tried"))
 }
 
-/// The types of inputs with a number for each size.
+/// Returns the types of inputs with a number for each size.
 fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>, assumed: i64) -> Vec<Option<Type>> {
     let Some(main) = model.main_graph() else { return Vec::new() };
     let given = options.inputs.iter().chain(std::iter::repeat(&None));
@@ -295,13 +298,13 @@ fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>, assumed: i64) ->
     types.collect()
 }
 
-/// Which products are split by columns while a plan is made.
+/// State of the search for products that can be split by columns.
 #[derive(Default)]
 pub(super) struct Columns {
     declined: HashSet<NodeId>,
-    /// Products that are split.
+    /// Products that are split in the plan.
     chosen: BTreeSet<NodeId>,
-    /// By value the products whose split it has.
+    /// Products whose split each value has.
     from: HashMap<ValueId, BTreeSet<NodeId>>,
 }
 
@@ -310,7 +313,7 @@ impl Columns {
         Columns { declined: declined.clone(), ..Columns::default() }
     }
 
-    /// Notes from which products the splits of a node's outputs are.
+    /// Records the products from which the splits of a node's outputs come.
     pub(super) fn note(
         &mut self,
         node: NodeId,
@@ -330,7 +333,7 @@ impl Columns {
 }
 
 impl Planner<'_> {
-    /// The operand of a product that is a constant matrix, and its sizes.
+    /// Returns the right operand of a product, if it is a large constant matrix, and its sizes.
     fn matrix(&self, node: NodeId) -> Option<(ValueId, [usize; 2])> {
         let is_product = self.resolved.is(node, &MATMUL) || self.resolved.is(node, &GEMM);
         let value = self.plan.model.inputs(node).nth(1).flatten().filter(|_| is_product)?;
@@ -343,14 +346,14 @@ impl Planner<'_> {
         (is_constant && rows * columns >= SMALLEST_MATRIX).then_some((value, [rows, columns]))
     }
 
-    /// Whether what devices compute of a node is to be summed up.
+    /// Whether devices compute partial results of a node.
     fn is_summed(&self, computed: &Computed) -> bool {
         let mut forms = computed.outputs.iter().flatten();
         forms.any(|form| self.plan.form(*form).partial().is_some())
     }
 
-    /// The left operand of a product with a constant matrix whose result is to be summed up and is
-    /// larger than that operand.
+    /// Returns the left operand of a product with a constant matrix, if devices compute partial
+    /// results that are larger than the operand.
     fn has_less_to_read(&self, computed: &Computed) -> Option<ValueId> {
         self.matrix(computed.node).filter(|_| self.is_summed(computed))?;
         let left = self.plan.model.inputs(computed.node).next().flatten()?;
@@ -358,7 +361,8 @@ impl Planner<'_> {
         (self.bytes(output) > self.bytes(left)).then_some(left)
     }
 
-    /// The form of the matrix of a product that is to be split by columns: where it is read whole.
+    /// Returns the form that splits the constant matrix of a product by columns, and records the
+    /// product. `None` if the product is declined or its left operand is split.
     pub(super) fn columns_of(&mut self, node: NodeId) -> Option<FormId> {
         let is_open = self.columns.as_ref().is_some_and(|own| !own.declined.contains(&node));
         let (_, dims) = self.matrix(node).filter(|_| is_open)?;
@@ -383,13 +387,13 @@ impl Planner<'_> {
     }
 }
 
-/// How many values are looked at to find what becomes of the columns of a product.
+/// Maximum number of values that are visited to find the readers of a product's columns.
 const FAR: usize = 32;
 
 impl Planner<'_> {
-    /// How the columns of a product are split so that what reads them can use the parts. Where they
-    /// are those of queries, keys and values, each of the three is split. Where they are those of
-    /// heads, each device has whole heads. `None` if there are fewer columns or heads than devices.
+    /// Returns a split of the columns of a product whose parts later nodes can use. If the columns
+    /// are queries, keys and values, each of the three is split. If they are heads, each device has
+    /// whole heads. `None` if there are fewer columns or heads than devices.
     fn split_of_columns(&self, product: NodeId, size: usize) -> Option<SplitAxis> {
         let parts = self.plan.devices;
         let model = &self.plan.model;
@@ -414,7 +418,7 @@ impl Planner<'_> {
                         };
                         split.push(Split { size: groups, parts: 1 });
                         size = inner_size;
-                        // All other readers take them apart as well, or need them whole.
+                        // All other readers separate the groups as well, or need them whole.
                         open.truncate(at);
                         *inner
                     }
@@ -438,7 +442,7 @@ impl Planner<'_> {
         (size >= parts).then_some(split)
     }
 
-    /// The form of the table that a node looks rows up in, if that is large and is to be split.
+    /// Returns the form that splits the table of a lookup by rows, if the table is large.
     pub(super) fn rows_of(&mut self, node: NodeId) -> Option<FormId> {
         self.columns.as_ref()?;
         let (value, rows) = self.table(node)?;
@@ -456,7 +460,8 @@ impl Planner<'_> {
         Some(self.number(form))
     }
 
-    /// The constant that a node looks rows up in, if it is large, and the number of its rows.
+    /// Returns the constant table that a node gathers rows from, if it is large, and the number of
+    /// its rows.
     fn table(&self, node: NodeId) -> Option<(ValueId, usize)> {
         let value = self.plan.model.inputs(node).next().flatten()?;
         let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_));
@@ -469,11 +474,13 @@ impl Planner<'_> {
     }
 }
 
-/// The products whose split has to be undone by sending all parts to other devices. What devices
-/// work with in parts may be an output of the model as well, as keys and values of attention are:
-/// that it is sent to the caller then does not count, nor where it takes less time than computing
-/// everything on one device. Where a later product would have more to sum
-/// up than the parts that it reads, these would better be sent, too.
+/// Returns the products that should not be split.
+///
+/// Devices would have to send each other all parts of their results. Parts that are sent only
+/// because the value is an output of the model do not count if nodes also read them, such as keys
+/// and values of attention, or if computing the product on one device takes longer than sending its
+/// result. The split is not worth it either if a later product has partial results that are larger
+/// than its left operand.
 fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let Some(columns) = &planner.columns else { return found };
@@ -507,7 +514,7 @@ fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
     found
 }
 
-/// Writes down how the matrices of products are split.
+/// Annotates products and tables with their splits in the plan, and counts them.
 fn split_products(
     (model, own): (&mut Model, &HashSet<NodeId>),
     planner: &Planner<'_>,
@@ -544,7 +551,7 @@ fn split_products(
     report
 }
 
-/// What a node says of a tensor that has this form on one device for each part.
+/// Returns the specification of a tensor in this form, in which each part is on one device.
 fn spec_of<'t>(form: &Form, tensor: &'t [u8], dims: &[usize]) -> Option<ShardingSpec<'t>> {
     let mut spec = ShardingSpec { tensor, ..ShardingSpec::default() };
     for (axis, factors) in form.axes().iter().enumerate() {
@@ -560,7 +567,7 @@ fn spec_of<'t>(form: &Form, tensor: &'t [u8], dims: &[usize]) -> Option<Sharding
         });
         spec.dims.push(ShardedDim { axis: i64::try_from(axis).ok(), factors: factors.collect() });
     }
-    // Shards are numbered in the order of places.
+    // Shards are numbered in the order of the places.
     let mut shards: Vec<(&Place, Device)> =
         form.places().iter().map(|(device, place)| (place, *device)).collect();
     shards.sort_unstable();

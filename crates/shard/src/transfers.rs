@@ -70,7 +70,7 @@ pub struct Transfer {
 /// device to itself. Of devices with the same part, the receiver itself is preferred as sender, and
 /// others take turns. Sorted by receiver, partial result and sender.
 pub fn transfers(from: &Form, to: &Form, dims: &[usize]) -> Vec<Transfer> {
-    // Devices that hold the same.
+    // Devices with the same part of the same partial result.
     let mut holders: BTreeMap<(usize, &Place), Vec<Device>> = BTreeMap::new();
     for (device, place) in from.places() {
         holders.entry((from.partial_of(*device), place)).or_default().push(*device);

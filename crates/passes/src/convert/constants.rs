@@ -1,5 +1,4 @@
-//! Constants of a model that is converted: those that nodes become, those that nobody reads any
-//! more, and those that were made.
+//! Constants in a conversion: nodes that become constants, constants without readers, and new ones.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
@@ -11,11 +10,11 @@ use sardonyx_tensor::Tensor;
 use super::{Job, Scope, refusal};
 use crate::cross::Crossings;
 
-/// The version of `ai.onnx` since which a `Constant` may be of any type.
+/// First version of `ai.onnx` in which a `Constant` may have any type.
 const CONSTANTS_OF_ALL_TYPES: u32 = 9;
 
 impl Job<'_> {
-    /// Removes the constants that nobody reads any more, since their values are attributes now.
+    /// Removes constants without readers, whose values became attributes.
     pub(super) fn remove_constants(&mut self) {
         let mut operands = std::mem::take(&mut self.operands);
         let kept = names_of_annotations(&self.model);
@@ -30,7 +29,7 @@ impl Job<'_> {
                 continue;
             }
             match found.producer {
-                // A constant, or what was made of one.
+                // A `Constant` node, or a node that was made for one.
                 Producer::Node(node, _) if is_constant(self.original, self.made.origin(node)) => {
                     operands.extend(self.model.inputs(node).flatten());
                     self.made.remove(&mut self.model, node);
@@ -38,7 +37,7 @@ impl Job<'_> {
                 Producer::Initializer(_) => {
                     of_graphs.entry(found.graph).or_default().insert(value);
                 }
-                // An input that keeps its default is a constant, too.
+                // An input that keeps its default is also a constant.
                 Producer::Input(_) if defaults.contains(&value) => {
                     of_graphs.entry(found.graph).or_default().insert(value);
                 }
@@ -55,7 +54,7 @@ impl Job<'_> {
         }
     }
 
-    /// Removes the constants that were made for a graph on the way, and that nobody reads.
+    /// Removes constants without readers that the conversion added to a graph.
     pub(super) fn remove_dead_constants(&mut self, graph: GraphId) {
         let old = &self.original.graph(graph).initializers;
         if self.model.graph(graph).initializers.len() == old.len() {
@@ -72,7 +71,7 @@ impl Job<'_> {
         }
     }
 
-    /// Inputs of the main graph that have a default, if they are granted to keep it.
+    /// Returns the inputs of the main graph with a default, if the caller grants that they keep it.
     fn defaults(&self) -> HashSet<ValueId> {
         let is_granted = self.granted.contains(&Assumption::DefaultInputs);
         let main = self.original.main.filter(|_| is_granted);
@@ -80,7 +79,7 @@ impl Job<'_> {
         main.into_iter().flatten().filter_map(|initializer| initializer.value).collect()
     }
 
-    /// Makes nodes of the constants that were added to a graph.
+    /// Replaces the constants that were added to a graph by `Constant` nodes, and returns these.
     pub(super) fn constants_become_nodes(&mut self, root: GraphId) -> Vec<NodeId> {
         let Job { original, model, kept, .. } = self;
         let old = &original.graph(root).initializers;
@@ -106,7 +105,7 @@ impl Job<'_> {
         nodes
     }
 
-    /// Brings constants that were made to versions that do not take all types.
+    /// Converts new `Constant` nodes to versions that do not allow all types.
     pub(super) fn bring_constants(
         &mut self,
         crossings: &mut Crossings<'_>,
@@ -128,7 +127,7 @@ impl Job<'_> {
     }
 }
 
-/// Makes a node the constant that it gives in every run.
+/// Turns a node with a known value into a `Constant`.
 pub(super) fn become_constant(model: &mut Model, node: NodeId, value: Tensor) {
     let name = model.intern("Constant");
     model.node_mut(node).op_type = Some(name);
@@ -137,8 +136,8 @@ pub(super) fn become_constant(model: &mut Model, node: NodeId, value: Tensor) {
     model.set_inputs(node, &[]);
 }
 
-/// Names of values that something of the model speaks of beside its graphs: what a training step
-/// updates, and what belongs to quantized tensors.
+/// Returns the names of values that the model refers to outside of its graphs: in the bindings of
+/// training steps and in the annotations of quantized tensors.
 fn names_of_annotations(model: &Model) -> HashSet<Symbol> {
     let steps = model.training_info.iter();
     let bindings =
@@ -155,7 +154,7 @@ fn names_of_annotations(model: &Model) -> HashSet<Symbol> {
     names
 }
 
-/// Whether a node is a constant of the standard, which reads nothing.
+/// Whether a node is a `Constant` of the standard, which has no inputs.
 fn is_constant(model: &Model, node: NodeId) -> bool {
     model.domain_of(node).is_empty() && model.display(model.node(node).op_type) == "Constant"
 }

@@ -1,6 +1,7 @@
-//! How the converter of the reference implementation differs where both keep the meaning of a
-//! model: what it cannot hold, what it refuses although there is an equivalent, and what it writes
-//! although it could be left out. Programs that were written for it rely on these differences.
+//! Differences of the reference implementation's converter that do not affect equivalence: models
+//! that it cannot represent, nodes that it refuses although they have an equivalent, and attributes
+//! and inputs that it writes although they are optional. Programs that were written for it rely on
+//! them.
 
 use sardonyx_model::{Attributes, MadeNodes, Model, NodeAttributes, NodeBuilder, NodeId};
 use sardonyx_model::{Producer, ValueId};
@@ -15,12 +16,11 @@ use crate::cross::Crossings;
 use crate::finding::{Finding, Spot};
 use crate::order::tree;
 
-/// The name of the nodes that stand for captured values in the graphs of the reference
-/// implementation.
+/// Operator name of nodes that represent captured values in graphs of the reference implementation.
 const CAPTURED: &str = "Captured";
 
-/// Finds what the graphs of the reference implementation cannot hold: names that nothing defines,
-/// except as outputs of inner graphs, and nodes that look like those for captured values.
+/// Finds the first fault that graphs of the reference implementation cannot represent: an undefined
+/// name, except an output of a subgraph, or a node that looks like a captured value.
 pub(super) fn not_held(model: &Model) -> Option<Finding> {
     let main = model.main?;
     let is_defined = |value: ValueId| model.value(value).producer != Producer::Nothing;
@@ -55,7 +55,7 @@ pub(super) fn not_held(model: &Model) -> Option<Finding> {
     Some(Finding::new(model, &codes::UNDEFINED_OUTPUT, spot, fact))
 }
 
-/// Why the reference implementation refuses a node of an operator that changes.
+/// Returns the reason why the reference implementation refuses a node of a converted operator.
 pub(super) fn refuses(
     model: &Model,
     crossings: &Crossings<'_>,
@@ -87,16 +87,16 @@ pub(super) fn refuses(
     None
 }
 
-/// Why the reference implementation refuses a node that does not change: it takes all nodes of that
-/// name for reshaping.
+/// Returns the reason why the reference implementation refuses a node of another operator set: it
+/// treats every node named `Reshape` as the standard's operator.
 pub(super) fn refuses_other(model: &Model, node: NodeId) -> Option<&'static str> {
     let is_reshape = model.display(model.node(node).op_type) == RESHAPE.name;
     let is_empty = model.outputs(node).is_empty();
     (is_reshape && is_empty).then_some("Reshape node must have at least 1 output")
 }
 
-/// Writes what the reference implementation writes into a node that crossed boundaries. Gives the
-/// constant that it leaves an initializer, if there is one.
+/// Adds optional attributes and inputs that the reference implementation writes into a converted
+/// node. Returns the constant that stays an initializer there, if there is one.
 pub(super) fn complete(
     model: &mut Model,
     made: &mut MadeNodes,

@@ -17,22 +17,22 @@ use crate::results::{Origins, Rejected};
 pub struct Converted {
     /// The model.
     pub model: Model,
-    /// What was done.
+    /// Changes of the model.
     pub report: ConvertReport,
-    /// For which nodes of the model that was given its nodes were made.
+    /// Nodes of the input model from which the nodes of the result were made.
     pub origins: Origins,
 }
 
 /// Error of a conversion.
 #[derive(Debug, Clone)]
 pub enum ConvertError {
-    /// What it was to be converted to does not exist, or means nothing for this model.
+    /// The target does not exist, or does not apply to the model.
     Target(String),
-    /// Everything that has no exact equivalent there.
+    /// Nodes and features without an exact equivalent in the target.
     Refused(Vec<Finding>),
-    /// What the reference implementation cannot hold, whose converter was asked for.
+    /// Fault that the reference implementation cannot represent, if its behavior was requested.
     NotHeld(Box<Finding>),
-    /// A result that has errors which the model does not have.
+    /// The result has errors that the model does not have.
     Invalid(Box<Rejected>),
 }
 
@@ -70,7 +70,7 @@ pub struct ConvertReport {
     pub added: Vec<(FunctionId, FunctionId)>,
 }
 
-/// The graphs of a model that are in no node.
+/// Returns the graphs of a model that are not in a node.
 fn roots_of(model: &Model) -> impl Iterator<Item = GraphId> + '_ {
     let steps = model.training_info.iter();
     let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
@@ -78,12 +78,12 @@ fn roots_of(model: &Model) -> impl Iterator<Item = GraphId> + '_ {
     std::iter::once(model.main).chain(steps).chain(bodies).flatten()
 }
 
-/// Nodes of a model in whose place others are.
+/// Nodes of a model that were replaced.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
-    /// Those that became the bodies of their functions.
+    /// Nodes that were replaced by the bodies of their functions.
     pub(super) expanded: HashSet<NodeId>,
-    /// Those that became constants.
+    /// Nodes that became constants.
     pub(super) constants: HashSet<NodeId>,
 }
 
@@ -154,8 +154,8 @@ impl ConvertReport {
         self.operators[index].rewritten += 1;
     }
 
-    /// Counts what became of the nodes of a model. Of those that were `rewritten`, some are gone,
-    /// as their values are attributes now.
+    /// Counts the nodes of a model by their fate. Some `rewritten` nodes do not exist afterwards,
+    /// as their values became attributes.
     pub(super) fn count(
         &mut self,
         before: &Model,
@@ -163,7 +163,7 @@ impl ConvertReport {
         replaced: &Replaced,
         rewritten: &[(NodeId, OpRef, u32)],
     ) {
-        // Bodies of functions of operators are kept beside these graphs.
+        // Excludes the bodies of operators' functions, which are in other graphs.
         let nodes = |model: &Model| -> HashSet<NodeId> {
             let graphs = roots_of(model).flat_map(|root| tree(model, root));
             graphs.flat_map(|graph| model.graph(graph).nodes.iter().copied()).collect()

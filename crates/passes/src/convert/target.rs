@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use sardonyx_model::{normalize_domain, shown_domain};
 use sardonyx_ops::Registry;
 
-/// A release of the standard: the versions that came with it.
+/// Release of the standard, with its versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Release {
-    /// Its number without a patch level, such as `1.16`. The patch release 1.1.2 has versions of
-    /// its own.
+    /// Number without a patch level, such as `1.16`. The patch release 1.1.2 is an entry of its
+    /// own, as it has other versions.
     pub name: &'static str,
-    /// Patch level of its last patch release, such as 2 for `1.16.2`.
+    /// Level of the last patch release, such as 2 for `1.16.2`.
     pub last_patch: u32,
     /// Version of the format.
     pub ir_version: i64,
@@ -20,9 +20,9 @@ pub struct Release {
     pub opsets: &'static [(&'static str, u32)],
 }
 
-/// The releases with their last patch levels and the versions of the format, of `ai.onnx`, of
-/// `ai.onnx.ml`, of `ai.onnx.preview.training` and of `ai.onnx.preview`, as far as there were any.
-/// Source: the table of releases in the standard's document on versioning.
+/// Builds the list of releases from rows with the number, the last patch level, the version of the
+/// format, and the versions of the operator sets. Source: the table of releases in the standard's
+/// document on versioning.
 macro_rules! releases {
     ($($name:literal $patch:literal $ir:literal $(($domain:literal $version:literal))+;)+) => {
         &[$(Release { name: $name, last_patch: $patch, ir_version: $ir, opsets: &[$(($domain, $version)),+] }),+]
@@ -62,7 +62,7 @@ pub const RELEASES: &[Release] = releases! {
 /// as they are in the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// By domain, `ai.onnx` being empty; what is not named stays.
+    /// Versions by domain, with an empty domain for `ai.onnx`. Other operator sets stay.
     opsets: BTreeMap<String, u32>,
     release: Option<&'static Release>,
     ir_version: Option<i64>,
@@ -112,12 +112,12 @@ impl Target {
         *self == Target::default()
     }
 
-    /// Domains whose versions are named one by one.
+    /// Returns the domains whose versions are set individually.
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         self.opsets.keys().map(String::as_str)
     }
 
-    /// The version of an operator set.
+    /// Returns the target version of an operator set; `None` if it stays.
     pub(super) fn version_of(&self, domain: &str) -> Option<u32> {
         let of_release = || {
             let found = self.release?.opsets.iter().find(|(found, _)| *found == domain)?;
@@ -126,7 +126,7 @@ impl Target {
         self.opsets.get(domain).copied().or_else(of_release)
     }
 
-    /// Why a model that imports a domain is nothing for the release.
+    /// Returns the reason why `domain` is not available in the target release, if it is not.
     pub(super) fn not_in_release(&self, domain: &str) -> Option<String> {
         let release = self.release.filter(|_| self.version_of(domain).is_none())?;
         let has = |release: &Release| release.opsets.iter().any(|(found, _)| *found == domain);
@@ -139,12 +139,12 @@ impl Target {
         ))
     }
 
-    /// The version of the format that is asked for.
+    /// Returns the target version of the format; `None` if none is set.
     pub(super) fn wanted_ir_version(&self) -> Option<i64> {
         self.ir_version.or_else(|| self.release.map(|release| release.ir_version))
     }
 
-    /// What is asked for and does not exist.
+    /// Returns a message about a target version that does not exist, if there is one.
     pub(super) fn unknown(&self, registry: &Registry) -> Option<String> {
         for (domain, version) in &self.opsets {
             let shown = shown_domain(domain);

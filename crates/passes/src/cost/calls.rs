@@ -1,4 +1,4 @@
-//! Costs of the bodies of functions, each found while the types of a call are known.
+//! Costs of function bodies, computed during inference while the types of a call are known.
 
 use std::cell::RefCell;
 
@@ -10,15 +10,16 @@ use super::sum::Sum;
 use super::walk::Walk;
 use crate::infer::Inference;
 
-/// What calls of functions cost. Inference fills it, for whoever asks afterwards.
+/// Costs of the calls of functions. Inference fills the table.
 #[derive(Debug, Default)]
 pub struct CallCosts {
     bodies: RefCell<Vec<BodyCost>>,
-    /// The last call of each node: that is the one in the last walk through the graph around it.
+    /// Index of the last call of each node, which belongs to the last pass over the graph around
+    /// it.
     of: RefCell<HashMap<NodeId, usize>>,
 }
 
-/// What the body of a function costs in one call.
+/// Cost of the body of a function in one call.
 #[derive(Debug, Clone)]
 pub(super) struct BodyCost {
     pub(super) multiply_adds: Sum,
@@ -28,7 +29,7 @@ pub(super) struct BodyCost {
 }
 
 impl CallCosts {
-    /// A body was just walked through. Gives the number under which its cost is kept.
+    /// Records the cost of a function's body whose types were just inferred, and returns its index.
     pub(crate) fn called(
         &self,
         model: &Model,
@@ -50,12 +51,12 @@ impl CallCosts {
         bodies.len() - 1
     }
 
-    /// A node makes the call whose cost is kept under a number.
+    /// Records that a node makes the call with an index.
     pub(crate) fn is_made_by(&self, node: NodeId, call: usize) {
         self.of.borrow_mut().insert(node, call);
     }
 
-    /// What the call that a node makes costs.
+    /// Returns the cost of the call that a node makes.
     pub(super) fn of(&self, node: NodeId) -> Option<BodyCost> {
         let index = *self.of.borrow().get(&node)?;
         self.bodies.borrow().get(index).cloned()

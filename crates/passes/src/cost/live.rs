@@ -1,21 +1,21 @@
-//! How much is alive at a time.
+//! Peak of live memory.
 
 use sardonyx_model::{Dim, NodeId};
 
 use super::sum::{Adder, Assumed, Sum};
 
-/// The most memory that activations take at a time.
+/// Maximum of the memory that activations take at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes. A formula is that of the step that is largest when every symbol is
-    /// [`ASSUMED_SIZE`](super::ASSUMED_SIZE); missing are the activations of the graph, at any
-    /// time, that have no size in advance.
+    /// Number of bytes. A formula belongs to the step that is largest if every symbol is
+    /// [`ASSUMED_SIZE`](super::ASSUMED_SIZE). All activations of the graph without a known size, at
+    /// any time, count as missing.
     pub bytes: Sum,
-    /// The node that runs then.
+    /// Node that runs at the peak.
     pub node: Option<NodeId>,
 }
 
-/// Memory from one step to another, both included.
+/// Memory that is live from one step to another, inclusive.
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) bytes: Dim,
@@ -23,9 +23,9 @@ pub(super) struct Span {
     pub(super) last: usize,
 }
 
-/// The step at which most is alive, and how much that is. Of equals the first counts.
+/// Returns the first step with the most live memory, and the number of its bytes.
 pub(super) fn largest(spans: &[Span], steps: usize, assumed: &mut Assumed) -> (usize, Sum) {
-    // What is added at a step, and what is gone before it.
+    // Memory that becomes live at a step, minus memory that was freed before it.
     let mut changes = vec![0i128; steps + 1];
     for span in spans {
         let size = assumed.size(&span.bytes);

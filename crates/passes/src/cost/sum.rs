@@ -1,20 +1,20 @@
-//! Sums of sizes some of which are unknown.
+//! Sums of sizes, some of which are unknown.
 
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use sardonyx_model::Dim;
 
-/// What every symbol is taken to be where formulas are compared.
+/// Assumed size of every symbol when formulas are compared.
 pub const ASSUMED_SIZE: i64 = 1024;
 
-/// A sum, as far as known.
+/// Sum with unknown summands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sum {
-    /// The sum of what is known; unknown if it became too large to be written.
+    /// Sum of the known summands; unknown if it became too large to represent.
     pub known: Dim,
-    /// How many summands are missing.
+    /// Number of unknown summands.
     pub missing: usize,
 }
 
@@ -34,7 +34,7 @@ impl From<Dim> for Sum {
 }
 
 impl Sum {
-    /// That many times as much.
+    /// Multiplies the sum by a number of runs.
     pub fn times(&self, runs: &Dim) -> Sum {
         match runs {
             Dim::Known(1) => self.clone(),
@@ -44,8 +44,8 @@ impl Sum {
     }
 }
 
-/// A sum in the making. Equal formulas are counted before anything is added: there are few of them
-/// in a model with many nodes, and formulas are slow to add.
+/// Accumulator of a sum. Counts equal formulas and adds them at the end: a model with many nodes
+/// has few different formulas, which are slow to add.
 #[derive(Debug, Default)]
 pub(super) struct Adder {
     number: i128,
@@ -76,7 +76,7 @@ impl Adder {
     }
 }
 
-/// Sizes with [`ASSUMED_SIZE`] for every symbol.
+/// Cache of sizes with [`ASSUMED_SIZE`] for every symbol.
 #[derive(Debug, Default)]
 pub(super) struct Assumed(HashMap<Dim, i64>);
 
@@ -94,8 +94,8 @@ impl Assumed {
     }
 }
 
-/// The size with [`ASSUMED_SIZE`] for every symbol: what is unknown is nothing, what is too large
-/// for 64 bits the largest.
+/// Returns a size with [`ASSUMED_SIZE`] for every symbol: 0 if it is unknown, and `i64::MAX` if it
+/// is too large.
 pub fn at_assumed_sizes(dim: &Dim) -> i64 {
     match dim {
         Dim::Known(size) => *size,

@@ -1,4 +1,4 @@
-//! The walk over the nodes of a graph whose types are known.
+//! Traversal of the nodes of a graph whose types are known.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use super::sum::{Adder, Assumed, Sum};
 use super::{Cost, NodeCost, Work};
 use crate::infer::Inference;
 
-/// Graphs within graphs; inference gives up there as well.
+/// Maximum depth of subgraphs, which is also that of inference.
 const DEEPEST: usize = 100;
 
-/// Costs in the making.
+/// State of the traversal.
 pub(super) struct Walk<'a> {
     model: &'a Model,
     registry: &'a Registry,
@@ -32,11 +32,11 @@ pub(super) struct Walk<'a> {
     imports: std::collections::HashMap<Cow<'a, str>, i64>,
     bindings: Option<&'a Bindings>,
     called: HashMap<(Option<Symbol>, Option<Symbol>), Option<Called<'a>>>,
-    /// Initializers that are inputs as well, as all were in early versions of the format.
+    /// Initializers that are also inputs, as all are in early versions of the format.
     defaults: HashMap<ValueId, &'a TensorProto>,
     assumed: Assumed,
-    /// Elements and bytes by the bits of an element and the shape: most values of a model have one
-    /// of few shapes.
+    /// Elements and bytes by the bits of an element and the shape: most values of a model share few
+    /// shapes.
     sizes: HashMap<(Option<usize>, &'a [Dim]), [Dim; 2]>,
     nodes: Vec<NodeCost>,
     bodies_counted_once: usize,
@@ -66,12 +66,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// In the body of a function, for a call that gives these values to its attributes.
+    /// Sets the attribute values of the call, for the body of a function.
     pub(super) fn in_call(self, bindings: &'a Bindings) -> Self {
         Walk { bindings: Some(bindings), ..self }
     }
 
-    /// The cost of a graph with all that is inside of it.
+    /// Computes the cost of a graph with its subgraphs.
     pub(super) fn cost_of(mut self, graph: GraphId) -> Cost {
         let peak = self.graph(graph, &Dim::Known(1), 0);
         Cost {
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Elements and bytes of those values that are initializers.
+    /// Adds up the elements and bytes of the initializers among `values`.
     fn weights(&self, values: impl Iterator<Item = ValueId>) -> [Sum; 2] {
         let [mut elements, mut bytes] = <[Adder; 2]>::default();
         for (elem, dims) in values.filter_map(|value| self.weight(value)) {
@@ -106,12 +106,12 @@ impl<'a> Walk<'a> {
         [elements.finish(), bytes.finish()]
     }
 
-    /// Lists the nodes of a graph, and gives the most memory that it takes at a time.
+    /// Lists the nodes of a graph, and returns the peak of its memory.
     fn graph(&mut self, id: GraphId, runs: &Dim, depth: usize) -> Peak {
         let graph = self.model.graph(id);
         self.nodes.reserve(graph.nodes.len());
         self.note_defaults(id);
-        // What goes into a body and comes out of it is that of the node around it.
+        // Inputs and outputs of a body are those of the node around it.
         let is_body = depth > 0 || self.bindings.is_some();
         let mut spans = Spans::default();
         for value in graph.inputs.iter().filter_map(|info| info.value) {
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
                 spans.begin(value, bytes, 0);
             }
         }
-        // Memory inside of nodes: where it is largest, and in which step.
+        // Step of each node with subgraphs, and the inner node at the peak of its memory.
         let mut inside: Vec<(usize, NodeId)> = Vec::new();
         for (step, node) in graph.nodes.iter().enumerate() {
             let peak = self.node(*node, runs, depth);
@@ -162,14 +162,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The activations that a node makes: what is constant is none.
+    /// Returns the activations that a node computes. Constants are not activations.
     fn made_by(&self, node: NodeId) -> impl Iterator<Item = ValueId> + use<'a> {
         let is_constant = self.is_constant(node);
         let outputs = self.model.outputs(node).iter().flatten();
         outputs.copied().filter(move |_| !is_constant)
     }
 
-    /// What a node reads of a graph, itself or in graphs inside of it.
+    /// Records the reads of a node and of the nodes in its subgraphs at a step.
     fn read_by(&self, node: NodeId, step: usize, depth: usize, spans: &mut Spans) {
         for value in self.model.inputs(node).flatten() {
             spans.read(value, step);
@@ -188,8 +188,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Lists a node and what is inside of it, and gives the memory that it takes beside its inputs
-    /// and outputs.
+    /// Lists a node and the nodes in its subgraphs, and returns the memory that it takes in
+    /// addition to its inputs and outputs.
     fn node(&mut self, node: NodeId, runs: &Dim, depth: usize) -> Peak {
         let work = self.work(node);
         self.nodes.push(NodeCost {
@@ -232,7 +232,7 @@ impl<'a> Walk<'a> {
         self.largest_of(peaks)
     }
 
-    /// The largest of the peaks of graphs that run one after the other.
+    /// Returns the largest peak of graphs that run one after another.
     fn largest_of(&mut self, peaks: Vec<Peak>) -> Peak {
         let missing = peaks.iter().map(|peak| peak.bytes.missing);
         let missing = missing.fold(0, usize::saturating_add);
@@ -242,8 +242,8 @@ impl<'a> Walk<'a> {
         largest
     }
 
-    /// Only one branch of an `If` runs: the one with more multiply-adds counts, of equals that with
-    /// more elements.
+    /// Sets the runs of all branches of an `If` but the largest to 0, as only one branch runs. The
+    /// largest has the most multiply-adds, then the most elements.
     fn leave_out_smaller(&mut self, branches: &[Range<usize>]) {
         let mut sizes = Vec::new();
         for branch in branches {
@@ -264,7 +264,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How often the graphs of a node run when it runs once; `None` if that is not known.
+    /// Returns the number of runs of a node's subgraphs for one run of the node; `None` if it is
+    /// not known.
     fn iterations(&self, node: NodeId) -> Option<Dim> {
         let (schema, operator) = self.called_by(node)?;
         let is = |other: &OpDef| operator.is_some_and(|operator| operator.is(other));
@@ -293,13 +294,13 @@ impl<'a> Walk<'a> {
                 let axis = usize::try_from(axis.checked_add(from_end)?).ok()?;
                 shape.get(axis).filter(|dim| !dim.is_unknown()).cloned()
             }
-            // The graphs of FlexAttention take all scores at once.
+            // The subgraphs of FlexAttention process all scores at once.
             () if is(&FLEX_ATTENTION) => Some(Dim::Known(1)),
             () => None,
         }
     }
 
-    /// What one run of a node takes, without the graphs inside of it.
+    /// Returns the work of one run of a node, without its subgraphs.
     fn work(&mut self, node: NodeId) -> Work {
         let [parameters, parameter_bytes] = self.weights(self.model.inputs(node).flatten());
         let made = self.made_by(node).map(|value| self.sizes(value));
@@ -360,8 +361,8 @@ impl<'a> Walk<'a> {
         self.is("Constant", node)
     }
 
-    /// The number of the element type and the dimensions of a value, if it is an initializer. In
-    /// memory sparse ones are dense.
+    /// Returns the number of the element type and the dimensions of an initializer; `None` for
+    /// other values. Sparse initializers count as dense, as they are in memory.
     fn weight(&self, value: ValueId) -> Option<(Option<i32>, &'a [i64])> {
         let found = self.model.value(value);
         let graph = self.model.graph(found.graph);
@@ -377,7 +378,7 @@ impl<'a> Walk<'a> {
         Some((dense.data_type, &dense.dims))
     }
 
-    /// Elements and bytes of a value.
+    /// Returns the numbers of elements and bytes of a value.
     fn sizes(&mut self, value: ValueId) -> [Dim; 2] {
         let Some(tensor) = self.found.ty(value).and_then(Type::as_tensor) else {
             return [Dim::Unknown, Dim::Unknown];
@@ -395,11 +396,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The version of an operator that a node calls, and its definition if the standard has one.
+/// Version of an operator that a node calls, and its definition if it belongs to the standard.
 pub(super) type Called<'a> = (&'a Schema, Option<&'static OpDef>);
 
-/// The multiply-adds of a node in the form of an operator version, which the standard may define;
-/// unknown where the types say too little.
+/// Returns the number of multiply-adds of a node in the form of an operator version; unknown if
+/// sizes are not known.
 pub(super) fn multiply_adds_of(
     model: &Model,
     found: &Inference,
@@ -419,12 +420,12 @@ pub(super) fn multiply_adds_of(
     let attributes = NodeAttributes::in_call(model, model.texts(), node, bindings);
     let cx = Infer::new(schema, &attributes, &types, &known, made.len())
         .with_present(Present { inputs: &present, outputs: &[] });
-    // Nothing is multiplied and added up in an operator that nothing else is known of.
+    // Operators without a definition count as 0 multiply-adds.
     let count = operator.map_or(Some(Dim::Known(0)), |op| op.multiply_adds(&cx, &made));
     count.unwrap_or(Dim::Unknown)
 }
 
-/// Elements and bytes of a stored tensor.
+/// Returns the numbers of elements and bytes of a stored tensor.
 fn stored(elem: Option<i32>, dims: &[i64]) -> [Dim; 2] {
     let dims: Vec<Dim> = dims.iter().map(|dim| Dim::Known(*dim)).collect();
     let count = elements(&dims).unwrap_or(Dim::Unknown);
@@ -433,8 +434,8 @@ fn stored(elem: Option<i32>, dims: &[i64]) -> [Dim; 2] {
     [count, size]
 }
 
-/// Bytes of that many elements, with elements smaller than a byte packed. Strings have no size in
-/// advance.
+/// Returns the size of elements in bytes, with elements smaller than a byte packed. The size of
+/// strings is unknown.
 fn bytes_of(elements: &Dim, elem: Option<DataType>) -> Dim {
     match elem.and_then(DataType::bits) {
         Some(bits) if bits % 8 == 0 => elements.mul(&Dim::Known(bits as i64 / 8)),
@@ -443,12 +444,12 @@ fn bytes_of(elements: &Dim, elem: Option<DataType>) -> Dim {
     }
 }
 
-/// From where to where values of a graph are alive.
+/// Live ranges of the values of a graph.
 #[derive(Default)]
 struct Spans {
     spans: Vec<Span>,
     of: HashMap<ValueId, usize>,
-    /// Values inside of nodes that have no size in advance.
+    /// Number of values of unknown size in subgraphs.
     missing: usize,
 }
 
@@ -458,7 +459,7 @@ impl Spans {
         self.spans.push(Span { bytes, first: step, last: step });
     }
 
-    /// Values of other graphs, and constants, are not listed.
+    /// Extends the live range of a value to a step. Ignores values of other graphs, and constants.
     fn read(&mut self, value: ValueId, step: usize) {
         if let Some(index) = self.of.get(&value) {
             let span = &mut self.spans[*index];
@@ -466,7 +467,7 @@ impl Spans {
         }
     }
 
-    /// What is alive in one step only.
+    /// Adds memory that is live in one step only.
     fn extra(&mut self, bytes: &Sum, step: usize) {
         self.missing = self.missing.saturating_add(bytes.missing);
         if bytes.known != Dim::Known(0) {

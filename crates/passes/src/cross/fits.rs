@@ -1,4 +1,5 @@
-//! Whether a node fits a version of its operator as it stands, by the schema.
+//! Check of whether a node is valid in another version of its operator without changes, by the
+//! schema.
 
 use sardonyx_model::{Model, NodeId, TensorType, Type, ValueId};
 use sardonyx_ops::{AttrDefault, AttrValue, OpDef, Param, Schema, ValueTypes};
@@ -8,20 +9,20 @@ use super::types::Types;
 use crate::attributes::attribute_type;
 use crate::infer::{Bound, wrong_count};
 
-/// What a version of an operator takes of what the version before the boundary took.
+/// Requirements of a version of an operator, compared with the version before the boundary.
 pub(super) struct Fit {
     schema: Option<Schema>,
-    /// Attributes that it does not have, with their defaults in the version before the boundary.
+    /// Attributes that the version lacks, with their defaults in the version before the boundary.
     lacks: Vec<(&'static str, AttrDefault)>,
-    /// Type variables, and types that no variable stands for, of which it takes fewer types.
+    /// Type variables and fixed types of parameters for which the version allows fewer types.
     narrowed: Vec<&'static str>,
 }
 
-/// Operands that would have to be of another type.
+/// Operands to be cast.
 pub(super) struct Casts {
-    /// Positions of inputs.
+    /// Indices of inputs.
     pub(super) inputs: Vec<usize>,
-    /// Positions of outputs, with the types that they are to have again.
+    /// Indices of outputs, with the types to cast them back to.
     pub(super) outputs: Vec<(usize, DataType)>,
 }
 
@@ -35,7 +36,7 @@ impl Fit {
         Fit { schema, lacks, narrowed }
     }
 
-    /// Removes attributes that say what holds without them, and that there are none of there.
+    /// Removes attributes that the version lacks and that have their default values.
     pub(super) fn drop_defaults(&self, model: &mut Model, node: NodeId) {
         for (name, default) in &self.lacks {
             let Some(attribute) = model.attribute_of(node, name) else { continue };
@@ -52,8 +53,8 @@ impl Fit {
         }
     }
 
-    /// The operands of a node that would have to be 64-bit floats, which it takes in place of
-    /// integers that it does not. `None` if there are none.
+    /// Returns the operands of a node that must be cast to 64-bit floats, as the version allows
+    /// these but not their integer types. `None` if no input must be cast.
     pub(super) fn casts(&self, model: &Model, node: NodeId, types: &Types<'_>) -> Option<Casts> {
         let schema = self.schema.as_ref()?;
         let is_cast = |param: Option<&Param>, value: Option<ValueId>| {
@@ -77,7 +78,7 @@ impl Fit {
         (!casts.inputs.is_empty()).then_some(casts)
     }
 
-    /// Why a node does not fit.
+    /// Checks that a node is valid in the version. The error is the reason why it is not.
     pub(super) fn check(
         &self,
         model: &Model,
@@ -142,14 +143,15 @@ impl Fit {
     }
 }
 
-/// Attributes with a default that a version does not have and the one before the boundary has.
+/// Returns attributes with defaults that the version before the boundary has and the one after
+/// lacks.
 fn lacks(before: &Schema, after: &Schema) -> Vec<(&'static str, AttrDefault)> {
     let lacked = before.attributes.iter().filter(|found| after.attribute(found.name).is_none());
     lacked.filter_map(|attribute| Some((attribute.name, attribute.default?))).collect()
 }
 
-/// What parameters are of, type variables or types, of which a schema takes fewer types than the
-/// one before takes in the same place.
+/// Returns type variables and fixed types of parameters for which a schema allows fewer types than
+/// the schema before the boundary.
 fn narrowed(before: &Schema, after: &Schema) -> Vec<&'static str> {
     let takes = |schema: &Schema, ty: &str| match schema.type_var(ty) {
         Some(variable) => variable.allowed.names(),

@@ -1,5 +1,5 @@
-//! What is known of values while nodes are rewritten: what inference found in the file, and the
-//! types of values that did not exist then.
+//! Types and known values during a conversion: the results of inference on the file, and the types
+//! of new values.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
@@ -16,9 +16,9 @@ pub(crate) struct Types<'a> {
     found: &'a Inference,
     made: HashMap<ValueId, Type>,
     known: HashMap<ValueId, Known>,
-    /// By input of the main graph that has one.
+    /// Default values of inputs of the main graph.
     defaults: HashMap<ValueId, Tensor>,
-    /// Graphs of functions that nothing calls: nothing is known of their values, and nothing
+    /// Graphs of functions without calls: the types of their values are unknown, and no result
     /// depends on them.
     open: HashSet<GraphId>,
 }
@@ -48,7 +48,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Looks up the defaults of inputs of the main graph.
+    /// Reads the default values of inputs of the main graph.
     pub(crate) fn learn_defaults(&mut self, model: &Model) {
         let main = model.main.map(|main| model.graph(main));
         for initializer in main.iter().flat_map(|main| &main.initializers) {
@@ -62,8 +62,8 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Looks up the declared types of inputs of inner graphs of which inference says nothing: their
-    /// nodes do not pass these inputs.
+    /// Reads the declared types of subgraph inputs without an inferred type: their nodes do not
+    /// pass them.
     pub(crate) fn learn_declared(&mut self, model: &Model) {
         for (_, graph) in model.graphs().filter(|(_, graph)| graph.owner.is_some()) {
             for input in &graph.inputs {
@@ -76,20 +76,20 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Says which graphs are of a function.
+    /// Records the graphs of a function without calls.
     pub(crate) fn open(&mut self, function: usize, graphs: &[GraphId]) {
         if !self.found.is_called(function) {
             self.open.extend(graphs);
         }
     }
 
-    /// Whether a node is in a function that nothing calls.
+    /// Whether a node is in a function without calls.
     pub(super) fn are_open(&self, model: &Model, node: NodeId) -> bool {
         self.open.contains(&model.node(node).graph)
     }
 
-    /// Finds the types of what nodes make that an adapter made for another, and what that one makes
-    /// now. `form` gives the opset version that each is in the form of.
+    /// Infers the types of outputs of `node`, which an adapter changed, and of the nodes that it
+    /// made. `form` returns the opset version of the form of each node.
     pub(super) fn follow(
         &mut self,
         model: &Model,
@@ -98,7 +98,7 @@ impl<'a> Types<'a> {
         node: NodeId,
         form: impl Fn(NodeId) -> u32,
     ) {
-        // What comes after the node stands last, and the one made last reads what the node makes.
+        // Nodes that follow the node are at the end of the list, in reverse order.
         let reads = |made: &&NodeId| {
             let mut outputs = model.outputs(node).iter().flatten();
             outputs.any(|output| model.inputs(**made).flatten().any(|input| input == *output))
@@ -139,7 +139,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// What there is to know of a constant that was made.
+    /// Records the type and the value of a new constant.
     fn learn_constant(&mut self, model: &Model, value: ValueId) {
         if self.ty(value).is_some() {
             return;

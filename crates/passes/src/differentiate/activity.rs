@@ -1,4 +1,5 @@
-//! Which values depend on others through elements that have a derivative, in inner graphs too.
+//! Activity analysis: values that depend on the `xs` through elements with a derivative, also in
+//! subgraphs.
 
 use hashbrown::HashSet;
 use sardonyx_model::{
@@ -11,7 +12,7 @@ use crate::infer::{Inference, element};
 use crate::order::reads;
 use crate::resolve::Resolved;
 
-/// What a node with inner graphs is.
+/// Operator of a node with subgraphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     If,
@@ -19,19 +20,19 @@ pub(super) enum Kind {
     Scan,
 }
 
-/// A node with inner graphs, in its newest form.
+/// Node with subgraphs, in its newest form.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) node: NodeId,
     pub(super) kind: Kind,
     pub(super) bodies: Vec<GraphId>,
-    /// Values that are carried from iteration to iteration.
+    /// Number of values that are carried from iteration to iteration.
     pub(super) states: usize,
 }
 
 impl Flow {
-    /// `None` for any other node, for a `Scan` of sequences with lengths, which is an old form, and
-    /// where a graph takes or gives less than the node.
+    /// Describes a node. `None` for any other node, for a `Scan` with sequence lengths, which is an
+    /// old form, and if a subgraph has fewer inputs or outputs than the node needs.
     pub(super) fn of(resolved: &Resolved, node: NodeId) -> Option<Flow> {
         let model = resolved.model();
         let attributes = NodeAttributes::new(model, node);
@@ -51,7 +52,7 @@ impl Flow {
             return None;
         };
         let flow = Flow { node, kind, bodies, states };
-        // A branch that no run takes may hold anything.
+        // A subgraph that no run executes may be malformed.
         let fits = |body: &GraphId| {
             let graph = model.graph(*body);
             let wanted = flow.first_output() + outputs.max(states);
@@ -60,7 +61,7 @@ impl Flow {
         flow.bodies.iter().all(fits).then_some(flow)
     }
 
-    /// Inputs of the node and of its graph before the first carried value.
+    /// Returns the number of inputs of the node and of its subgraph before the first carried value.
     pub(super) fn first_input(&self) -> usize {
         match self.kind {
             Kind::Loop => 2,
@@ -68,7 +69,8 @@ impl Flow {
         }
     }
 
-    /// Outputs of a graph before the first that is one of the node.
+    /// Returns the number of outputs of a subgraph before the first one that is an output of the
+    /// node.
     pub(super) fn first_output(&self) -> usize {
         match self.kind {
             Kind::Loop => 1,
@@ -76,7 +78,7 @@ impl Flow {
         }
     }
 
-    /// What is inside of it is active where it depends on what is; says which outputs are.
+    /// Marks values in the subgraphs that depend on active values, and returns the active outputs.
     fn spread(
         &self,
         resolved: &Resolved,
@@ -127,7 +129,7 @@ impl Flow {
     }
 }
 
-/// What a node makes is active where it depends on what is; so are values in its graphs.
+/// Marks the outputs of a node, and values in its subgraphs, that depend on active values.
 pub(super) fn spread(
     resolved: &Resolved,
     inference: &Inference,
@@ -145,8 +147,8 @@ pub(super) fn spread(
     active.extend(outputs.into_iter().filter(|value| has_derivative(inference, *value)));
 }
 
-/// Those of some nodes, and of nodes in their graphs, whose gradient needs a rule that is not
-/// there.
+/// Collects the nodes with active outputs, also in subgraphs, whose operators have no gradient
+/// rule.
 pub(super) fn without_rule(
     resolved: &Resolved,
     nodes: &[NodeId],
@@ -170,7 +172,7 @@ pub(super) fn makes_active(model: &Model, node: NodeId, active: &HashSet<ValueId
     model.outputs(node).iter().flatten().any(|value| active.contains(value))
 }
 
-/// The nodes of an inner graph that its outputs need.
+/// Returns the nodes of a subgraph that its outputs depend on, in order.
 pub(super) fn needed_nodes(model: &Model, graph: GraphId) -> Vec<NodeId> {
     let mut needed = HashSet::new();
     let mut open: Vec<ValueId> = outputs_of(model, graph).into_iter().flatten().collect();
@@ -185,17 +187,18 @@ pub(super) fn needed_nodes(model: &Model, graph: GraphId) -> Vec<NodeId> {
     model.graph(graph).nodes.iter().copied().filter(|node| needed.contains(node)).collect()
 }
 
-/// The values that a graph takes.
+/// Returns the inputs of a graph.
 pub(super) fn inputs_of(model: &Model, graph: GraphId) -> Vec<Option<ValueId>> {
     model.graph(graph).inputs.iter().map(|info| info.value).collect()
 }
 
-/// The values that a graph gives back.
+/// Returns the outputs of a graph.
 pub(super) fn outputs_of(model: &Model, graph: GraphId) -> Vec<Option<ValueId>> {
     model.graph(graph).outputs.iter().map(|info| info.value).collect()
 }
 
-/// Whether the elements of a value, or of what it holds, are floats, or may be.
+/// Whether the elements of a tensor, or of the tensors in a sequence or optional, are or may be
+/// floats.
 pub(super) fn has_derivative(inference: &Inference, value: ValueId) -> bool {
     let elem = inference.ty(value).and_then(|ty| element(ty).flatten());
     elem.is_none_or(DataType::is_float)

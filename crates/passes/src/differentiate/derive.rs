@@ -1,4 +1,4 @@
-//! The nodes that take the place of a `Gradient` node.
+//! Nodes that replace a `Gradient` node.
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, GraphId, NodeBuilder, NodeId, Type, ValueId};
@@ -15,7 +15,7 @@ use crate::infer::Inference;
 use crate::resolve::Resolved;
 
 impl Region {
-    /// Makes the nodes of the gradient, which takes the node's place.
+    /// Replaces the `Gradient` node by nodes that compute the gradients.
     pub(super) fn derive(
         &self,
         resolved: &mut Resolved,
@@ -62,8 +62,8 @@ impl Region {
         Ok(())
     }
 
-    /// The gradients of what a node reads, by the rule of its operator, to be added to those that
-    /// arrived.
+    /// Applies the gradient rule of a node. Returns its active inputs with gradients, to be added
+    /// to the gradients that `arrived`.
     fn apply_rule(
         &self,
         way: &mut Way<'_>,
@@ -105,7 +105,7 @@ impl Region {
         Ok(gradients.collect())
     }
 
-    /// Lets gradients be the outputs of the node, which goes.
+    /// Removes the `Gradient` node, and gives its outputs the values `totals`.
     fn hand_over(&self, way: &mut Way<'_>, totals: &[Option<ValueId>]) {
         let outputs = way.resolved.model().outputs(self.gradient).to_vec();
         for (index, output) in outputs.iter().enumerate() {
@@ -125,12 +125,12 @@ impl Region {
     }
 }
 
-/// The way back through a model, on which nodes are made before a `Gradient` node.
+/// Backward pass for one `Gradient` node. New nodes precede that node.
 pub(super) struct Way<'a> {
     pub(super) resolved: &'a mut Resolved,
     pub(super) inference: &'a Inference,
     pub(super) gradient: NodeId,
-    /// Nodes that are in the newest form.
+    /// New nodes, in the newest forms.
     made: Vec<NodeId>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Way<'a> {
         Way { resolved, inference, gradient, made: Vec::new() }
     }
 
-    /// A node of one output.
+    /// Adds a node with one output before the `Gradient` node.
     pub(super) fn before(
         &mut self,
         op: &str,
@@ -151,7 +151,7 @@ impl<'a> Way<'a> {
         made
     }
 
-    /// A node of one output before another node than that of the gradient.
+    /// Adds a node with one output before `node`.
     pub(super) fn beside(
         &mut self,
         node: NodeId,
@@ -165,8 +165,8 @@ impl<'a> Way<'a> {
         value
     }
 
-    /// A `Loop` at the end of an inner graph that appends tensors to a sequence: `inputs` are the
-    /// number of tensors, a condition that holds, and the sequence.
+    /// Adds a `Loop` at the end of a subgraph that appends tensors to a sequence: `inputs` are the
+    /// number of tensors, a true condition, and the sequence. `item` adds the nodes for one tensor.
     pub(super) fn append(
         &mut self,
         graph: GraphId,
@@ -180,7 +180,7 @@ impl<'a> Way<'a> {
         (node, grown)
     }
 
-    /// A node of the default domain at the end of an inner graph.
+    /// Adds a node of the default domain at the end of a subgraph.
     pub(super) fn inside(
         &mut self,
         graph: GraphId,
@@ -194,7 +194,7 @@ impl<'a> Way<'a> {
         (node, output.expect("the node has one output"))
     }
 
-    /// A scalar constant beside the node.
+    /// Adds a scalar constant to the graph of the `Gradient` node.
     pub(super) fn number(&mut self, hint: &str, elem: DataType, value: f64) -> ValueId {
         self.resolved.build(self.gradient).constant(hint, &scalar(elem, value))
     }
@@ -204,7 +204,8 @@ impl<'a> Way<'a> {
         matches!(self.inference.ty(value), Some(Type::Sequence(_)))
     }
 
-    /// A sequence with a tensor for each item of `sequences`, which are equally long.
+    /// Adds nodes that make a sequence with a tensor for each item of `sequences`, which have equal
+    /// lengths.
     pub(super) fn per_item(&mut self, sequences: &[ValueId], what: PerItem) -> ValueId {
         let mut build = self.resolved.build(self.gradient);
         let made = make_per_item(&mut build, sequences, what);
@@ -212,7 +213,7 @@ impl<'a> Way<'a> {
         made.sequence
     }
 
-    /// Zeros in the shape of a tensor, or of the items of a sequence.
+    /// Adds zeros in the shape of a tensor, or of the items of a sequence.
     pub(super) fn zeros(&mut self, elem: DataType, like: ValueId) -> ValueId {
         if self.is_sequence(like) {
             return self.per_item(&[like], PerItem::Zeros(elem));
@@ -222,7 +223,7 @@ impl<'a> Way<'a> {
         self.before("Expand", &[Some(zero), Some(sizes)], &[]).1
     }
 
-    /// The gradient of the sum of the elements of `y` by `y`: ones.
+    /// Adds the gradient of the sum of the elements of `y` with respect to `y`, which is ones.
     fn ones(&mut self, y: ValueId) -> Result<ValueId, Refusal> {
         let ty = self.inference.ty(y);
         let elem = ty.and_then(|ty| ty.elem()).filter(|elem| elem.is_float());
@@ -241,7 +242,7 @@ impl<'a> Way<'a> {
         Ok(self.before("Expand", &[Some(one), Some(sizes)], &[]).1)
     }
 
-    /// The sum of the gradients that arrived for a value.
+    /// Returns the sum of the gradients that arrived for a value; `None` if none arrived.
     fn total(
         &mut self,
         arrived: &mut HashMap<ValueId, Vec<ValueId>>,
@@ -265,7 +266,7 @@ impl<'a> Way<'a> {
         Some(total)
     }
 
-    /// Says in which form the nodes are, and where those come from that no rule made.
+    /// Records the form of the new nodes, and the origin of nodes that no rule made.
     fn finish(self) {
         self.resolved.note_derived_alike(self.gradient, &self.made);
         let newest = self.resolved.registry().versions("").map_or(1, |(_, newest)| newest);

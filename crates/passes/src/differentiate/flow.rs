@@ -1,9 +1,9 @@
-//! The way back through a node with inner graphs: another node of its kind.
+//! Backward pass through a node with subgraphs: a new node of the same operator.
 //!
-//! The graphs of that node are copies of those of the first, which compute the values inside once
-//! more, each with a `Gradient` node at its end. That one differentiates what the graph gave with
-//! respect to what it took, carried values and values from outside alike, and it is given the
-//! gradients that arrive. When its turn comes it becomes nodes as any other.
+//! The subgraphs of the new node are copies, which recompute the values, each with a `Gradient`
+//! node at its end. It differentiates the outputs of the subgraph with respect to its inputs,
+//! carried values and captured values, and reads the gradients that arrive. It is replaced in a
+//! later round.
 
 mod iterations;
 
@@ -16,12 +16,12 @@ use super::activity::{Flow, Kind, outputs_of};
 use super::derive::Way;
 use crate::order::tree;
 
-/// A node with inner graphs on the way back.
+/// Backward pass through one node with subgraphs.
 pub(super) struct FlowBack<'w, 'a> {
     way: &'w mut Way<'a>,
     active: &'w HashSet<ValueId>,
     flow: &'w Flow,
-    /// By output of the node: the gradient that arrives.
+    /// Gradient that arrives for each output of the node.
     arriving: &'w [Option<ValueId>],
 }
 
@@ -35,7 +35,8 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         FlowBack { way, active, flow, arriving }
     }
 
-    /// Makes the node; gives values that the first one reads, with their gradients.
+    /// Adds the node of the backward pass. Returns the values that the original node reads, with
+    /// their gradients.
     pub(super) fn derive(mut self) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
         match self.flow.kind {
             Kind::If => Ok(self.branches()),
@@ -48,7 +49,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         self.way.resolved.model()
     }
 
-    /// The same condition chooses between the gradients of both branches.
+    /// Adds an `If` whose branches compute the gradients of the original branches.
     fn branches(&mut self) -> Vec<(ValueId, ValueId)> {
         let captured = self.captured();
         let condition = self.model().inputs(self.flow.node).next().flatten();
@@ -67,7 +68,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         captured.into_iter().zip(outputs).collect()
     }
 
-    /// The active values that graphs of the node read from outside.
+    /// Returns the active values that subgraphs of the node capture.
     fn captured(&self) -> Vec<ValueId> {
         let model = self.model();
         let graphs: HashSet<GraphId> =
@@ -85,7 +86,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         found
     }
 
-    /// A copy of a graph of the node as a graph of the node on the way back.
+    /// Copies a subgraph of the node to an attribute of `back`, the node of the backward pass.
     fn copy(&mut self, graph: GraphId, back: NodeId, attribute: &str) -> GraphId {
         let (copy, copied) = self.way.resolved.build(self.way.gradient).copy_graph(graph, back);
         self.way.resolved.take_callees(&copied);
@@ -96,15 +97,15 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         copy
     }
 
-    /// What a graph gives back, which gives back nothing then.
+    /// Takes the outputs out of `graph`.
     fn take_outputs(&mut self, graph: GraphId) -> Vec<Option<ValueId>> {
         let outputs = outputs_of(self.model(), graph);
         self.way.resolved.model_mut().retain_outputs(graph, |_, _| false);
         outputs
     }
 
-    /// The gradients of the `ends` of an inner graph, each with the gradient that arrives for it,
-    /// by each of the `xs`.
+    /// Adds a `Gradient` node to a subgraph, and returns the gradients with respect to the `xs`.
+    /// `ends` are the values to differentiate, each with the gradient that arrives for it.
     fn gradients(
         &mut self,
         graph: GraphId,
@@ -124,7 +125,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         let names = AttrValue::Strings(names.collect());
         build.model_mut().set_attribute(node, "xs", names);
         self.way.resolved.set_opset(node, GRADIENT.newest());
-        // New nodes come from this node, unless they come from one inside.
+        // New nodes originate from this node, unless they originate from a node in its subgraphs.
         self.way.resolved.note_derived(self.flow.node, &[node]);
         self.model().outputs(node).iter().flatten().copied().collect()
     }

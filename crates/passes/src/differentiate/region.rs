@@ -1,4 +1,4 @@
-//! The part of a model between what a `Gradient` node differentiates and what by.
+//! Part of a model between the `xs` of a `Gradient` node and its `y`.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Type, ValueId};
@@ -12,30 +12,31 @@ use crate::infer::{Inference, element};
 use crate::order::{inner_graphs, reads, tree};
 use crate::resolve::Resolved;
 
-/// The part of a model that leads from the `xs` of a `Gradient` node to its `y`.
+/// Part of a model that leads from the `xs` of a `Gradient` node to its `y`.
 ///
-/// The node has these inputs: the values at which the gradient is computed, the values that are
-/// named, and `y`. A node that this pass makes in an inner graph has several `y` at the end, each
-/// with the gradient that arrives for it. All that it does not name is constant to it.
+/// The node has these inputs: the values at which the gradient is computed, the values that its
+/// attributes name, and `y`. A node that this pass makes in a subgraph has several `y`, each
+/// followed by the gradient that arrives for it. Values that such a node does not name are
+/// constants.
 pub(super) struct Region {
     pub(super) gradient: NodeId,
-    /// The values at which the gradient is computed: the `xs` and then the `zs`.
+    /// Values at which the gradient is computed: the `xs` and then the `zs`.
     pub(super) given: Vec<Option<ValueId>>,
-    /// The values that are named, in the same order.
+    /// Values that the attributes name: the `xs` and then the `zs`.
     pub(super) named: Vec<ValueId>,
     pub(super) xs: usize,
     pub(super) ys: Vec<Target>,
-    /// Nodes between what is named and the `ys`, each after those whose values it reads.
+    /// Nodes between the named values and the `ys`, in topological order.
     pub(super) nodes: Vec<NodeId>,
-    /// Values that depend on one of the `xs`, through elements that have a derivative.
+    /// Values that depend on one of the `xs` through elements with a derivative.
     pub(super) active: HashSet<ValueId>,
 }
 
-/// A value that is differentiated.
+/// Value that is differentiated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     pub(super) y: ValueId,
-    /// The gradient that arrives for it; `None` stands for ones.
+    /// Gradient that arrives for the value; `None` means ones.
     pub(super) seed: Option<ValueId>,
 }
 
@@ -89,7 +90,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The nodes from which the `ys` are computed, as far as what is named.
+    /// Returns the nodes that the `ys` depend on, back to the named values.
     fn needed(&self, resolved: &Resolved, is_inner: bool) -> Result<HashSet<NodeId>, String> {
         let model = resolved.model();
         let ends: HashSet<ValueId> = self.named.iter().copied().collect();
@@ -100,7 +101,7 @@ impl Region {
         for Target { y, .. } in &self.ys {
             let mut open = vec![*y];
             while let Some(value) = open.pop() {
-                // What inner graphs make is the business of the node around them.
+                // Values of subgraphs belong to the node around them.
                 if ends.contains(&value) || !around.contains(&model.value(value).graph) {
                     continue;
                 }
@@ -122,7 +123,7 @@ impl Region {
         Ok(needed)
     }
 
-    /// Puts what is needed into order, and finds what is active.
+    /// Sorts the needed nodes, and marks active values.
     fn walk(
         &mut self,
         resolved: &Resolved,
@@ -158,9 +159,9 @@ impl Region {
         Ok(())
     }
 
-    /// Refuses gradients of values whose type has no arithmetic: floats of 8 bits or fewer. Casting
-    /// to such a type and back has a gradient, as that of a cast is a cast, unless several nodes
-    /// read the value, whose gradients would have to be added.
+    /// Refuses gradients in types without arithmetic: floats of 8 bits or fewer. A cast to such a
+    /// type and back has a gradient, since the gradient of a cast is a cast. If several nodes read
+    /// the value, it has none, since their gradients would have to be added.
     pub(super) fn refuse_narrow(
         &self,
         resolved: &Resolved,
@@ -190,12 +191,12 @@ impl Region {
         Ok(())
     }
 
-    /// Whether this pass made the node, in an inner graph.
+    /// Whether this pass made the `Gradient` node, in a subgraph.
     pub(super) fn is_inner(&self) -> bool {
         self.ys.iter().any(|target| target.seed.is_some())
     }
 
-    /// Takes nodes out of an inner graph that are copies which its gradients do not need.
+    /// Removes copied nodes from a subgraph that its gradients do not need.
     pub(super) fn forget_dead(&self, resolved: &mut Resolved) {
         let graph = resolved.model().node(self.gradient).graph;
         let needed = needed_nodes(resolved.model(), graph);
@@ -209,7 +210,7 @@ impl Region {
         resolved.forget_graphs();
     }
 
-    /// Whether `Gradient` nodes are in it, which have their turn before.
+    /// Whether the region has `Gradient` nodes, which must be replaced before this one.
     pub(super) fn has_gradients(&self, resolved: &Resolved) -> bool {
         let model = resolved.model();
         let is_gradient = |node: &NodeId| resolved.is(*node, &GRADIENT);
@@ -221,15 +222,16 @@ impl Region {
         nodes.any(|node| is_gradient(node) || inner_graphs(model, *node).any(is_inside))
     }
 
-    /// Active nodes whose operators have no rule, those in inner graphs too.
+    /// Returns the nodes with active outputs whose operators have no gradient rule, also in
+    /// subgraphs.
     pub(super) fn without_rule(&self, resolved: &Resolved) -> HashSet<NodeId> {
         let mut found = HashSet::new();
         without_rule(resolved, &self.nodes, &self.active, &mut found);
         found
     }
 
-    /// Where the gradient is computed at other values than those named: computes the `ys` once more
-    /// from these, and lets the node name what was computed. Whether there were any.
+    /// Recomputes the `ys` if the gradient is computed at other values than the named ones, and
+    /// replaces the inputs of the `Gradient` node by the recomputed values. Returns whether it did.
     pub(super) fn copies(&self, resolved: &mut Resolved) -> bool {
         let pairs = self.named.iter().zip(&self.given);
         let others: HashMap<ValueId, ValueId> = pairs

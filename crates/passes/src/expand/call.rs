@@ -1,4 +1,4 @@
-//! A node as a call of its operator's function: what the function may depend on.
+//! Nodes as calls of their operators' functions, with the properties that a function may depend on.
 
 use std::cell::RefCell;
 
@@ -15,10 +15,10 @@ use crate::infer::Inference;
 use crate::resolve::Resolved;
 use crate::same_meaning::change;
 
-/// The function of the operator that a node calls, in ONNX text, at an opset version; with the
-/// types of the node's inputs as far as known (the list may be shorter). `None` if there is no
-/// function for that call, if operators in it changed between the version that it is written for
-/// and this one, or if it needs a graph of the node that reads values from outside.
+/// Returns the function of a node's operator as ONNX text, at an opset version. `types` are the
+/// known types of the inputs; the list may be shorter. `None` if there is no function for the call,
+/// if operators in it changed between the version that it is written for and this one, or if it
+/// contains a subgraph of the node that captures values.
 pub fn function_of_call(
     model: &Model,
     registry: &Registry,
@@ -36,14 +36,14 @@ pub fn function_of_call(
     function.outer.is_empty().then_some(function.text)
 }
 
-/// The function of an operator that is to take the place of a node.
+/// Function of an operator that replaces a node.
 pub(crate) struct CallFunction {
-    /// In ONNX text.
+    /// ONNX text.
     pub(crate) text: String,
-    /// Values around the node that graphs of it read, by the names that they have in the text. The
-    /// names say which values they are: they are the same in no two texts for different values.
+    /// Values that subgraphs of the node capture, with their names in the text. No two values share
+    /// a name in any text, so that bodies with equal texts are equal.
     pub(crate) outer: Vec<(String, ValueId)>,
-    /// By input of the function up to the last that is there: whether the call has it.
+    /// Whether the call has each input of the function, up to the last one that it has.
     given: Vec<bool>,
 }
 
@@ -62,20 +62,20 @@ impl CallFunction {
     }
 }
 
-/// A copy of a model in which graphs of nodes are changed to be put into functions.
+/// Copy of a model in which subgraphs are changed to become parts of functions.
 #[derive(Default)]
 pub(crate) struct Scratch {
     model: Option<Model>,
-    /// What values of the copy stand for that graphs read from outside.
+    /// Original of each value of the copy that replaces a captured value.
     outer: HashMap<ValueId, ValueId>,
 }
 
-/// Makes the function of a node, in the version for which it is written. `op_of` says what nodes
-/// in graphs of the node call.
+/// Makes the function of a node, in the version for which it is written. `op_of` returns the
+/// operators of nodes in subgraphs.
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// The reason why there is none.
 pub(crate) fn function_for(
     model: &Model,
     registry: &Registry,
@@ -98,8 +98,8 @@ pub(crate) fn function_for(
     if attributes.any(|id| model.attribute(*id).ref_attr_name().is_some()) {
         return Err("its subgraph refers to attributes of the enclosing function".to_string());
     }
-    // What is not of `ai.onnx` is written with its newest version, whatever version the graphs
-    // have.
+    // Functions of other domains are written for the newest version of `ai.onnx`, whatever version
+    // the subgraphs have.
     if let (false, Some((_, newest))) = (op.def.domain.is_empty(), registry.versions("")) {
         for inner in inside() {
             let Some(found) = op_of(inner).filter(|found| found.def.domain.is_empty()) else {
@@ -116,12 +116,12 @@ pub(crate) fn function_for(
     Ok(function)
 }
 
-/// The function by which a node is differentiated, of an operator that has neither a gradient rule
+/// Makes the function by which a node is differentiated, for operators with neither a gradient rule
 /// nor a function of the standard.
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// The reason why there is none.
 pub(crate) fn function_to_differentiate(
     model: &Model,
     registry: &Registry,
@@ -137,8 +137,8 @@ pub(crate) fn function_to_differentiate(
     found.ok_or(why)
 }
 
-/// The function by which a node is computed where axes are split that it needs whole, if there is
-/// one.
+/// Makes the function that computes a node on split axes which the node itself needs whole, if
+/// there is one.
 pub(crate) fn function_to_split(
     model: &Model,
     registry: &Registry,
@@ -151,8 +151,8 @@ pub(crate) fn function_to_split(
     })
 }
 
-/// Why an operator that has functions has none for a node, given what was inferred of its inputs.
-/// `None` where the definition of the operator does not say.
+/// Returns the reason why an operator with functions has none for a node, from the inferred types
+/// of its inputs. `None` if the definition of the operator has no reason.
 pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<String> {
     let op = resolved.op(node)?;
     let model = resolved.model();
@@ -166,7 +166,7 @@ pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId)
     why
 }
 
-/// Why there is no function for a node.
+/// Returns the reason why there is no function for a node.
 fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> String {
     if op.def.functions_of(op.schema.since).is_empty() {
         return "the standard does not define it as a function".to_string();
@@ -202,7 +202,7 @@ fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> S
     }
 }
 
-/// The graphs of a node.
+/// Returns the subgraphs of a node.
 fn graphs_of(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     model.attributes(node).iter().flat_map(|id| model.attribute(*id).graphs())
 }
@@ -238,22 +238,22 @@ fn with_call(
     Some(CallFunction { text, outer: outer.into_inner(), given })
 }
 
-/// A graph of a node that is taken into a function.
+/// Subgraph of a node that becomes part of a function.
 struct Taken<'a> {
-    /// The model, to be changed.
+    /// Copy of the model, which is changed.
     model: &'a mut Model,
-    /// What values stand for that graphs read from outside.
+    /// Original of each value that replaces a captured value.
     known: &'a mut HashMap<ValueId, ValueId>,
-    /// What names in it begin with.
+    /// Prefix of all names in the subgraph.
     prefix: &'a str,
-    /// Names that were given.
+    /// Number of new names.
     named: usize,
-    /// Values that it reads from outside, by their new names.
+    /// Captured values, with their new names.
     outer: Vec<(String, ValueId)>,
 }
 
 impl Taken<'_> {
-    /// The graph of an attribute in pieces, with new names.
+    /// Returns the parts of an attribute's graph as text, with new names, and the captured values.
     fn graph(
         mut self,
         node: NodeId,
@@ -274,7 +274,7 @@ impl Taken<'_> {
         let name = |info: &ValueInfo| {
             let value = model.value(info.value?);
             let text = std::str::from_utf8(model.text(value.name)).ok()?;
-            // What the graph does not define itself has a name of its own.
+            // Only values that the graph defines have new names.
             (value.graph == graph && text.starts_with(self.prefix)).then(|| text.to_string())
         };
         let mut nodes = Vec::new();
@@ -297,15 +297,15 @@ impl Taken<'_> {
         Some((text, self.outer))
     }
 
-    /// A new value.
+    /// Adds a value with a new name.
     fn value(&mut self, graph: GraphId) -> ValueId {
         self.named += 1;
         self.model.add_named_value(graph, &format!("{}{}", self.prefix, self.named))
     }
 
-    /// Lets nodes of graphs read other values in the place of those that none of the graphs
-    /// defines: in a function their names could mean something else. `None` if nothing defines one,
-    /// or a graph gives one back.
+    /// Replaces captured values by new values in the nodes of `graphs`, as their names could refer
+    /// to other values in a function. `None` if a value is undefined, or if a captured value is an
+    /// output of a graph.
     fn rename_outer(&mut self, graphs: &[GraphId]) -> Option<()> {
         let inside: HashSet<GraphId> = graphs.iter().copied().collect();
         let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
@@ -348,7 +348,7 @@ impl Taken<'_> {
         Some(())
     }
 
-    /// Gives every value that a graph defines a name that nothing else in the function has.
+    /// Gives each value that a graph defines a name that is unique in the function.
     fn rename_all(&mut self, graph: GraphId) {
         let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
         let mut found = self.model.graph(graph).clone();
@@ -388,7 +388,7 @@ impl Taken<'_> {
     }
 }
 
-/// A graph and all graphs in its nodes.
+/// Returns a graph and all graphs in it.
 fn with_graphs_inside(model: &Model, graph: GraphId) -> Vec<GraphId> {
     let mut inside: HashMap<GraphId, Vec<GraphId>> = HashMap::new();
     for (id, graph) in model.graphs() {
@@ -399,14 +399,14 @@ fn with_graphs_inside(model: &Model, graph: GraphId) -> Vec<GraphId> {
     let mut found = vec![graph];
     let mut next = 0;
     while let Some(outer) = found.get(next) {
-        // Nothing is inside of two graphs.
+        // A graph has only one parent.
         found.extend(inside.remove(outer).unwrap_or_default());
         next += 1;
     }
     found
 }
 
-/// Puts a `Constant` in the place of each initializer of a graph.
+/// Replaces each initializer of a graph by a `Constant` node. `None` if that is not possible.
 fn constants_as_nodes(model: &mut Model, graph: GraphId) -> Option<()> {
     let found = model.graph(graph);
     if !found.sparse_initializers.is_empty() {
@@ -422,7 +422,7 @@ fn constants_as_nodes(model: &mut Model, graph: GraphId) -> Option<()> {
         model.redefine_output(node, 0, value);
     }
     model.graph_mut(graph).initializers.clear();
-    // Constants come first.
+    // Constants precede the nodes that read them.
     model.graph_mut(graph).nodes.rotate_left(nodes);
     Some(())
 }

@@ -1,19 +1,19 @@
-//! How many nodes calls become, known before anything is made.
+//! Number of nodes that calls expand to, computed before the expansion.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Attribute, GraphId, Model, NodeId, Symbol};
 
 use crate::order::{inner_graphs, tree};
 
-/// Says which function takes the place of a node, by position.
+/// Lookup of the index of the function whose body replaces a node.
 pub(crate) type FunctionOf<'a> = &'a dyn Fn(NodeId) -> Option<usize>;
 
-/// How many nodes bodies become, with those that they call.
+/// Number of nodes that each function expands to, with the functions that it calls.
 #[derive(Default)]
 pub(crate) struct Sizes(HashMap<usize, Size>);
 
-/// How many nodes there are, and how often graphs stand among them that an attribute of the
-/// function around them holds, by attribute.
+/// Number of nodes, and number of uses of each attribute of the enclosing function that holds a
+/// graph.
 #[derive(Debug, Clone, Default)]
 struct Size {
     nodes: u64,
@@ -21,7 +21,7 @@ struct Size {
 }
 
 impl Size {
-    /// Adds another size a number of times.
+    /// Adds `times` multiples of another size.
     fn add(&mut self, other: &Size, times: u64) {
         self.nodes = self.nodes.saturating_add(other.nodes.saturating_mul(times));
         for (name, count) in &other.graphs {
@@ -36,7 +36,7 @@ impl Size {
 }
 
 impl Sizes {
-    /// What a call becomes: the number of nodes. Functions do not call themselves.
+    /// Returns the number of nodes that a call expands to. Functions must not call themselves.
     pub(crate) fn of_call(
         &mut self,
         model: &Model,
@@ -45,7 +45,7 @@ impl Sizes {
         function: usize,
     ) -> u64 {
         self.know(model, function_of, function);
-        // What the call hands over may have calls as well.
+        // Graphs that the call passes may have calls as well.
         for node in nodes_inside(model, call) {
             if let Some(function) = function_of(node) {
                 self.know(model, function_of, function);
@@ -54,8 +54,8 @@ impl Sizes {
         self.call(model, function_of, call, function).nodes
     }
 
-    /// Makes sure that a function is known, and all that it calls. Not by recursion: calls may go
-    /// deep.
+    /// Computes the sizes of a function and of all functions that it calls, if they are not known.
+    /// Does not recurse, as calls may be nested deeply.
     fn know(&mut self, model: &Model, function_of: FunctionOf<'_>, function: usize) {
         let mut open = vec![function];
         while let Some(function) = open.last().copied() {
@@ -74,7 +74,7 @@ impl Sizes {
         }
     }
 
-    /// What the nodes of a graph become. What they call is known.
+    /// Returns the size of a graph after expansion. The sizes of its callees must be known.
     fn graph(&self, model: &Model, function_of: FunctionOf<'_>, graph: GraphId) -> Size {
         let mut size = Size::default();
         for node in &model.graph(graph).nodes {
@@ -97,7 +97,7 @@ impl Sizes {
         size
     }
 
-    /// Adds what the graphs of an attribute become that stands in a number of places.
+    /// Adds the size of the graphs of an attribute that is used `times` times.
     fn attribute(
         &self,
         model: &Model,
@@ -114,7 +114,7 @@ impl Sizes {
         }
     }
 
-    /// What a call becomes.
+    /// Returns the size of a call after expansion.
     fn call(
         &self,
         model: &Model,
@@ -128,7 +128,7 @@ impl Sizes {
         let mut size = Size { nodes: callee.nodes, ..Size::default() };
         let defaults = model.functions[function].attribute_protos.iter();
         let given = model.attributes(call).iter().map(|id| model.attribute(*id));
-        // What the call gives comes last and counts.
+        // Attributes of the call follow, and thus override, defaults.
         let all = defaults.chain(given).filter_map(|attribute| Some((attribute.name?, attribute)));
         let all: HashMap<Symbol, &Attribute> = all.collect();
         for (name, times) in &callee.graphs {
@@ -140,15 +140,15 @@ impl Sizes {
     }
 }
 
-/// The functions that stand in the body of a function, in its defaults and in what it hands over,
-/// each once, in the order in which they are met.
+/// Returns the functions that the nodes of a function call, also in its default values and
+/// subgraphs, each once, in the order of their first calls.
 pub(crate) fn callees(model: &Model, function: usize, function_of: FunctionOf<'_>) -> Vec<usize> {
     let mut seen = HashSet::new();
     let found = nodes_of(model, function).filter_map(function_of);
     found.filter(|callee| seen.insert(*callee)).collect()
 }
 
-/// The nodes of a function, in all its graphs, those of default values too.
+/// Returns the nodes of a function in all its graphs, including default values of attributes.
 pub(crate) fn nodes_of(model: &Model, function: usize) -> impl Iterator<Item = NodeId> + '_ {
     let function = &model.functions[function];
     let defaults = function.attribute_protos.iter().flat_map(Attribute::graphs);
@@ -156,7 +156,7 @@ pub(crate) fn nodes_of(model: &Model, function: usize) -> impl Iterator<Item = N
     graphs.flat_map(|graph| nodes_of_tree(model, graph))
 }
 
-/// The nodes of a graph and of all graphs in it.
+/// Returns the nodes of a graph and of all graphs in it.
 pub(crate) fn nodes_of_tree(model: &Model, root: GraphId) -> impl Iterator<Item = NodeId> + '_ {
     tree(model, root).into_iter().flat_map(|graph| model.graph(graph).nodes.iter().copied())
 }

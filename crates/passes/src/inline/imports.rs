@@ -1,4 +1,5 @@
-//! Whether a body means the same in another place: operator sets and their versions.
+//! Operator sets that inlined bodies need: whether a body is equivalent at the versions of another
+//! scope.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +12,23 @@ use crate::expand::nodes_of;
 use crate::resolve::Scope;
 use crate::same_meaning::change;
 
-/// The operator sets that count in a scope.
+/// Operator sets of a scope.
 pub(super) struct Imports {
     scope: Scope,
     versions: HashMap<String, i64>,
-    /// Those that bodies need and the scope did not have.
+    /// Operator sets that bodies need and the scope did not import.
     pub(super) added: Vec<OperatorSetId>,
 }
 
 /// Versions of operator sets, by domain.
 pub(crate) type Versions = BTreeMap<String, u32>;
 
-/// Why a body cannot come into a scope.
+/// Reason why a body cannot be inlined in a scope.
 #[derive(Debug, Clone)]
 pub(super) struct Conflict {
     pub(super) why: String,
-    /// The versions that the scope has where the function has others: with these it may fit.
+    /// Versions of the scope that differ from those of the function. Converted to these versions,
+    /// the body may fit.
     pub(super) wanted: Versions,
 }
 
@@ -35,7 +37,7 @@ impl Imports {
         Imports { scope, versions: versions_of(model, scope), added: Vec::new() }
     }
 
-    /// The operator that a node calls.
+    /// Returns the operator that a node calls.
     pub(super) fn operator(
         &self,
         model: &Model,
@@ -47,12 +49,12 @@ impl Imports {
         registry.op_ref(&domain, &model.display(model.node(node).op_type), version)
     }
 
-    /// Lets the body of a function come here, with the operator sets that it needs. Calls of the
-    /// functions that are `inlined` need none.
+    /// Adds the operator sets that the body of a function needs. Calls of functions that are
+    /// `inlined` need none.
     ///
     /// # Errors
     ///
-    /// The body would mean something else.
+    /// The body has operators that differ at the versions of the scope.
     pub(super) fn take(
         &mut self,
         model: &Model,
@@ -110,7 +112,7 @@ impl Imports {
         Ok(())
     }
 
-    /// Where the scope has other versions than these: its own.
+    /// Returns the versions of the scope that differ from those of a function.
     fn wanted(&self, registry: &Registry, of_function: &HashMap<String, i64>) -> Versions {
         let others = of_function.iter().filter_map(|(domain, own)| {
             let here = *self.versions.get(domain)?;
@@ -122,12 +124,12 @@ impl Imports {
     }
 }
 
-/// Whether an operator set is that of a domain, as the registry writes it.
+/// Whether an operator set has a domain, in the spelling of the registry.
 fn is_of(model: &Model, set: &OperatorSetId, domain: &str) -> bool {
     normalize_domain(&model.display(set.domain)) == domain
 }
 
-/// The versions that count in a scope, by domain.
+/// Returns the versions that a scope imports, by domain.
 pub(super) fn versions_of(model: &Model, scope: Scope) -> HashMap<String, i64> {
     match scope {
         None => versions(model, &model.header.opset_import),
@@ -135,7 +137,7 @@ pub(super) fn versions_of(model: &Model, scope: Scope) -> HashMap<String, i64> {
     }
 }
 
-/// Versions by domain.
+/// Returns the versions of operator sets, by domain.
 fn versions(model: &Model, sets: &[OperatorSetId]) -> HashMap<String, i64> {
     let versions = model.opsets_in(sets).into_iter();
     versions.map(|(domain, version)| (domain.into_owned(), version)).collect()

@@ -1,4 +1,4 @@
-//! Nodes of operators of the standard that become the bodies of their functions.
+//! Inlining of operators of the standard: replaces their nodes by the bodies of their functions.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,35 @@ use crate::finding::place_of_node;
 use crate::infer::{InferOptions, Inference, infer_everywhere};
 use crate::resolve::Scope;
 
-/// A node that is to become a body.
+/// Node to be replaced by a body.
 struct Wanted {
     node: NodeId,
     op: OpRef,
-    /// The body: a function at the end of the model.
+    /// Body: index of a function at the end of the model.
     function: usize,
 }
 
-/// What is done in one scope.
+/// Nodes to be replaced in a scope.
 struct InScope {
     scope: Scope,
     imports: Imports,
     nodes: Vec<Wanted>,
-    /// By body: why it means something else here.
+    /// Reason why a body is not equivalent in the scope, if it is not, for each body.
     conflicts: HashMap<usize, Option<Conflict>>,
 }
 
-/// Bodies that were read. Many nodes have few.
+/// Bodies that were read. Many nodes share few bodies.
 #[derive(Default)]
 struct Read {
     bodies: HashMap<BodyKey, usize>,
     scratch: Scratch,
-    /// Those that are to be converted.
+    /// Bodies to be converted: for each target version, the copy of each body.
     converted: BTreeMap<Versions, HashMap<usize, usize>>,
 }
 
 impl Job<'_> {
-    /// Inlines nodes of operators, but not those that come in their place. Whether there were any.
+    /// Inlines nodes of operators, but not the nodes of their bodies. Returns whether there were
+    /// any.
     pub(super) fn operators(
         &mut self,
         wanted: &dyn Fn(NodeId, OpRef) -> bool,
@@ -91,7 +92,7 @@ impl Job<'_> {
         Ok(are_some)
     }
 
-    /// The nodes of a scope that are to be inlined, with their bodies.
+    /// Returns the nodes of a scope to be inlined, with their bodies.
     fn wanted(
         &mut self,
         wanted: &dyn Fn(NodeId, OpRef) -> bool,
@@ -136,7 +137,7 @@ impl Job<'_> {
         Ok(found)
     }
 
-    /// The body itself, or one that is to be converted to the versions of the scope.
+    /// Returns the body itself, or a copy to be converted to the versions of the scope.
     fn body_that_fits(
         &mut self,
         node: NodeId,
@@ -163,12 +164,12 @@ impl Job<'_> {
         Ok(converted)
     }
 
-    /// Why a body would mean something else in a scope.
+    /// Returns the reason why a body is not equivalent in a scope, if it is not.
     fn conflict(&self, imports: &mut Imports, function: usize) -> Option<Conflict> {
         imports.take(&self.model, self.registry, self.functions, function, |_| false).err()
     }
 
-    /// Converts bodies. Says for those that stay why.
+    /// Converts bodies. Returns the reasons for bodies that cannot be converted.
     fn convert(&mut self, read: &Read) -> HashMap<usize, String> {
         let mut refusals = HashMap::new();
         for (versions, bodies) in &read.converted {
@@ -183,7 +184,7 @@ impl Job<'_> {
         refusals
     }
 
-    /// The body for a call, read once for all calls that have the same.
+    /// Returns the body for a node. Nodes with equal bodies share one.
     fn body(
         &mut self,
         node: NodeId,
@@ -196,7 +197,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads the body of an operator into the model.
+    /// Adds the body of an operator to the functions of the model, and returns its index.
     fn read_body(&mut self, node: NodeId, body: &CallFunction) -> Result<usize, InlineRefusal> {
         match expand::read_body(&mut self.model, body) {
             Ok(()) => Ok(self.model.functions.len() - 1),
@@ -207,7 +208,7 @@ impl Job<'_> {
         }
     }
 
-    /// Notes a node that stays.
+    /// Records a node that has no body.
     fn has_no_body(&mut self, node: NodeId, op: OpRef, why: String) {
         self.left.insert(node);
         let (domain, name) = (op.def.domain, op.def.name);
@@ -229,8 +230,8 @@ impl Job<'_> {
     }
 }
 
-/// An attribute of a node that may have no value, where that matters: whether its default counts,
-/// or which body there is, can only be said with a call of the function around the node.
+/// Returns an attribute of a node that refers to an attribute without a value in some calls of the
+/// function around the node, if the attribute has a default or decides on the body.
 fn open_attribute<'a>(model: &Model, node: NodeId, op: OpRef) -> Option<&'a str> {
     let depends = op.def.functions_of(op.schema.since).iter().any(|function| function.needs_call);
     let mut attributes = op.schema.attributes.iter();

@@ -1,4 +1,4 @@
-//! What becomes of the calls of functions: which are inlined where, and which functions stay.
+//! Plans of inlining: the calls that are inlined in each scope, and the functions that stay.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,35 +16,35 @@ use crate::function_id::{FunctionId, FunctionKey, function_key, functions_by_key
 use crate::required::{Called, RequiredInputs};
 use crate::resolve::Scope;
 
-/// The functions of a model, and which calls which.
+/// Functions of a model and their call graph.
 pub(crate) struct Functions {
-    /// By node: the function that it calls, by position.
+    /// Index of the function that each node calls.
     called_by: Vec<Option<u32>>,
     pub(super) ids: Vec<FunctionId>,
-    /// By function: those that it calls.
+    /// Functions that each function calls.
     callees: Vec<Vec<usize>>,
-    /// All functions, each after those that it calls.
+    /// All functions, each after the functions that it calls.
     order: Vec<usize>,
-    /// Inputs that calls cannot leave out, once something reads them.
+    /// Inputs that calls must have, computed when they are first read.
     required: OnceCell<RequiredInputs>,
 }
 
 impl Functions {
-    /// Looks at the functions of a model without copies.
+    /// Collects the functions of a model without copies.
     ///
     /// # Errors
     ///
-    /// Functions that call themselves, and two of the same id.
+    /// A function that calls itself, or two functions with equal ids.
     pub(crate) fn of(model: &Model, registry: &Registry) -> Result<Functions, InlineRefusal> {
         let functions = Functions::new(model, registry, &Copies::none(model));
         functions.map_err(InlineRefusal::Findings)
     }
 
-    /// Looks at the functions of a model, of which the last are copies that nothing calls.
+    /// Collects the functions of a model. The last ones are copies without calls.
     ///
     /// # Errors
     ///
-    /// Functions that call themselves, and two of the same id.
+    /// A function that calls itself, or two functions with equal ids.
     pub(crate) fn new(
         model: &Model,
         registry: &Registry,
@@ -78,33 +78,33 @@ impl Functions {
         }
     }
 
-    /// The function that a node of the file calls, by position.
+    /// Returns the index of the function that a node of the file calls.
     pub(super) fn called_by(&self, node: NodeId) -> Option<usize> {
         self.called_by.get(node.index()).copied().flatten().map(|function| function as usize)
     }
 
-    /// The inputs of these functions, of this model, that calls cannot leave out.
+    /// Returns the inputs that calls of the functions must have. `model` is their model.
     pub(super) fn required(&self, model: &Model, registry: &Registry) -> &RequiredInputs {
         self.required.get_or_init(|| find_required(model, self, registry))
     }
 
-    /// The functions that the model or its functions call, some of them several times.
+    /// Returns the functions that the model or its functions call, with duplicates.
     pub(super) fn all_called(&self, model: &Model) -> impl Iterator<Item = usize> {
         let main = roots(model, None).into_iter().flat_map(|root| nodes_of_tree(model, root));
         let called = main.filter_map(|node| self.called_by(node));
         called.chain(self.callees.iter().flatten().copied())
     }
 
-    /// The model, then its functions, each before those that it calls.
+    /// Returns the model and then its functions, each before the functions that it calls.
     pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
         std::iter::once(None).chain(self.order.iter().rev().copied().map(Some))
     }
 
-    /// All functions, each after those that it calls, or one that calls itself. Not by recursion:
-    /// calls may go deep.
+    /// Returns all functions, each after the functions that it calls. The error is a function that
+    /// calls itself. Does not recurse, as calls may be nested deeply.
     fn sorted(&self) -> Result<Vec<usize>, usize> {
         let mut order = Vec::with_capacity(self.callees.len());
-        // By function that was seen: whether it is done.
+        // `Some(false)` for a function on the current path, `Some(true)` for one in `order`.
         let mut done: Vec<Option<bool>> = vec![None; self.callees.len()];
         for start in 0..self.callees.len() {
             if done[start].is_some() {
@@ -137,8 +137,8 @@ impl Functions {
     }
 }
 
-/// Says for the nodes of a scope which functions they call. Like the engine: a function has the
-/// name of an operator only where the operator set of the scope has no such operator.
+/// Finds the functions that the nodes of a scope call. As in the engine, a name means an operator
+/// if the operator set of the scope has it, and a function otherwise.
 fn find_called(
     model: &Model,
     registry: &Registry,
@@ -161,7 +161,7 @@ fn find_called(
     }
 }
 
-/// Finds the inputs of the functions of a model that calls cannot leave out.
+/// Finds the inputs that calls of the functions of a model must have.
 fn find_required(model: &Model, functions: &Functions, registry: &Registry) -> RequiredInputs {
     let mut versions = (usize::MAX, HashMap::new());
     RequiredInputs::new(model, functions.ids.len(), |index, node| {
@@ -179,25 +179,25 @@ fn find_required(model: &Model, functions: &Functions, registry: &Registry) -> R
     })
 }
 
-/// The functions that take the place of calls, also of calls that come from bodies; for each the
-/// one whose body it is: the function itself, or a copy that was converted.
+/// Functions that are inlined in a scope, also from bodies, each with the function whose body
+/// replaces the call: the function itself, or a converted copy.
 pub(super) type Bodies = HashMap<usize, usize>;
 
 /// Copies of functions in other versions, the last functions of a model.
 pub(crate) struct Copies {
-    /// How many functions come before them.
+    /// Number of functions before the copies.
     functions: usize,
-    /// By function and by the versions that the copy has.
+    /// Copies by function and version.
     by_versions: HashMap<(usize, Versions), usize>,
 }
 
 impl Copies {
-    /// None of this model.
+    /// Creates an empty set of copies.
     pub(crate) fn none(model: &Model) -> Copies {
         Copies { functions: model.functions.len(), by_versions: HashMap::new() }
     }
 
-    /// Adds copies with these versions, each with its function.
+    /// Adds copies of functions at `versions`, as pairs of the function and its copy.
     pub(crate) fn add(&mut self, versions: &Versions, copies: Vec<(usize, usize)>) {
         let copies = copies.into_iter().map(|(f, copy)| ((f, versions.clone()), copy));
         self.by_versions.extend(copies);
@@ -208,37 +208,37 @@ impl Copies {
     }
 }
 
-/// What is done in one scope.
+/// Changes of one scope.
 pub(super) struct Plan {
-    /// Calls with the functions that take their places, those in graphs of nodes after those
-    /// around them.
+    /// Calls with the functions whose bodies replace them. Calls in subgraphs follow calls around
+    /// them.
     pub(super) calls: Vec<(NodeId, usize)>,
-    /// What takes the place of calls.
+    /// Bodies that replace calls.
     pub(super) bodies: Bodies,
-    /// Operator sets that the scope needs then.
+    /// Operator sets to import in the scope.
     pub(super) imports: Vec<OperatorSetId>,
 }
 
-/// Whether functions may come into a scope.
+/// Functions that can be inlined in a scope, and functions that cannot.
 struct Fit {
-    /// Operator sets that the scope needs for those that may.
+    /// Operator sets that the bodies need and the scope does not import.
     imports: Vec<OperatorSetId>,
     bodies: Bodies,
-    /// Why the others may not.
+    /// Reasons why other functions cannot be inlined.
     conflicts: HashMap<usize, Conflict>,
 }
 
-/// Plans for all scopes.
+/// State of the plans for all scopes.
 pub(super) struct Plans<'a> {
     model: &'a Model,
     functions: &'a Functions,
     registry: &'a Registry,
     copies: &'a Copies,
-    /// Which functions are to be inlined.
+    /// Whether each function is selected for inlining.
     wanted: Vec<bool>,
-    /// Which functions stay, as far as the scopes before say.
+    /// Whether each function stays, as far as the scopes so far decide.
     pub(super) stays: Vec<bool>,
-    /// Calls that cannot be inlined, and why.
+    /// Calls that cannot be inlined, with the reasons.
     pub(super) refused: Vec<(NodeId, String)>,
 }
 
@@ -259,8 +259,8 @@ impl<'a> Plans<'a> {
         Plans { model, functions, registry, copies, wanted, stays, refused: Vec::new() }
     }
 
-    /// What is done in a scope; nothing if it is a function that does not stay. Those that call it
-    /// were asked for before.
+    /// Makes the plan of a scope; `None` for a function that does not stay. Scopes that call a
+    /// function must be planned before it.
     pub(super) fn of(&mut self, scope: Scope) -> Option<Plan> {
         if scope.is_some_and(|function| !self.stays[function]) {
             return None;
@@ -278,7 +278,7 @@ impl<'a> Plans<'a> {
         Some(Plan { calls, bodies, imports })
     }
 
-    /// Which functions that calls in a scope reach mean the same there.
+    /// Determines which of the functions that calls in a scope reach can be inlined there.
     fn fit(&self, scope: Scope, calls: &[(NodeId, usize)]) -> Fit {
         let (model, functions) = (self.model, self.functions);
         let reached = self.reached(calls);
@@ -309,7 +309,7 @@ impl<'a> Plans<'a> {
         Fit { imports: imports.added, bodies, conflicts }
     }
 
-    /// The functions that are to come into scopes and mean something else there, by the versions
+    /// Returns the functions to be inlined in scopes where their operators differ, by the versions
     /// that they need there.
     pub(super) fn conflicting(&mut self) -> BTreeMap<Versions, BTreeSet<usize>> {
         let mut conflicting: BTreeMap<Versions, BTreeSet<usize>> = BTreeMap::new();
@@ -329,8 +329,8 @@ impl<'a> Plans<'a> {
         conflicting
     }
 
-    /// Whether a function calls another one whose name an operator has in the versions that are
-    /// wanted.
+    /// Whether a function calls another function whose name belongs to an operator at the versions
+    /// of the scope.
     fn becomes_operator(&self, function: usize, conflict: &Conflict) -> bool {
         let model = self.model;
         let mut called =
@@ -345,14 +345,14 @@ impl<'a> Plans<'a> {
         })
     }
 
-    /// The calls of functions in a scope.
+    /// Returns the calls of functions in a scope.
     fn calls(&self, scope: Scope) -> Vec<(NodeId, usize)> {
         let (model, functions) = (self.model, self.functions);
         let nodes = roots(model, scope).into_iter().flat_map(|root| nodes_of_tree(model, root));
         nodes.filter_map(|node| Some((node, functions.called_by(node)?))).collect()
     }
 
-    /// Lets a function stay, with all that it calls.
+    /// Marks a function and all functions that it calls as staying.
     pub(super) fn keep(&mut self, function: usize) {
         let mut open = vec![function];
         while let Some(function) = open.pop() {
@@ -362,7 +362,7 @@ impl<'a> Plans<'a> {
         }
     }
 
-    /// The functions that are to be inlined, which calls reach through each other.
+    /// Returns the selected functions that calls reach, also through each other.
     fn reached(&self, calls: &[(NodeId, usize)]) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut open: Vec<usize> = calls.iter().map(|(_, function)| *function).collect();
@@ -374,7 +374,7 @@ impl<'a> Plans<'a> {
         reached
     }
 
-    /// Notes which functions stay, and why those that were to be inlined do.
+    /// Records the functions that stay, and the reasons for those that are selected.
     fn settle(
         &mut self,
         calls: &[(NodeId, usize)],
@@ -401,8 +401,8 @@ impl<'a> Plans<'a> {
     }
 }
 
-/// The graphs of a scope that are in no node: the main graph and those of training steps, or the
-/// body of a function with the graphs that are defaults of its attributes.
+/// Returns the graphs of a scope that are not in a node: the main graph and the graphs of training
+/// steps, or the body of a function and the graphs that are defaults of its attributes.
 pub(super) fn roots(model: &Model, scope: Scope) -> Vec<GraphId> {
     match scope {
         None => {

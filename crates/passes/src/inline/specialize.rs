@@ -1,10 +1,9 @@
-//! Functions for calls that leave inputs out.
+//! Specialized functions for calls that omit inputs.
 //!
-//! Which nodes take the place of an operator's node depends on which of its inputs are there. For a
-//! node in the body of a function that is up to the call. So the calls that leave the same inputs
-//! out get a function of their own, in which no node reads these, and every body that is chosen
-//! there is that of the call. A function whose calls all leave the same inputs out is changed
-//! itself; else calls get copies of it.
+//! The nodes that replace a node of an operator depend on which of its inputs exist. In the body of
+//! a function, this depends on the call. Calls that omit the same inputs therefore get their own
+//! function, in which no node reads these inputs. If all calls of a function omit the same inputs,
+//! the function itself is changed; otherwise calls get copies of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +21,7 @@ use crate::required::{Reading, inputs_that_matter};
 use crate::resolve::Scope;
 use crate::results::Origins;
 
-/// A model in which all calls of a function leave out the same of the inputs that matter.
+/// Model in which all calls of a function omit the same inputs, as far as these are relevant.
 pub(crate) struct Specialized {
     pub(crate) model: Model,
     /// Nodes of the file by the nodes that are copies of them.
@@ -35,11 +34,12 @@ pub(crate) struct Specialized {
     taken: HashSet<FunctionId>,
 }
 
-/// A function for some calls: its position in the file, and the positions of the inputs that the
-/// calls leave out.
+/// Function for some calls: its index in the file, and the indices of the inputs that the calls
+/// omit.
 type Key = (usize, Vec<usize>);
 
-/// Specializes functions for nodes of operators that are to change.
+/// Specializes functions in which nodes of operators change. `None` if no call omits a relevant
+/// input.
 ///
 /// # Errors
 ///
@@ -53,12 +53,12 @@ pub(crate) fn specialize(
     if model.functions.is_empty() {
         return Ok(None);
     }
-    // What is wrong with the functions is said by the job.
+    // The job itself reports errors of the functions.
     let Ok(functions) = Functions::of(model, registry) else { return Ok(None) };
     specialize_known(model, registry, &functions, limit, changes)
 }
 
-/// Like [`specialize`], where the functions of the model have been looked at.
+/// Like [`specialize`], but takes the functions of the model.
 fn specialize_known(
     model: &Model,
     registry: &Registry,
@@ -74,8 +74,8 @@ fn specialize_known(
     Ok(calls.has_absent_inputs().then(|| calls.specialize(model, registry)))
 }
 
-/// Finds for each function the inputs that nodes of operators read which are to change, also
-/// through calls of other functions.
+/// Finds for each function the inputs that are read by nodes that change, also through calls of
+/// other functions.
 fn inputs_that_change(
     model: &Model,
     registry: &Registry,
@@ -103,7 +103,7 @@ fn inputs_that_change(
     let found = found.into_iter().enumerate();
     let found = found.map(|(function, inputs)| {
         let formals = &model.graph(model.functions[function].body).inputs;
-        // An input that is an output as well has to be given where the output is read.
+        // An input that is also an output is required wherever the output is read.
         let has_to_be_given = |index: &usize| {
             let value = formals.get(*index).and_then(|formal| formal.value);
             let is_output = value.is_some_and(|value| model.value(value).is_output);
@@ -114,17 +114,17 @@ fn inputs_that_change(
     found.collect()
 }
 
-/// The calls of functions.
+/// Calls of functions, grouped by the inputs that they omit.
 struct Calls {
-    /// In the model and in each function for some calls: the calls, with the functions that are to
-    /// take them.
+    /// Calls in the model and in each specialized function, with the functions that replace their
+    /// callees.
     found: BTreeMap<Option<Key>, Vec<(NodeId, Key)>>,
-    /// By function: the inputs that calls leave out, once for all calls that leave out the same.
+    /// Sets of inputs that calls of each function omit, without duplicates.
     absent: BTreeMap<usize, BTreeSet<Vec<usize>>>,
 }
 
 impl Calls {
-    /// Finds all calls, those first that are in no function.
+    /// Finds all calls, beginning with calls outside of functions.
     fn find(
         model: &Model,
         functions: &Functions,
@@ -159,12 +159,12 @@ impl Calls {
         Ok(calls)
     }
 
-    /// Whether a call leaves out an input that matters.
+    /// Whether a call omits a relevant input.
     fn has_absent_inputs(&self) -> bool {
         self.absent.values().flatten().any(|absent| !absent.is_empty())
     }
 
-    /// Adds copies of functions, and lets calls call them.
+    /// Adds copies of functions, and redirects calls to them.
     fn specialize(&self, model: &Model, registry: &Registry) -> Specialized {
         let mut special = Specialized {
             model: model.clone(),
@@ -173,12 +173,12 @@ impl Calls {
             ids: BTreeMap::new(),
             taken: model.functions.iter().map(|function| FunctionId::of(model, function)).collect(),
         };
-        // By function for some calls that is a copy: its position.
+        // Index of each copy.
         let mut positions: HashMap<Key, usize> = HashMap::new();
-        // By function and node of the file: the node of the copy.
+        // Node in a copy, by the index of the copy and the node of the file.
         let mut nodes: HashMap<(usize, NodeId), NodeId> = HashMap::new();
         for (function, all) in &self.absent {
-            // The first is the function itself: that with all inputs, if there is one.
+            // The function itself takes the first set, which is empty if some calls omit nothing.
             for (number, absent) in all.iter().enumerate().skip(1) {
                 let name = special.free_name(registry, *function, number, absent);
                 let position = special.add(*function, name, &mut nodes);
@@ -207,7 +207,7 @@ impl Calls {
 }
 
 impl Specialized {
-    /// Adds a copy of a function under a name; gives its position.
+    /// Adds a copy of a function under a name, and returns its index.
     fn add(
         &mut self,
         function: usize,
@@ -230,8 +230,8 @@ impl Specialized {
         position
     }
 
-    /// Makes a name for a copy of a function, after the inputs that its calls leave out, which no
-    /// function and no operator of its domain has. Copies have different numbers.
+    /// Makes a name for a copy of a function from the inputs that its calls omit. No function and
+    /// no operator of its domain has this name. `number` differs between the copies of a function.
     fn free_name(
         &self,
         registry: &Registry,
@@ -263,29 +263,29 @@ impl Specialized {
         std::iter::once(wanted.clone()).chain(numbered).find(|name| is_free(name)).unwrap_or(wanted)
     }
 
-    /// Returns for which nodes of the file others were made.
+    /// Returns the nodes of the file from which the nodes of copies were made.
     pub(crate) fn origins(&self) -> Origins {
         Origins::default().then_for(self.origins.clone())
     }
 
-    /// Returns the node of the file that a node is, or a copy of.
+    /// Returns the node of the file from which a node was copied, or the node itself.
     pub(crate) fn origin(&self, node: NodeId) -> NodeId {
         self.origins.get(&node).copied().unwrap_or(node)
     }
 
-    /// Returns the function of the file that a function is, or a copy of.
+    /// Returns the function of the file from which a function was copied, or the function itself.
     fn function_of_file(&self, function: usize) -> usize {
         self.copies.get(&function).copied().unwrap_or(function)
     }
 
-    /// Lets findings about nodes of copies speak of those of the file, once for all copies.
+    /// Moves findings from nodes of copies to the nodes of the file, and removes duplicates.
     pub(crate) fn place_findings(&self, file: &Model, findings: &mut Vec<Finding>) {
         findings.iter_mut().for_each(|finding| self.place(file, &mut finding.place));
         let mut seen = HashSet::new();
         findings.retain(|found| seen.insert((found.place.path.clone(), found.fact.clone())));
     }
 
-    /// Lets a place in a copy be that in the file.
+    /// Replaces a place in a copy by the place in the file.
     pub(crate) fn place(&self, file: &Model, place: &mut Place) {
         let part = match place.spot.part {
             SpotPart::Node(node) => SpotPart::Node(self.origin(node)),
@@ -297,7 +297,7 @@ impl Specialized {
         }
     }
 
-    /// Inlines the model as `inline` does, and speaks of the functions of the file.
+    /// Runs `inline` on the specialized model, and reports the functions of the file.
     pub(crate) fn inline(
         &self,
         file: &Model,
@@ -327,7 +327,7 @@ impl Specialized {
         }
     }
 
-    /// Lets a report speak of the functions of the file, and of those that were added and stay.
+    /// Replaces copies in a report by the functions of the file, and lists the copies that stay.
     fn name_functions(&self, inlined: &Model, report: &mut InlineReport) {
         for (id, count) in std::mem::take(&mut report.functions) {
             let id = self.ids.get(&id).cloned().unwrap_or(id);
@@ -344,8 +344,7 @@ impl Specialized {
         report.added = self.added(inlined);
     }
 
-    /// Lists the functions that were added and that a model has, each with the one that it is a
-    /// copy of.
+    /// Lists the added functions that `model` still has, each with its original.
     pub(crate) fn added(&self, model: &Model) -> Vec<(FunctionId, FunctionId)> {
         let there: BTreeSet<FunctionId> =
             model.functions.iter().map(|function| FunctionId::of(model, function)).collect();
@@ -354,8 +353,8 @@ impl Specialized {
     }
 }
 
-/// Specializes functions for what [`inline`](crate::inline) changes in them: nodes of operators
-/// that become bodies, and nodes of functions that are converted where they are called.
+/// Specializes functions for [`inline`](crate::inline), which changes nodes of operators that are
+/// replaced by bodies, and nodes of functions that are converted to the versions of their callers.
 pub(crate) fn specialize_to_inline(
     model: &Model,
     registry: &Registry,
@@ -381,13 +380,13 @@ pub(crate) fn specialize_to_inline(
     specialize_known(model, registry, functions, options.limit, &changes)
 }
 
-/// Whether an operator is another one at an opset version, or is not there.
+/// Whether an operator differs at an opset version, or does not exist there.
 pub(crate) fn is_other(op: OpRef, version: u32) -> bool {
     op.def.version_at(version) != Some(op.schema.since)
 }
 
-/// Finds the calls in the model or in a function for some calls, each with the function that is to
-/// take it.
+/// Finds the calls in the model or in a specialized function, each with the function to call
+/// instead.
 fn calls_in(
     model: &Model,
     functions: &Functions,
@@ -415,14 +414,14 @@ fn calls_in(
     calls.collect()
 }
 
-/// Returns the inputs of a function at some positions.
+/// Returns the inputs of a function at some indices.
 fn inputs_of(model: &Model, function: usize, positions: &[usize]) -> Vec<ValueId> {
     let formals = &model.graph(model.functions[function].body).inputs;
     let values = positions.iter().filter_map(|index| formals.get(*index)?.value);
     values.filter(|value| matches!(model.value(*value).producer, Producer::Input(_))).collect()
 }
 
-/// Whether a name can be part of another one without making it harder to read.
+/// Whether a name is a plain word, which can be part of another name.
 fn is_word(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

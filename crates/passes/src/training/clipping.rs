@@ -1,7 +1,7 @@
-//! Gradients that are too large made smaller, before an optimizer uses them.
+//! Clipping of gradients that are too large, before the optimizer uses them.
 //!
-//! By norm: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks",
-//! ICML 2013.
+//! Clipping by norm: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural
+//! networks", ICML 2013.
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, ValueId};
@@ -23,7 +23,7 @@ pub enum Clipping {
 }
 
 impl Clipping {
-    /// Whether the number is possible.
+    /// Checks that the limit is positive and finite.
     pub(super) fn check(self) -> Result<(), String> {
         let (what, limit) = match self {
             Clipping::Norm(limit) => ("norm", limit),
@@ -36,7 +36,7 @@ impl Clipping {
     }
 }
 
-/// Adds nodes that clip the gradients of variables, and gives what they make.
+/// Adds nodes that clip the gradients of variables, and returns the clipped gradients.
 pub(super) fn add(
     add: &mut Addition,
     clipping: Clipping,
@@ -60,7 +60,7 @@ pub(super) fn add(
         Clipping::Norm(limit) => {
             let all_double = variables.iter().all(|variable| variable.elem == DataType::Double);
             let wide = if all_double { DataType::Double } else { DataType::Float };
-            // Squares of short floats would be too large for them.
+            // Squares of 16-bit floats may overflow.
             let pairs: Vec<(ValueId, DataType)> =
                 pairs.map(|(gradient, elem)| (add.cast(*gradient, elem, wide), elem)).collect();
             let squares: Vec<Option<ValueId>> = pairs
@@ -74,7 +74,7 @@ pub(super) fn add(
             let norm = add.node("Sqrt", &[Some(sum)], &[]);
             add.rename(norm, "gradient_norm");
             let limit = Some(add.constant("clip_norm", &scalar(wide, limit)));
-            // The factor is exactly 1 where the norm is not too large.
+            // The factor is exactly 1 if the norm is at most the limit.
             let divisor = add.node("Max", &[Some(norm), limit], &[]);
             let factor = add.node("Div", &[limit, Some(divisor)], &[]);
             pairs

@@ -1,4 +1,4 @@
-//! First values of weights.
+//! Initial values of weights.
 //!
 //! He: He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", ICCV 2015. Xavier: Glorot, Bengio,
 //! "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
@@ -57,13 +57,13 @@ impl FromStr for Initialization {
 }
 
 impl Initialization {
-    /// The version of `ai.onnx` that the graph needs, which has ConstantOfShape.
+    /// Returns the version of `ai.onnx` that the graph needs: 9 added ConstantOfShape.
     pub(super) fn opset(self) -> u32 {
         if self == Initialization::Keep { 1 } else { 9 }
     }
 }
 
-/// How a variable begins.
+/// Initial values of a variable.
 #[derive(Debug, Clone)]
 pub(super) struct Beginning {
     name: String,
@@ -79,7 +79,7 @@ enum Distribution {
     Uniform(f64),
 }
 
-/// How variables begin.
+/// Chooses the distribution of the initial values of variables.
 pub(super) fn plan(initialization: Initialization, variables: &[Variable]) -> Vec<Beginning> {
     let how = |variable: &Variable| {
         let Role::Product { inputs, outputs } = variable.role else {
@@ -106,7 +106,8 @@ pub(super) fn plan(initialization: Initialization, variables: &[Variable]) -> Ve
     variables.iter().map(beginning).collect()
 }
 
-/// The graph that gives variables their first values, and which of its outputs is whose.
+/// Builds the graph that computes initial values, and returns it with pairs of a variable and an
+/// output of the graph.
 pub(super) fn build(
     model: &mut Model,
     beginnings: &[Beginning],
@@ -142,7 +143,7 @@ pub(super) fn build(
 
 fn first_values(model: &mut Model, graph: GraphId, beginning: &Beginning) -> ValueId {
     let sizes: Vec<i64> = beginning.dims.iter().map(|size| *size as i64).collect();
-    // Random numbers of other types are made of floats.
+    // Random operators have bfloat16 only since version 22: floats are drawn and cast.
     let is_drawn = !matches!(beginning.how, Distribution::Constant(_));
     let drawn = match beginning.elem {
         DataType::Bfloat16 if is_drawn => DataType::Float,

@@ -33,7 +33,7 @@ pub enum Loss {
     Value(String),
 }
 
-/// A loss of the algorithm.
+/// Loss of the algorithm, and its new input for the wanted outputs.
 pub(super) struct Added {
     pub(super) value: ValueId,
     pub(super) label: Option<ValueId>,
@@ -68,7 +68,7 @@ pub(super) fn add(add: &mut Addition, loss: &Loss) -> Result<Added, DeriveError>
     Ok(added)
 }
 
-/// The element type of a value, and its shape if it is known.
+/// Returns the element type of a floating-point tensor, and its shape if it is known.
 fn tensor(add: &Addition, value: ValueId) -> Result<(DataType, Option<Shape>), DeriveError> {
     let types = add.types()?;
     let ty = types.ty(value);
@@ -95,7 +95,7 @@ fn cross_entropy(
         && matches!(op.def.name, "Softmax" | "LogSoftmax")
         && let Some(read) = add.model().inputs(node).next().flatten()
     {
-        // The newest form, whose default is the last axis.
+        // The node has the newest form, in which the default axis is the last one.
         normalized = Some(NodeAttributes::new(add.model(), node).int("axis").unwrap_or(-1));
         scores = read;
     }
@@ -123,7 +123,7 @@ fn cross_entropy(
     let mut sizes: Vec<Dim> = shape.iter().cloned().collect();
     sizes.remove(axis);
     if axis != 1 {
-        // Classes come second for the operator.
+        // The operator requires the classes on axis 1.
         let mut order: Vec<i64> = (0..rank).filter(|other| *other != axis as i64).collect();
         order.insert(1, axis as i64);
         let order = [("perm", AttrValue::from(&order[..]))];

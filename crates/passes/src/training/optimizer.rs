@@ -17,19 +17,19 @@ use super::variables::Variable;
 use crate::addition::{Addition, TRAINING};
 use crate::derivatives::DeriveError;
 
-/// How weights move against their gradients.
+/// Rule that updates weights by their gradients, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimizer {
-    /// The rule.
+    /// Update rule.
     pub kind: OptimizerKind,
-    /// The default of the learning rate, which is an input of each step.
+    /// Default of the learning rate, which is an input of the algorithm.
     pub learning_rate: f64,
-    /// The part of a weight that is added to its gradient; for AdamW the part that the weight
-    /// loses, times the learning rate.
+    /// Multiple of a weight that is added to its gradient. For AdamW this multiple, times the
+    /// learning rate, is subtracted from the weight.
     pub weight_decay: f64,
-    /// Whether the step is an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
-    /// Momentum have, and not nodes of `ai.onnx`. The operator Adam adds epsilon before it corrects
-    /// the bias, the nodes after that, as Algorithm 1 of the paper.
+    /// Whether the step is an operator of `ai.onnx.preview.training`, which has Adagrad, Adam and
+    /// Momentum, and not nodes of `ai.onnx`. The operator Adam adds epsilon before the correction
+    /// of the bias; the nodes add it after that, like Algorithm 1 of the paper.
     pub as_operator: bool,
 }
 
@@ -77,7 +77,7 @@ impl OptimizerKind {
 }
 
 impl Optimizer {
-    /// Whether the numbers are possible.
+    /// Checks that the parameters are in their ranges.
     pub(super) fn check(&self) -> Result<(), String> {
         let Optimizer { kind, learning_rate, weight_decay, as_operator } = self;
         let is_part = |x: f64| (0.0..1.0).contains(&x);
@@ -120,18 +120,18 @@ impl Optimizer {
     }
 }
 
-/// A step that was added.
+/// Step that was added.
 pub(super) struct Step {
-    /// Names of state variables, and what they become.
+    /// Names of state variables, with their new values.
     pub(super) updates: Vec<(String, ValueId)>,
-    /// The name of the input.
+    /// Name of the input for the learning rate.
     pub(super) learning_rate: String,
     /// Number of variables that have a float copy.
     pub(super) float_copies: usize,
 }
 
-/// Adds a step that moves variables against their gradients. Variables of 16 bits have a float copy
-/// if `keeps_copies` is true.
+/// Adds a step that updates variables by their gradients. Variables of 16 bits have a float copy if
+/// `keeps_copies` is true.
 pub(super) fn add(
     add: &mut Addition,
     (optimizer, keeps_copies): (&Optimizer, bool),
@@ -166,7 +166,7 @@ struct Nodes<'a> {
     optimizer: &'a Optimizer,
     keeps_copies: bool,
     rate: (ValueId, DataType),
-    /// Scalars that all variables read, by what they are called and their type.
+    /// Scalars that the steps of all variables share, by name and type.
     constants: HashMap<(&'static str, DataType), ValueId>,
     updates: Vec<(String, ValueId)>,
     float_copies: usize,
@@ -196,7 +196,7 @@ impl Nodes<'_> {
         self.add.cast(value, from, to)
     }
 
-    /// A state variable of zeros for a variable.
+    /// Adds a state variable of zeros for a variable.
     fn state(
         &mut self,
         variable: &Variable,
@@ -208,14 +208,15 @@ impl Nodes<'_> {
         zeros.map_err(|error: TensorError| DeriveError::Option(format!("{name}: {error}")))
     }
 
-    /// Lets a state variable become another value after the step.
+    /// Sets the value that a state variable has after the step.
     fn update(&mut self, variable: ValueId, value: ValueId) {
         let name = self.add.name(variable);
         self.add.rename(value, &format!("{name}_new"));
         self.updates.push((name, value));
     }
 
-    /// The number of the step, from 1 on, and lets it count.
+    /// Adds a step counter, and returns its values before and after the step, which is 1 after the
+    /// first step.
     fn count(&mut self) -> (ValueId, ValueId) {
         let before = self.add.constant("step", &Tensor::scalar(0i64));
         let one = self.add.constant("one", &Tensor::scalar(1i64));
@@ -224,13 +225,13 @@ impl Nodes<'_> {
         (before, after)
     }
 
-    /// The learning rate in a type.
+    /// Returns the learning rate in an element type.
     fn rate_as(&mut self, elem: DataType) -> ValueId {
         let (rate, from) = self.rate;
         self.cast_once("learning rate", rate, (from, elem))
     }
 
-    /// A scalar that all variables read, in a type.
+    /// Casts a scalar that the steps of all variables share, once for each type.
     fn cast_once(
         &mut self,
         name: &'static str,
@@ -245,12 +246,12 @@ impl Nodes<'_> {
         made
     }
 
-    /// The step as nodes of `ai.onnx`.
+    /// Adds the step as nodes of `ai.onnx`.
     fn all(&mut self, variables: &[Variable], gradients: &[ValueId]) -> Result<(), DeriveError> {
         let factors = self.factors();
         for (variable, gradient) in variables.iter().zip(gradients) {
             let is_short = matches!(variable.elem, DataType::Float16 | DataType::Bfloat16);
-            // Squares and sums of short floats overflow and round too early.
+            // Squares of 16-bit floats overflow, and sums lose too many bits.
             let elem = if is_short { DataType::Float } else { variable.elem };
             let mut weight = self.cast(variable.value, variable.elem, elem);
             let remainder = if is_short && self.keeps_copies {
@@ -265,7 +266,7 @@ impl Nodes<'_> {
             let rounded = self.cast(moved, elem, variable.elem);
             self.update(variable.value, rounded);
             if let Some(remainder) = remainder {
-                // The difference is exact, so the sum of both is the weight that has moved.
+                // The difference is exact, so that the sum of both is the updated weight.
                 let rounded = self.cast(rounded, variable.elem, elem);
                 let left = self.two("Sub", moved, rounded);
                 self.update(remainder, left);
@@ -275,8 +276,8 @@ impl Nodes<'_> {
         Ok(())
     }
 
-    /// What is the same for all variables and depends on the number of the step, in double: the
-    /// learning rate with all corrections, and for Adam √(1−β₂ᵗ).
+    /// Adds factors that depend on the number of the step, in double: the learning rate with all
+    /// corrections, and for Adam √(1−β₂ᵗ). `None` for rules without such factors.
     fn factors(&mut self) -> Option<(ValueId, ValueId)> {
         let double = DataType::Double;
         match self.optimizer.kind {
@@ -309,7 +310,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// What a weight becomes. States are updated.
+    /// Adds the update of a weight and of its state variables, and returns the new weight.
     fn moved(
         &mut self,
         variable: &Variable,
@@ -388,7 +389,7 @@ impl Nodes<'_> {
         Ok(self.two("Sub", weight, by))
     }
 
-    /// A running mean, which is a state variable.
+    /// Adds a running mean, which is a state variable, and returns its new value.
     fn mean(
         &mut self,
         variable: &Variable,
@@ -407,7 +408,7 @@ impl Nodes<'_> {
         Ok(mean)
     }
 
-    /// The step as an operator of `ai.onnx.preview.training`.
+    /// Adds the step as an operator of `ai.onnx.preview.training`.
     fn operator(
         &mut self,
         variables: &[Variable],
@@ -443,11 +444,11 @@ impl Nodes<'_> {
                 attributes.extend([("epsilon", float(epsilon)), decay]);
                 ("Adam", &["mean", "squares"], attributes)
             }
-            // Refused before.
+            // `check` has refused this.
             OptimizerKind::Sgd => return Ok(()),
         };
         let (before, after) = self.count();
-        // Adam corrects nothing in step 0, which none is here.
+        // The operator Adam skips the bias correction in step 0, so that it gets the count from 1.
         let step = if name == "Adam" { after } else { before };
         let (rate, _) = self.rate;
         let mut inputs = vec![Some(rate), Some(step)];

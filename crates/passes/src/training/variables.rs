@@ -1,4 +1,4 @@
-//! Which initializers are trained.
+//! Selection of the initializers to train.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Attributes, ExternalData, NodeAttributes, NodeId, Producer, Shape, ValueId};
@@ -9,43 +9,43 @@ use crate::addition::Addition;
 use crate::derivatives::DeriveError;
 use crate::infer::Inference;
 
-/// An initializer that is trained.
+/// Initializer that is trained.
 #[derive(Debug, Clone)]
 pub(super) struct Variable {
     pub(super) value: ValueId,
     pub(super) name: String,
     pub(super) elem: DataType,
     pub(super) dims: Vec<usize>,
-    /// How many elements it has.
+    /// Number of elements.
     pub(super) len: usize,
-    /// As what it is read.
+    /// Role in the model.
     pub(super) role: Role,
 }
 
-/// As what an initializer is read.
+/// Role of an initializer in the nodes that read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A matrix or a stack of filters. These axes count what each output is a sum of, and what
-    /// each input goes into.
+    /// Matrix or stack of filters. `inputs` is the number of summands of each output, `outputs` the
+    /// number of outputs that each input contributes to.
     Product { inputs: usize, outputs: usize },
-    /// A factor of normalized values.
+    /// Factor of normalized values.
     Scale,
-    /// What is added, and everything else.
+    /// Bias, or any other role.
     Other,
 }
 
-/// What is trained.
+/// Selected initializers.
 pub(super) struct Chosen {
     pub(super) variables: Vec<Variable>,
     pub(super) skipped: Vec<(String, Skipped)>,
-    /// Inputs of the graph on which the loss depends.
+    /// Inputs of the graph that the loss depends on.
     pub(super) inputs: Vec<ValueId>,
 }
 
-/// Elements from which on a large negative number tells that a constant is a mask.
+/// Maximum value of an element that marks a constant as an attention mask.
 const MASKED: f64 = -1e4;
 
-/// Operators that hand their first input on, or parts of it, in another shape or type.
+/// Operators whose outputs have elements of the first input, in another shape or type.
 const SAME_ELEMENTS: [&str; 11] = [
     "Identity",
     "Cast",
@@ -60,12 +60,13 @@ const SAME_ELEMENTS: [&str; 11] = [
     "Split",
 ];
 
-/// Whether a node hands an input on, so that what is read of its outputs is read of the input.
+/// Whether the outputs of a node have the elements of an input, so that their readers count as
+/// readers of the input.
 fn hands_on(name: &str, index: usize) -> bool {
     index == 0 && SAME_ELEMENTS.contains(&name) || name == "Concat"
 }
 
-/// Chooses the initializers that are trained.
+/// Selects the initializers to train.
 pub(super) fn choose(
     add: &Addition,
     types: &Inference,
@@ -110,7 +111,7 @@ pub(super) fn choose(
             None => None,
         };
         match why {
-            // Statistics are no matter of choice, and too many to list with the rest.
+            // Lists statistics last: they are many, and the options do not select them.
             Some(Skipped::Statistic) => statistics.push((name, Skipped::Statistic)),
             Some(why) => skipped.push((name, why)),
             None => {
@@ -134,12 +135,12 @@ pub(super) fn choose(
     Ok(Chosen { variables, skipped, inputs })
 }
 
-/// Whether optimizers know the type.
+/// Whether optimizers support the element type.
 fn is_trained(elem: DataType) -> bool {
     matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
 }
 
-/// Which nodes read which values of the graph, and where.
+/// Nodes that read each value of the graph, with the indices of their inputs.
 struct Readers {
     of: HashMap<ValueId, Vec<(NodeId, usize)>>,
     statistics: HashSet<ValueId>,
@@ -167,7 +168,7 @@ impl Readers {
         self.statistics.contains(&value)
     }
 
-    /// As what a constant is read, and whether that is a weight.
+    /// Returns the role of a constant, and whether a node reads it as a weight.
     fn role(
         &self,
         add: &Addition,
@@ -200,7 +201,7 @@ impl Readers {
         (Role::Other, false)
     }
 
-    /// As what an input of a node is read, if it is a weight there.
+    /// Returns the role of an input of a node, if it is a weight there.
     fn role_in(
         &self,
         add: &Addition,
@@ -251,7 +252,7 @@ impl Readers {
             | ("Conv" | "ConvTranspose" | "Gemm", 2)
             | ("DeformConv", 3)
             | ("PRelu", 1) => Some(Role::Other),
-            // What is subtracted or divided by is more often the mean and deviation of data.
+            // Not `Sub` and `Div`, whose constants are usually the mean and deviation of data.
             ("Mul", _) if all > 1 => Some(Role::Scale),
             ("Add", _) if all > 1 => Some(Role::Other),
             // The bias of a product with one output.
@@ -267,7 +268,7 @@ impl Readers {
     }
 }
 
-/// The operator of `ai.onnx` that a node calls, or nothing.
+/// Returns the name of the operator of `ai.onnx` that a node calls; empty for other nodes.
 fn name_of(add: &Addition, node: NodeId) -> &'static str {
     let op = add.resolved().op(node);
     op.filter(|op| op.def.domain.is_empty()).map_or("", |op| op.def.name)

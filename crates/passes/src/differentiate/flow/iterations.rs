@@ -1,10 +1,10 @@
-//! The way back through iterations: `Scan` and `Loop`.
+//! Backward pass through iterations: `Scan` and `Loop`.
 //!
-//! The node gets further outputs: what it carries at the start of each iteration, stacked, or kept
-//! in a [sequence](kept). On the way back the iterations run from the last to the first. Each
-//! computes its values once more from what was carried, so that nothing else of an iteration is
-//! kept. What is carried on the way back are the gradients of the carried values, and for each
-//! value from outside the sum of the gradients of the iterations so far.
+//! The node gets additional outputs: the carried values at the start of each iteration, stacked or
+//! in a [sequence](kept). In the backward pass the iterations run from the last to the first. Each
+//! recomputes its values from the carried ones, so that no other value of an iteration is stored.
+//! The backward pass carries the gradients of the carried values, and for each captured value the
+//! sum of its gradients so far.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attributes, Dim, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
@@ -20,36 +20,36 @@ use crate::infer::declaration;
 use crate::order::reads;
 use kept::{Form, List};
 
-/// The node on the way back and its graph, while it is made.
+/// Node of the backward pass and its subgraph, while it is built.
 struct Iteration {
     back: NodeId,
     graph: GraphId,
-    /// What the copied graph takes before the carried values.
+    /// Inputs of the copied subgraph before the carried values.
     before: Vec<Option<ValueId>>,
-    /// What it takes: the carried values and then those that are scanned.
+    /// Inputs of the copied subgraph: carried values, then scanned ones.
     taken: Vec<Option<ValueId>>,
-    /// What it gave for the outputs of the node.
+    /// Values of the copied subgraph that are outputs of the original node.
     given: Vec<Option<ValueId>>,
-    /// What the nodes in it read, and what it gave.
+    /// Values that nodes of the copied subgraph read, and its former outputs.
     read: HashSet<ValueId>,
     parts: Parts,
-    /// Inputs of the graph: for each active carried value its gradient.
+    /// Inputs of the copied subgraph with the gradients of active carried values.
     gradients: Vec<ValueId>,
-    /// Inputs of the graph: for each active value from outside the sum of its gradients.
+    /// Inputs of the copied subgraph with the sums of the gradients of captured values.
     sums: Vec<ValueId>,
-    /// What the graph gave, with the gradients that arrive for it.
+    /// Former outputs of the copied subgraph, with the gradients that arrive for them.
     ends: Vec<(ValueId, ValueId)>,
 }
 
-/// What of the node takes part.
+/// Active values of the node.
 struct Parts {
-    /// The carried values that are active.
+    /// Indices of active carried values.
     active: Vec<usize>,
-    /// The active values from outside.
+    /// Active captured values.
     captured: Vec<ValueId>,
 }
 
-/// Along which axes values are scanned, and in which directions.
+/// Axes along which values are scanned, and directions of the scans.
 #[derive(Default)]
 struct Ways {
     axes: Vec<i64>,
@@ -57,7 +57,7 @@ struct Ways {
 }
 
 impl Ways {
-    /// Of a `Scan` node.
+    /// Reads the axes and directions of the `Scan` node, `count` of each.
     fn of(back: &FlowBack<'_, '_>, name: &str, count: usize) -> Ways {
         let attributes = NodeAttributes::new(back.model(), back.flow.node);
         let list = |what: &str| {
@@ -73,7 +73,7 @@ impl Ways {
         self.directions.push(direction);
     }
 
-    /// One of another list, from the other end.
+    /// Appends the axis and the opposite direction of an item of another list.
     fn push_back(&mut self, of: &Ways, index: usize) {
         self.push(of.axes[index], 1 - of.directions[index]);
     }
@@ -85,7 +85,7 @@ impl Ways {
     }
 }
 
-/// The way back through a `Scan`.
+/// Adds the backward pass through a `Scan`. Returns the values that it reads, with their gradients.
 pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
     let states = back.flow.states;
     let inputs: Vec<Option<ValueId>> = back.model().inputs(back.flow.node).collect();
@@ -142,11 +142,11 @@ pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Value
     Ok(iteration.gradients_of(back, active.into_iter().map(|index| inputs[index])))
 }
 
-/// The way back through a `Loop`.
+/// Adds the backward pass through a `Loop`. Returns the values that it reads, with their gradients.
 pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
     let states = back.flow.states;
     let parts = Parts::new(back);
-    // The numbers of the iterations say how many there were.
+    // The number of iterations is the length of the stacked iteration numbers.
     let numbers = stack_value(back, 0).ok_or_else(|| refusal("the body has no iteration input"))?;
     let (_, count) = back.way.before("Size", &[Some(numbers)], &[]);
     let one = back.way.number("one", DataType::Int64, 1.0);
@@ -159,7 +159,7 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
         return Err(refusal("the body has no iteration or no condition input"));
     };
     let model = back.way.resolved.model_mut();
-    // Runtimes take the types of others from what the node is given, but it has no condition.
+    // Runtimes infer the types of other inputs from those of the node, which has no condition.
     let mut input = |name, elem| {
         let value = model.add_graph_input(iteration.graph, name);
         let ty = declaration(model, &Type::tensor(elem, std::iter::empty::<Dim>()));
@@ -171,8 +171,8 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     let of_back = input("number", DataType::Int64);
     let goes_on = input("condition", DataType::Bool);
     let copied = model.graph(iteration.graph).nodes.len();
-    // The number of the iteration, from the last to the first. There was an iteration, so its
-    // condition held.
+    // Iterations are numbered from the last to the first. Each one ran, so that its condition was
+    // true.
     define(back, iteration.graph, number, "Sub", &[last, of_back]);
     define(back, iteration.graph, condition, "Identity", &[yes]);
     let mut lists = Vec::new();
@@ -209,7 +209,7 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     model.order_inputs(iteration.graph, &order);
     model.set_inputs(iteration.back, &given);
     let gradients = iteration.gradients_of(back, std::iter::empty());
-    // Places of outputs of the node change with it, so this comes last.
+    // This moves outputs of the node, so that it comes last.
     lists.into_iter().for_each(|list| list.carry(back));
     Ok(gradients)
 }
@@ -223,8 +223,8 @@ impl Parts {
         Parts { active: active.map(|(state, _)| state).collect(), captured: back.captured() }
     }
 
-    /// What the first iteration on the way back starts with: the gradients of the carried values
-    /// after the last iteration of the node, and zeros.
+    /// Returns the initial values of the backward pass: the gradients of the carried values after
+    /// the last iteration of the node, and zeros for the sums.
     fn first(&self, back: &mut FlowBack<'_, '_>) -> Result<Vec<Option<ValueId>>, Refusal> {
         let mut given = Vec::new();
         for state in &self.active {
@@ -232,7 +232,7 @@ impl Parts {
                 Some(gradient) => gradient,
                 None => {
                     let initial = initial(back, *state)?;
-                    // A scan leaves shapes as they are.
+                    // A `Scan` does not change the shapes of carried values.
                     let form = match back.flow.kind {
                         Kind::Loop => Form::of(back, *state)?,
                         Kind::Scan | Kind::If => Form::Stacked,
@@ -254,8 +254,9 @@ impl Parts {
 }
 
 impl Iteration {
-    /// Makes the node `op` on the way back, and its graph: a copy of the graph of the node, which
-    /// also takes gradients and sums of gradients. The inputs of the node are there already.
+    /// Adds the node `op` of the backward pass, whose subgraph is a copy of that of the original
+    /// node with additional inputs for gradients and sums of gradients. The node gets its inputs
+    /// later.
     fn new(back: &mut FlowBack<'_, '_>, op: &str, parts: Parts) -> Iteration {
         let body = back.flow.bodies[0];
         let (node, _) = back.way.before(op, &[], &[]);
@@ -276,18 +277,19 @@ impl Iteration {
         Iteration { back: node, graph, before, taken, given, read, parts, gradients, sums, ends }
     }
 
-    /// A carried value, in the copied graph, if that needs it.
+    /// Returns a carried value in the copied subgraph, if it is needed there.
     fn needs(&self, state: usize) -> Option<ValueId> {
         let value = self.taken[state]?;
         (self.parts.active.contains(&state) || self.read.contains(&value)).then_some(value)
     }
 
-    /// Ends the graph: it gives the gradients of carried values, the sums with those of this
-    /// iteration, and the gradients of `slices`.
+    /// Adds the outputs of the copied subgraph: the gradients of carried values, the sums after
+    /// this iteration, and the gradients of `slices`.
     fn end(&self, back: &mut FlowBack<'_, '_>, slices: &[ValueId]) {
         let states = self.parts.active.iter().filter_map(|state| self.taken[*state]);
         let xs = states.chain(self.parts.captured.iter().copied()).chain(slices.iter().copied());
-        // The sum of a sequence arrives at its end, so that only items change that are read.
+        // The sum of a sequence is the gradient that arrives for it, so that only the items that
+        // are read change.
         let sums = self.parts.captured.iter().copied().zip(self.sums.iter().copied());
         let (sequences, tensors): (Vec<_>, Vec<_>) =
             sums.enumerate().partition(|(_, (captured, _))| back.way.is_sequence(*captured));
@@ -303,7 +305,7 @@ impl Iteration {
         }
     }
 
-    /// What the outputs of the node on the way back are the gradients of.
+    /// Returns the values of which the node of the backward pass computes gradients, with these.
     fn gradients_of(
         &self,
         back: &mut FlowBack<'_, '_>,
@@ -321,7 +323,7 @@ impl Iteration {
     }
 }
 
-/// Lets an input of a copied graph be what a node makes.
+/// Replaces an input of a copied subgraph by the output of a new node.
 fn define(
     back: &mut FlowBack<'_, '_>,
     graph: GraphId,
@@ -333,7 +335,7 @@ fn define(
     back.way.resolved.model_mut().redefine_output(node, 0, value);
 }
 
-/// Whether a carried value is the same in all iterations.
+/// Whether a carried value is equal in all iterations.
 fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
     let (model, body) = (back.model(), back.flow.bodies[0]);
     let before = inputs_of(model, body).get(back.flow.first_input() + state).copied().flatten();
@@ -347,8 +349,7 @@ fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
     before.is_some() && from == before
 }
 
-/// The values that a carried one has at the start of each iteration, as one more output of the
-/// node.
+/// Adds an output to the node with a carried value at the start of each iteration, stacked.
 fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     let (first, body) = (back.flow.first_input(), back.flow.bodies[0]);
     let initial = initial(back, state)?;
@@ -371,7 +372,7 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
     stack_value(back, first + state).ok_or_else(|| refusal("the body has too few inputs"))
 }
 
-/// The values that an input of the graph has in all iterations, as one more output of the node.
+/// Adds an output to the node with an input of the subgraph in all iterations, stacked.
 fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     let Flow { node, kind, states, .. } = *back.flow;
     let (body, first) = (back.flow.bodies[0], back.flow.first_output());
@@ -380,7 +381,7 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     let given = outputs_of(model, body).split_off(first);
     let count = given.len();
     let mut ways = Ways::of(back, "scan_output", count.saturating_sub(states));
-    // Another gradient may have asked for the same.
+    // Another gradient may have added the output before.
     let is_stacked = |index: &usize| match given[*index].map(|value| model.value(value).producer) {
         Some(Producer::Node(of, _)) => {
             let mut read = model.inputs(of);
@@ -403,7 +404,7 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     Some(output)
 }
 
-/// The values that a node of the graph makes in all iterations, as one more output of the node.
+/// Adds an output to the node with a value of the subgraph in all iterations, stacked.
 fn add_stacked(back: &mut FlowBack<'_, '_>, value: ValueId) -> ValueId {
     let (body, first) = (back.flow.bodies[0], back.flow.first_output());
     let model = back.way.resolved.model_mut();
@@ -412,7 +413,7 @@ fn add_stacked(back: &mut FlowBack<'_, '_>, value: ValueId) -> ValueId {
     demand_output(back, count)
 }
 
-/// An output of the node, which may have been left out so far.
+/// Returns an output of the node, and adds it if it is absent.
 fn demand_output(back: &mut FlowBack<'_, '_>, index: usize) -> ValueId {
     let node = back.flow.node;
     let model = back.way.resolved.model_mut();
@@ -424,13 +425,13 @@ fn demand_output(back: &mut FlowBack<'_, '_>, index: usize) -> ValueId {
     model.outputs(node)[index].expect("the output was just made")
 }
 
-/// What the first iteration of the node starts with.
+/// Returns the initial value of a carried value.
 fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     let input = back.model().inputs(back.flow.node).nth(back.flow.first_input() + state);
     input.flatten().ok_or_else(|| refusal("a loop-carried value is missing"))
 }
 
-/// Zeros for the gradient of a value of the type of `value`, in the shape of `like`.
+/// Adds zeros of the element type of `value`, in the shape of `like`.
 fn zeros(back: &mut FlowBack<'_, '_>, value: ValueId, like: ValueId) -> Result<ValueId, Refusal> {
     let elem = elem_of(back, value)?;
     if back.way.is_sequence(value) {
@@ -439,7 +440,7 @@ fn zeros(back: &mut FlowBack<'_, '_>, value: ValueId, like: ValueId) -> Result<V
     Ok(back.way.zeros(elem, like))
 }
 
-/// The element type of a tensor, or of the items of a sequence.
+/// Returns the element type of a tensor, or of the items of a sequence.
 fn elem_of(back: &FlowBack<'_, '_>, value: ValueId) -> Result<DataType, Refusal> {
     let elem = back.way.inference.ty(value).and_then(Type::elem_of_items);
     let name = back.way.resolved.name_of(value);

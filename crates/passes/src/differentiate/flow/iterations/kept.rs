@@ -1,8 +1,8 @@
-//! Values that a `Loop` carries, kept for the way back through its iterations.
+//! Values that a `Loop` carries, stored for the backward pass.
 //!
-//! A tensor of one shape is stacked. What may change its shape, and a sequence, is kept in one more
-//! sequence, which the loop carries too: each iteration appends to it the tensor, or all items of
-//! the sequence, whose number is stacked.
+//! A tensor of constant shape is stacked. A tensor whose shape may change, and a sequence, is
+//! stored in an additional sequence, which the loop also carries: each iteration appends to it the
+//! tensor, or all items of the sequence, whose number is stacked.
 
 use hashbrown::HashSet;
 use sardonyx_model::{
@@ -17,20 +17,22 @@ use crate::differentiate::activity::{inputs_of, outputs_of};
 use crate::infer::declaration;
 use crate::order::tree;
 
-/// The source of a carried value on the way back.
+/// Source of a carried value in the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It is the same in all iterations.
+    /// The initial value, which is equal in all iterations.
     Initial,
-    /// All are stacked.
+    /// Additional output with the values of all iterations, stacked.
     Stacked,
-    /// All are kept in a sequence.
+    /// Additional sequence with the values of all iterations.
     Listed,
-    /// A sequence that only grows: gradients do not depend on its items.
+    /// The initial value of a sequence that only grows: gradients do not depend on its items.
     Growing,
 }
 
 impl Form {
+    /// Chooses the source of a carried value.
+    ///
     /// # Errors
     ///
     /// The value is neither a tensor nor a sequence of tensors.
@@ -64,14 +66,15 @@ impl Form {
     }
 }
 
-/// Whether an iteration leaves all sizes as they are.
+/// Whether an iteration changes no size.
 fn keeps(before: &Shape, after: &Shape) -> bool {
     let mut sizes = before.iter().zip(after);
     before.len() == after.len() && sizes.all(|(before, after)| before.surely_equals(after))
 }
 
-/// Whether nodes of the body only insert into a sequence, which the body gives back in the end.
-/// Then a gradient arrives for it in each iteration, and rules count positions in that.
+/// Whether nodes of the body only insert into a sequence, which is an output of the body. A
+/// gradient then arrives for it in each iteration, and gradient rules count positions in that
+/// gradient.
 fn only_grows(back: &FlowBack<'_, '_>, value: ValueId, initial: ValueId) -> bool {
     let (model, body) = (back.model(), back.flow.bodies[0]);
     let resolved = &back.way.resolved;
@@ -103,7 +106,7 @@ fn only_grows(back: &FlowBack<'_, '_>, value: ValueId, initial: ValueId) -> bool
             }
         }
     }
-    // What an inner graph gives back is read where its node's output is.
+    // The outputs of a subgraph are read where the outputs of its node are read.
     let leaks = |graph: &GraphId| {
         let given = outputs_of(model, *graph).into_iter().enumerate();
         let mut given = given.filter(|(_, value)| value.is_some_and(|value| seen.contains(&value)));
@@ -117,31 +120,33 @@ fn only_grows(back: &FlowBack<'_, '_>, value: ValueId, initial: ValueId) -> bool
     grows && is_given && !tree(model, body).iter().filter(|graph| **graph != body).any(leaks)
 }
 
-/// A sequence of all values that a `Loop` carried.
+/// Sequence of all values that a `Loop` carried.
 pub(super) struct List {
-    /// The carried value in the body.
+    /// Carried value in the body.
     value: ValueId,
-    /// Results of the loop.
+    /// Output of the loop with the sequence.
     all: ValueId,
-    /// The empty sequence with which it begins.
+    /// Empty sequence, which is the initial value.
     empty: ValueId,
-    /// A condition that holds.
+    /// Condition that is true.
     yes: ValueId,
-    /// Of a sequence.
+    /// Numbers of items, if the carried value is a sequence.
     items: Option<Items>,
 }
 
-/// The items of sequences, one sequence after the other.
+/// Numbers of items of carried sequences, whose items are stored one sequence after another.
 struct Items {
-    /// The number of items, in the body.
+    /// Number of items, in the body.
     length: ValueId,
-    /// By iteration: the number of items, and of those of iterations before.
+    /// Numbers of items in each iteration, stacked.
     lengths: ValueId,
+    /// Numbers of items in all iterations before each one.
     starts: ValueId,
 }
 
 impl List {
-    /// The loop does not carry it yet. `reader` is the loop on the way back.
+    /// Adds the values that the list needs; [`carry`](Self::carry) adds it to the loop. `reader` is
+    /// the loop of the backward pass.
     pub(super) fn new(
         back: &mut FlowBack<'_, '_>,
         state: usize,
@@ -169,7 +174,8 @@ impl List {
         Ok(List { value, all, empty, yes, items })
     }
 
-    /// Lets `inner` be the value at the start of an iteration, in the graph on the way back.
+    /// Adds nodes to the subgraph of the backward pass that read the value at the start of an
+    /// iteration, and makes it `inner`.
     pub(super) fn read(
         &self,
         back: &mut FlowBack<'_, '_>,
@@ -198,7 +204,7 @@ impl List {
         self.declare(back, graph, inner);
     }
 
-    /// Says what is known of the shape of a value, which a sequence of unknown tensors hides.
+    /// Declares the known sizes of a value, which the type of the sequence does not have.
     fn declare(&self, back: &mut FlowBack<'_, '_>, graph: GraphId, inner: ValueId) {
         let ty = back.way.inference.ty(self.value).cloned();
         let Some(mut ty) = ty else { return };
@@ -214,7 +220,7 @@ impl List {
         model.graph_mut(graph).value_info.push(info);
     }
 
-    /// Lets the loop carry it.
+    /// Adds the sequence to the values that the loop carries.
     pub(super) fn carry(self, back: &mut FlowBack<'_, '_>) {
         let (node, body) = (back.flow.node, back.flow.bodies[0]);
         let model = back.way.resolved.model_mut();
@@ -239,7 +245,7 @@ impl List {
         model.set_inputs(node, &inputs);
         model.insert_output(node, states, self.all);
         model.add_graph_output(body, grown);
-        // Carried values come before those that are stacked.
+        // Carried values precede stacked ones.
         let outputs = &mut model.graph_mut(body).outputs;
         outputs[back.flow.first_output() + states..].rotate_right(1);
     }
