@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
     step("findings", &["xtask", "findings", "--check"]),
+    step("thresholds", &["xtask", "thresholds", "--check"]),
     step("requirements", &["xtask", "requirements", "--check"]),
     step("test", &["test", "--workspace"]),
     // Products have no spans, so crates that have them are built for this test.

@@ -31,6 +31,7 @@ mod runtime_suite;
 mod rust_source;
 mod shell;
 mod static_build;
+mod thresholds;
 mod tidy;
 mod voice;
 mod workspace;
@@ -109,6 +110,8 @@ enum Task {
     RuntimeSuite(runtime_suite::RuntimeSuite),
     /// Build the command without any shared library and run it in an empty chroot.
     StaticBuild,
+    /// Write docs/thresholds.md, or check that it is up to date.
+    Thresholds(thresholds::Thresholds),
     /// Check rules of the workspace that cargo and clippy do not know, or report on its wording.
     Tidy(voice::Voice),
 }
@@ -158,6 +161,7 @@ fn run(task: Task) -> Result {
         Task::Requirements(task) => requirements::run(&task),
         Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
+        Task::Thresholds(task) => thresholds::run(&task),
         Task::Tidy(voice) => tidy::run(&voice),
     }
 }

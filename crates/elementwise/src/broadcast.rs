@@ -4,8 +4,8 @@
 //! every case into rows whose operands are contiguous or constant. Operands that step otherwise are
 //! copied to a small block on the stack, so loops only ever see contiguous or constant operands.
 
-/// The most dims, after merging, that kernels with strides accept. Merging needs at most the rank
-/// of the tensors.
+/// Limit: most dims, after merging, that kernels with strides accept. Merging needs at most the
+/// rank of the tensors.
 pub const MAX_RANK: usize = 32;
 
 /// An operand that is broadcast to the dims of an output: along each of them, neighbours are so
@@ -284,7 +284,7 @@ impl<const N: usize> Iterator for Rows<'_, N> {
     }
 }
 
-/// Elements of a block on the stack.
+/// Cache: elements of a block on the stack.
 pub(crate) const BLOCK: usize = 128;
 
 /// An operand of a row. Public only because hidden methods of public traits take it.

@@ -13,12 +13,12 @@ use sardonyx_simd::Level;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::{Ended, Exec, Pool};
 
-/// The most operations that are fused. Where their operands are is kept on the stack, and most
+/// Limit: most operations that are fused. Where their operands are is kept on the stack, and most
 /// memory traffic is saved after a few.
 pub const MAX_LINKS: usize = 16;
 
-/// Bytes of a tile. It shares a first cache of usually 32 KiB with the operand that is read at the
-/// time, and is long enough for the calls on it to cost little.
+/// Cache: bytes of a tile. It shares a first-level cache of 32 KB with the operand that is read,
+/// and is long enough for the calls on it to cost little. 12 KB take as long in a cache of 48 KB.
 const TILE: usize = 8 << 10;
 
 /// An operation on what the one before it gives.
@@ -169,8 +169,8 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
     }
 }
 
-/// As many links as most steps have, for which less memory is prepared: that of [`MAX_LINKS`] takes
-/// longer than a few links on a few elements.
+/// Choice: as many links as most steps have, for which less memory is prepared: that of
+/// [`MAX_LINKS`] takes longer than a few links on a few elements.
 const FEW_LINKS: usize = 4;
 
 /// Calls `body` with the ways of the links through their other operands, link by link.

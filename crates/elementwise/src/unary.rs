@@ -354,7 +354,7 @@ fn in_place<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
     }
 }
 
-/// Elements that are converted at a time to the type that they are computed in.
+/// Cache: elements that are converted at a time to the type that they are computed in.
 const CONVERTED: usize = 256;
 
 /// Halves are widened block by block and go through the loops of floats.

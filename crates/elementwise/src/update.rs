@@ -15,13 +15,13 @@ use sardonyx_simd::Level;
 use sardonyx_simd::chunks::{Shared, elements};
 use sardonyx_simd::{Ended, Exec};
 
-/// The most results.
+/// Limit: most results.
 pub const MAX_RESULTS: usize = 4;
 
-/// The most values of a tile that are needed at the same time, besides the operands.
+/// Limit: most values of a tile that are needed at the same time, besides the operands.
 const PLACES: usize = 12;
 
-/// Elements of a tile. Those of all places fit a first cache of 32 KiB.
+/// Cache: elements of a tile on the stack. Those of all places fit a first-level cache of 32 KB.
 const TILE: usize = 512;
 
 /// A function of one or two elements.

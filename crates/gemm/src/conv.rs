@@ -314,12 +314,13 @@ pub enum Algorithm {
     Winograd(Operands),
 }
 
-/// Fewest input and output channels of a group for which operands are rounded: with fewer, rounding
-/// the inputs takes longer than the products save.
+/// Sums: fewest input and output channels of a group for which operands are rounded: with fewer,
+/// rounding the inputs takes longer than the products save.
 const LEAST_ROUNDED: usize = 16;
-/// Fewest steps of a sum for which AMX multiplies them.
+/// Sums: fewest steps of a sum for which AMX multiplies them.
 const LEAST_STEPS: usize = 16;
-/// The same for the sums of Winograd's algorithm, which are more numbers.
+/// Sums: fewest channels for which operands of Winograd's algorithm are rounded, which are more
+/// numbers.
 const LEAST_ROUNDED_SUMS: usize = 64;
 
 impl Algorithm {

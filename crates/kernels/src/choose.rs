@@ -119,7 +119,7 @@ pub fn top_k<T: Ordered>(
 /// Keys of an axis, and the best of them with their positions.
 type Search = (Vec<u64>, Vec<(u64, usize)>);
 
-/// Keys for which a thread keeps memory from one search to the next.
+/// Limit: keys for which a thread keeps memory from one search to the next.
 const KEPT: usize = 1 << 18;
 
 thread_local! {
@@ -127,8 +127,8 @@ thread_local! {
     static SEARCH: Cell<Search> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
-/// Up to this many elements are kept in order while looking through an axis; more are sorted at the
-/// end.
+/// Choice: most elements that are kept in order while looking through an axis; more are sorted at
+/// the end.
 const FEW: usize = 64;
 
 /// The `k` greatest keys with their positions; `k` is not 0.

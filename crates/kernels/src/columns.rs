@@ -5,7 +5,7 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// Spatial axes that images have at most.
+/// Limit: most spatial axes of images.
 pub const MAX_AXES: usize = 30;
 
 /// One spatial axis of images and of the blocks over them.

@@ -141,7 +141,7 @@ fn row<T: Number, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
     }
 }
 
-/// Columns that are worked on together.
+/// Cache: columns that are worked on together.
 const COLUMNS: usize = 64;
 
 struct Columns<'a, T, J> {

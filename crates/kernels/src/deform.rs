@@ -21,7 +21,7 @@ pub struct Deform<'a> {
     pub pads_begin: &'a [isize],
 }
 
-/// Spatial dims at most.
+/// Limit: most spatial dims.
 pub const MOST_DIMS: usize = 8;
 
 impl Deform<'_> {

@@ -18,9 +18,9 @@ use sardonyx_simd::{Level, Loop};
 /// Real and imaginary part.
 type Complex = [f64; 2];
 
-/// Largest prime factor that has stages of its own.
+/// Sums: largest prime factor that has stages of its own.
 const LARGEST_RADIX: usize = 13;
-/// Most factors of a length.
+/// Limit: most factors of a length.
 const MAX_FACTORS: usize = 64;
 
 /// What is computed of each line.

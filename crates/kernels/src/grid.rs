@@ -53,7 +53,7 @@ impl Between {
 /// The parameter of the cubic.
 const KEYS: f64 = -0.75;
 
-/// Elements that are read for a place at most.
+/// Limit: most elements that are read for a place.
 pub const MOST_ELEMENTS: usize = 1 << 16;
 
 /// How images are read.
@@ -263,7 +263,7 @@ pub fn read_elements<T: Plain>(
     })
 }
 
-/// Elements and weights that are listed at a time, if one place has not more.
+/// Cache: elements and weights that are listed at a time, if one place has not more.
 const LISTED: usize = 1024;
 
 /// Reads each channel of each image at the coordinates for the image. `x` is `[images, channels,

@@ -130,6 +130,7 @@ fn sum_pool<T: Number>(
 /// one at least.
 #[must_use]
 pub fn lp_pool_scratch(planes: usize, window: &Window<'_>) -> usize {
+    /// Limit: elements of half a megabyte of floats.
     const ELEMENTS: usize = 1 << 17;
     let plane = lp_plane(window);
     planes.min(ELEMENTS / plane.max(1)).max(1).saturating_mul(plane)
@@ -184,9 +185,9 @@ pub fn lp_pool<T: Number>(
     Ok(())
 }
 
-/// Time of a root, in operations.
+/// Work: time of a root, in operations.
 const ROOT_WORK: usize = 8;
-/// Powers up to this one are products.
+/// Sums: largest power that is computed as products.
 const MOST_FACTORS: u32 = 16;
 
 /// Writes `|x|^p`.
@@ -253,7 +254,7 @@ fn pooled<T: Number, F: Fold>(
     })
 }
 
-/// Outputs that fill vectors: one of AVX-512, two of AVX2.
+/// Geometry: outputs that fill vectors: one of AVX-512, two of AVX2.
 const GROUP: usize = 16;
 
 /// Output rows from number `first` on.
@@ -600,6 +601,7 @@ fn group<T: Number>(x: &[T], stride: usize) -> [T::Wide; GROUP] {
         1 => found.iter_mut().zip(&x[..GROUP]).for_each(|(to, x)| *to = x.widen()),
         2 => {
             // A fixed length, in which every second element is a shuffle of vectors.
+            /// Geometry: inputs of a group with stride 2.
             const PAIRS: usize = 2 * GROUP - 1;
             if let Some(x) = x.first_chunk::<PAIRS>() {
                 (0..GROUP).for_each(|i| found[i] = x[2 * i].widen());

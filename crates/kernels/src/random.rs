@@ -29,10 +29,10 @@ pub enum Generator {
     Philox(Philox),
 }
 
-/// Numbers that one thread transforms at a time: whole groups of Philox, and pairs, of which normal
-/// numbers are made.
+/// Work: numbers that one thread transforms at a time: whole groups of Philox, and pairs, of which
+/// normal numbers are made.
 const PIECE: usize = 128 * philox::GROUP;
-/// Numbers that are drawn serially before threads transform them.
+/// Work: numbers that are drawn serially before threads transform them.
 const BLOCK: usize = 16 * PIECE;
 
 #[derive(Debug, Clone, Copy)]

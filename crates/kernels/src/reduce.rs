@@ -129,7 +129,7 @@ fn walk(dims: &[usize], axes: &[bool], wanted: bool, len: usize) -> Walk<1> {
     Walk::new(&chosen[..rank], [&strides[..rank]], [available])
 }
 
-/// Exponentials taken before they are summed.
+/// Sums: exponentials taken before they are summed.
 const BLOCK: usize = 128;
 
 /// Turns maxima in `out` into logarithms of sums of exponentials.

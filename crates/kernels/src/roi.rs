@@ -29,7 +29,7 @@ pub struct RoiAlign<R> {
     pub half_pixel: bool,
 }
 
-/// Samples that a cell has at most along each side.
+/// Limit: most samples of a cell along each side.
 pub const MOST_SAMPLES: usize = 1 << 14;
 
 /// Where the cells of a region lie.
@@ -188,7 +188,7 @@ fn fill_cell<R: Math>(
     }
 }
 
-/// Coordinates of corners of [`max_roi_pool`] at most, above and below 0.
+/// Limit: largest magnitude of coordinates of corners of [`max_roi_pool`].
 pub const MOST_COORDINATE: i64 = 1 << 40;
 
 /// The elements of an axis of `len` that a cell of a region covers: the last one may be shared with

@@ -90,7 +90,7 @@ fn apply<T: Number>(
     })
 }
 
-/// An exponential costs a handful of cheap operations.
+/// Work: cost of an exponential, about, in units of a cheap operation.
 const COST: usize = 8;
 
 /// `count` rows of `axis` elements in place. `row` is asked for each once, by the thread that takes
@@ -172,7 +172,7 @@ impl<T: Number> Loop for Row<'_, T> {
     }
 }
 
-/// Elements of short rows whose exponentials are taken together.
+/// Cache: elements of short rows whose exponentials are taken together.
 const TOGETHER: usize = 256;
 
 /// Softmax of rows of a few elements in place, of types that hold exponentials: what [`Row`] makes
@@ -184,7 +184,7 @@ pub(crate) struct ShortRows<'a, T> {
 }
 
 impl<T> ShortRows<'_, T> {
-    /// Rows of fewer elements are short.
+    /// Choice: elements of a row below which it is short.
     pub(crate) const SHORT: usize = 16;
 }
 
@@ -213,7 +213,7 @@ impl<T: Number> Loop for ShortRows<'_, T> {
     }
 }
 
-/// Columns that are worked on together.
+/// Cache: columns that are worked on together.
 const COLUMNS: usize = 64;
 
 struct Columns<'a, T> {

@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 
 use sardonyx_simd::{Ended, Pool};
 
-/// Elements that are sorted in a tenth of a second.
+/// Work: elements that are sorted in a tenth of a second.
 const PIECE: usize = 1 << 21;
 
-/// Of how many elements the pivot is the median.
+/// Choice: number of elements whose median is the pivot.
 const SAMPLE: usize = 63;
 
 /// Sorts elements of which no two are equal. Asks now and then whether it is to end

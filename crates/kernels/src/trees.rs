@@ -123,10 +123,11 @@ struct Cut {
     sums: usize,
 }
 
-/// Bytes of keys, or of sums, that a block of rows may have.
+/// Cache: bytes of keys, or of sums, that a block of rows may have. Four times as many are up to 7
+/// percent slower with a second-level cache of 2 MB.
 const BLOCK_BYTES: usize = 96 * 1024;
 
-/// Rows of a block at most.
+/// Work: most rows of a block.
 const MOST_ROWS: usize = 1024;
 
 /// Rows for which reading all trees from a distant cache is worth it. Parts for threads that start

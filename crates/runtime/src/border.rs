@@ -17,8 +17,9 @@ use crate::account::Account;
 use crate::error::{KernelError, fail};
 use crate::memory::Held;
 
-/// A sparse tensor that stands for more elements than this, and for more than [`DENSE_RATIO`] times
-/// those it stores, is a few bytes made to take all memory. Kernels want the whole tensor.
+/// Limit: a sparse tensor that stands for more elements than this, and for more than
+/// [`DENSE_RATIO`] times those it stores, is a few bytes made to take all memory. Kernels want the
+/// whole tensor.
 const DENSE_ELEMENTS: usize = 1 << 28;
 const DENSE_RATIO: usize = 1000;
 

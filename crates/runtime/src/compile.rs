@@ -33,7 +33,7 @@ use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
 use crate::select::select;
 use crate::weights::Packer;
 
-/// Contradictions of types that are listed.
+/// Limit: contradictions of types that are listed.
 const MOST_CONTRADICTIONS: usize = 8;
 
 /// A compiled model, and what compiling it did.

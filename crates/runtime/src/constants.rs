@@ -17,15 +17,15 @@ use crate::border::demand_density;
 use crate::error::CompileError;
 use crate::weights::{Elements, SharedWeights, Weight};
 
-/// Bytes up to which a value is computed at once and kept.
+/// Limit: bytes up to which a value is computed at once and kept.
 pub(crate) const SMALL: usize = 64 << 10;
-/// A value may be as many times as large as what the file stores of it: `Cast`, `DequantizeLinear`,
+/// Limit: ratio of the size of a value to what the file stores of it: `Cast`, `DequantizeLinear`,
 /// `Transpose` and their like need that.
 const GROWTH: usize = 8;
-/// All such values together may be as many times as large as what the file stores: each may become
+/// Limit: ratio of the size of all such values together to what the file stores: each may become
 /// several others on its way.
 const GROWTH_OF_ALL: usize = 32;
-/// Bytes that all other values may have together.
+/// Limit: bytes that all other values may have together.
 const OTHERS: usize = 64 << 20;
 
 /// The values that are known before anything runs.

@@ -7,7 +7,7 @@ use sardonyx_model::{Dim, Model, Type};
 
 use crate::error::CompileError;
 
-/// How many names a message lists.
+/// Limit: most names that a message lists.
 const SHOWN: usize = 20;
 
 /// Refuses names that no input has, sizes below 0, and two sizes for one name.

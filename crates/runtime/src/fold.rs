@@ -22,9 +22,9 @@ use crate::lower::Lowering;
 use crate::make::{Alone, Maker};
 use crate::sizes::sized;
 
-/// Elements from which on the transpose of a constant is not made.
+/// Choice: elements from which on the transpose of a constant is not made.
 const WORTH_PACKING: usize = 1 << 14;
-/// Bytes of an input from which on what is computed of it waits: it may have to be copied.
+/// Choice: bytes of an input from which on folding waits: it may have to be copied.
 const LARGE_INPUT: usize = 1 << 20;
 
 impl Constants {

@@ -195,6 +195,7 @@ impl<'p> Door<'p> {
 
     /// Refuses a run without inputs that it needs, all of which the message names.
     fn demand_all(self, given: &[Held<'_>]) -> Result<(), InputError> {
+        /// Limit: most elements that a message lists.
         const SHOWN: usize = 5;
         let all = self.ports.iter().zip(given);
         let is_missing =
@@ -227,6 +228,7 @@ impl<'p> Door<'p> {
 
     /// What the model wants, one input per line.
     pub(crate) fn wanted(self) -> String {
+        /// Limit: most names that a message lists.
         const SHOWN: usize = 12;
         let required: Vec<&Port> = self.ports.iter().filter(|port| port.is_required()).collect();
         let mut text = String::from(match required.len() {

@@ -100,7 +100,7 @@ impl Plans {
 /// Element types and sizes of the inputs; `None` for what is no tensor, or not given.
 pub(crate) type Key = Vec<Option<(i32, Dims)>>;
 
-/// More sets of input sizes than this are not remembered.
+/// Limit: most sets of input sizes that are remembered.
 const MAX_PLANS: usize = 32;
 
 /// A value outside of the arena and the constants.

@@ -36,7 +36,7 @@ pub struct NodeInput {
     pub ty: Option<Type>,
 }
 
-/// Inputs of a node that are listed for people.
+/// Limit: inputs of a node that a message lists.
 const SHOWN_INPUTS: usize = 8;
 
 impl NodeError {

@@ -726,7 +726,7 @@ struct FreeList {
     end: usize,
 }
 
-/// More free ranges than this are not remembered: every search goes through all of them.
+/// Limit: most free ranges that are remembered: every search goes through all of them.
 const MAX_FREE: usize = 1024;
 
 impl FreeList {

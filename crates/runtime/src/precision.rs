@@ -21,7 +21,8 @@ pub enum Precision {
     Fast,
 }
 
-/// Part of all multiply-adds with constant matrices that may stay exact where products need not be.
+/// Choice: part of all multiply-adds with constant matrices that may stay exact where products need
+/// not be.
 const EXACT_PART: f64 = 0.1;
 
 /// The multiply-adds up to which products with constant matrices stay exact with

@@ -87,7 +87,7 @@ pub(crate) enum Constant {
     Large,
 }
 
-/// Elements of constants that rewrites may look at.
+/// Limit: elements of constants that rewrites may look at.
 pub(crate) const SMALL: usize = 64;
 
 /// One thing that a run does.

@@ -11,10 +11,10 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::Pod;
 use sardonyx_tensor::{AlignedBytes, TensorError};
 
-/// Bytes that a thread keeps at most: as many as a cache of a core has, so that clearing a piece
-/// that was kept takes less time than the pages of a new one would.
+/// Limit: most bytes that a thread keeps: as many as a cache of a core has, so that clearing a
+/// piece that was kept takes less time than the pages of a new one would.
 const MOST_BYTES: usize = 2 << 20;
-/// Pieces that a thread keeps at most.
+/// Limit: most pieces that a thread keeps.
 const MOST_PIECES: usize = 16;
 
 thread_local! {

@@ -10,7 +10,7 @@ use sardonyx_kernels::Pool;
 pub struct ThreadPool(pub(crate) Pool);
 
 impl ThreadPool {
-    /// Maximum number of threads of a pool.
+    /// Limit: maximum number of threads of a pool.
     pub const MOST_THREADS: usize = Pool::MOST_THREADS;
 
     /// Starts a pool of `threads` threads, including the thread that calls for a run. The number is

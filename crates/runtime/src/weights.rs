@@ -167,8 +167,8 @@ impl SharedWeights {
     }
 }
 
-/// Bytes that packed forms of constants of one value may take in a session: they cost the file
-/// nothing.
+/// Limit: bytes that packed forms of constants of one value may take in a session: they cost the
+/// file nothing.
 const FILL_BYTES: usize = 1 << 30;
 
 /// Packs the constants of a session and counts what the file does not store.
@@ -292,7 +292,7 @@ impl<'a> Packer<'a> {
 
 /// Whether the system would give as much memory. Packing itself cannot go on without.
 fn is_to_be_had(bytes: usize) -> bool {
-    /// Less than this is not worth the question.
+    /// Limit: bytes below which the system is not asked.
     const WORTH_ASKING: usize = 16 << 20;
     bytes < WORTH_ASKING || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }

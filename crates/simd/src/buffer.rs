@@ -5,10 +5,12 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+/// Geometry: bytes of a cache line.
 const CACHE_LINE: usize = 64;
-/// From this size on, buffers are aligned to and advised for huge pages: packed weights are read
-/// front to back on every run, and with 4 KB pages that costs a TLB miss per page.
+/// Choice: size from which buffers are aligned to and advised for huge pages: packed weights are
+/// read front to back on every run, and with 4 KB pages that costs a TLB miss per page.
 const HUGE_FROM_BYTES: usize = 4 << 20;
+/// Value: bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A fixed number of floats, aligned to 64 bytes.

@@ -65,7 +65,7 @@ impl<T> Shared<'_, T> {
     }
 }
 
-/// Elements that no two chunks of single elements share: those of a cache line, and more.
+/// Geometry: elements that no two chunks of single elements share: at least a cache line.
 const TOGETHER: usize = 64;
 
 /// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.

@@ -11,7 +11,8 @@ use crate::{Ended, Pool};
 #[derive(Debug, Clone)]
 pub struct Pace(Cell<usize>);
 
-/// Operations between two questions: less than a millisecond even if each waits for memory.
+/// Work: operations between two checks for cancellation: less than a millisecond even if each waits
+/// for memory.
 const OPERATIONS: usize = 1 << 13;
 
 impl Default for Pace {

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use crate::panics::Panicked;
 use crate::recording;
 
-/// How long an idle worker spins before it parks. Long enough to bridge the gap between two
-/// operators of a model, short enough not to matter when the machine is shared.
+/// Work: time for which an idle worker spins before it parks. Long enough to bridge the gap between
+/// two operators of a model, short enough not to matter when the machine is shared.
 const SPIN: Duration = Duration::from_micros(40);
 
 /// Parked workers that a thread wakes before each of its chunks.
@@ -138,8 +138,8 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// More threads than this are a mistake in a number, and starting them would take all memory.
-    /// No pool has more.
+    /// Limit: most threads of a pool. More are a mistake in a number, and starting them would take
+    /// all memory.
     pub const MOST_THREADS: usize = 1024;
 
     /// A pool of `threads` threads, the caller included, which it shares with no other pool: `1`

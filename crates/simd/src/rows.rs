@@ -5,10 +5,10 @@
 //! multiply-adds, as the same units do both: a tile of 12 rows and 2 vectors reaches 84 % of the
 //! multiply-adds that the processor can do, and 90 % without these additions (Sapphire Rapids).
 
-/// The rows of one pointer: distances times 0, 1, 2 and 4, and the triple distance in a register of
-/// its own.
+/// Geometry: rows of one pointer: distances times 0, 1, 2 and 4, and the triple distance in a
+/// register of its own.
 const OF_START: usize = 5;
-/// Pointers of [`Rows`].
+/// Geometry: pointers of [`Rows`].
 const STARTS: usize = 4;
 
 /// Places in `R` rows a constant distance apart.

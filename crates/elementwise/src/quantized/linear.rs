@@ -222,7 +222,8 @@ pub fn quantize<T: Code>(
     run(exec, scaling, each, x, out)
 }
 
-/// Elements that are converted at a time where several share a byte. A multiple of those in a byte.
+/// Cache: elements that are converted at a time where several share a byte. A multiple of those in
+/// a byte.
 const TILE: usize = 512;
 
 /// As [`Run`], for codes that share bytes.
@@ -439,7 +440,8 @@ impl Loop for Limits<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> [f32; 2] {
-        /// Numbers that are compared at a time, as the compiler does not change their order.
+        /// Geometry: numbers that are compared at a time, as the compiler does not change their
+        /// order.
         const LANES: usize = 64;
         let (mut low, mut high, mut is_nan) = ([0f32; LANES], [0f32; LANES], [0u32; LANES]);
         for chunk in self.0.chunks(LANES) {

@@ -18,7 +18,7 @@ use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, Outputs, PartialSides
 
 /// Units of work per thread. Each reads the rows around its own again.
 const UNITS_PER_THREAD: usize = 4;
-/// Output pixels per thread from which all threads have rows of their own. Below, they have
+/// Work: output pixels per thread from which all threads have rows of their own. Below, they have
 /// channels of their own.
 const PIXELS_PER_THREAD: usize = 64;
 /// Vectors of channels of a unit where threads have channels of their own, or planes are copied.
@@ -260,7 +260,7 @@ impl Depthwise<'_> {
     }
 }
 
-/// Most output pixels of a tile.
+/// Geometry: most output pixels of a tile.
 const MOST_PIXELS: usize = 16;
 
 /// Output rows and columns of a tile.

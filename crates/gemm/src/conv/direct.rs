@@ -36,7 +36,7 @@ use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Ended, Pool, dispatch};
 
-/// Most steps of a chain of sums: with 512 errors are twice as large, and nothing is faster.
+/// Sums: most steps of a chain of sums: with 512 errors are twice as large, and nothing is faster.
 const CHAIN: usize = 128;
 
 /// One convolution that is not depthwise, sizes checked.

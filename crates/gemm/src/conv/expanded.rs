@@ -18,12 +18,12 @@ use crate::gemm::{SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Ended, Operation, Pool, Work};
 
-/// Units of work per thread, so that a late thread does not make all others wait.
+/// Work: units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 2;
-/// Fewest output rows of a unit of work if a plane is cut: each computes the first rows that it
-/// needs itself, though another unit may have them.
+/// Work: fewest output rows of a unit of work if a plane is cut: each computes the first rows that
+/// it needs itself, though another unit may have them.
 const LEAST_ROWS: usize = 14;
-/// Fewest of a unit without which there would be threads without work.
+/// Work: fewest output rows of a unit without which there would be threads without work.
 const LEAST_ROWS_OF_THREAD: usize = 4;
 
 /// A pointwise convolution whose results are the input of a depthwise one.

@@ -83,19 +83,19 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
-/// Most pixels of a tile.
+/// Geometry: most pixels of a tile.
 const MAX_PIXELS: usize = 16;
-/// Most vectors of output channels in a tile.
+/// Geometry: most vectors of output channels in a tile.
 pub(super) const MAX_VECTORS: usize = 4;
 
 /// Tile functions of an instruction set: by vectors - 1, those for 1, 2, 3 … pixels.
 pub(super) type TileTable = [&'static [TileFn]; MAX_VECTORS];
 
-/// How far ahead weights are fetched, in steps.
+/// Geometry: distance in steps at which weights are fetched ahead.
 const PREFETCH_STEPS: usize = 8;
-/// Tiles of so few pixels wait for their weights to come from memory.
+/// Geometry: most pixels of a tile that waits for its weights to come from memory.
 const FEW_PIXELS: usize = 4;
-/// How far ahead weights are fetched then.
+/// Geometry: distance in steps at which weights are fetched ahead from memory.
 const STREAM_STEPS: usize = 64;
 
 /// The body of a tile function of `R` pixels and `V` vectors.

@@ -32,12 +32,11 @@ pub struct TransposeParams {
     pub pads_begin: PerAxis<isize>,
 }
 
-/// Output channels whose weights are put in order together: one input channel's lie next to each
-/// other.
+/// Geometry: output channels whose weights are reordered together: one input channel's lie next to
+/// each other.
 const TOGETHER: usize = 16;
 
-/// Sizes and distances that are computed with are below this, so that sums and a few products of
-/// them do not overflow.
+/// Limit: bound on sizes and distances, so that sums and a few products of them do not overflow.
 const MOST: usize = 1 << 40;
 
 impl TransposeParams {
@@ -266,7 +265,7 @@ fn three<T: Copy>(sizes: &[T], fill: T) -> [T; 3] {
 }
 
 impl PackedTranspose {
-    /// Spatial dimensions that it has at most; [`conv_transpose_naive`] has any number.
+    /// Limit: most spatial dimensions; [`conv_transpose_naive`] has any number.
     pub const MOST_AXES: usize = 3;
 
     /// Packs `weights`, `[in_channels, out_channels / groups, kernel...]`, for inputs of such

@@ -30,11 +30,12 @@ use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa, Pool, split_even};
 
-/// Pixels of a chunk, about: two vectors of each are in a first-level cache.
+/// Sums: pixels of a chunk, about: two vectors of each are in a first-level cache. Chunks are added
+/// up one after the other.
 const CHUNK: usize = 256;
-/// Rows of a tile of two vectors with AVX-512: a unit has as many, if there are.
+/// Geometry: rows of a tile of two vectors with AVX-512: a unit has as many, if there are.
 const TILE_ROWS: usize = 12;
-/// Output channels of which the sums of all taps stay in a first-level cache.
+/// Cache: output channels of which the sums of all taps stay in a first-level cache.
 const WRITTEN_AT_ONCE: usize = 16;
 
 /// A convolution of one group whose weights have a gradient. `params` are those of the forward

@@ -26,22 +26,23 @@ use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Grid, Operation, Simd, Work, dispatch, split_even};
 
-/// Points of a tile.
+/// Value: points of a tile.
 pub(super) const POINTS: usize = 16;
-/// Inputs of a tile along each axis.
+/// Value: inputs of a tile along each axis.
 const INPUTS: usize = 4;
-/// Outputs of a tile along each axis.
+/// Value: outputs of a tile along each axis.
 const OUTPUTS: usize = 2;
-/// Fewest input and output channels: with fewer, sums of points take longer than products save.
+/// Sums: fewest input and output channels: with fewer, sums of points take longer than products
+/// save.
 const LEAST_CHANNELS: usize = 32;
-/// Fewest pixels of all images: with fewer, the weights, of which there are more, are read for too
-/// little work.
+/// Sums: fewest pixels of all images: with fewer, the weights, of which there are more, are read
+/// for too little work.
 pub(super) const LEAST_PIXELS: usize = 32;
-/// Vectors of output channels of a tile of the products.
+/// Geometry: vectors of output channels of a tile of the products.
 const PANEL: usize = 2;
-/// Most steps of a chain of sums.
+/// Sums: most steps of a chain of sums.
 const CHAIN: usize = 128;
-/// Fewest tiles of a block, if there are as many: weights are read once for a block.
+/// Work: fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
 /// Fewest tiles of a block where threads would wait for each other otherwise.
 const FEWEST_TILES: usize = 12;

@@ -23,11 +23,11 @@ use super::bf16;
 use sardonyx_simd::Isa;
 use sardonyx_simd::buffer::AnyBits;
 
-/// Most rows of a strip, and most words of a row of it that an instruction multiplies.
+/// Value: most rows of a strip, and most words of a row of it that an instruction multiplies.
 pub(crate) const ROWS: usize = 16;
-/// Floats in a row of the sums of a block, and columns of the largest.
+/// Geometry: floats in a row of the sums of a block, and columns of the largest.
 pub(crate) const WIDTH: usize = 32;
-/// Strips of a block.
+/// Geometry: strips of a block.
 pub(crate) const STRIPS: usize = 2;
 
 /// Whether this machine multiplies tiles, on that instruction set, and the system lets this process
@@ -132,7 +132,7 @@ pub(crate) enum Ahead {
     Next(*const f32),
 }
 
-/// Floats that a block of two strips and two vectors fetches for each tile of a row.
+/// Geometry: floats that a block of two strips and two vectors fetches for each tile of a row.
 pub(crate) const FETCHED: usize = 128;
 
 /// The tile registers of this thread, set up for strips of some rows.
@@ -271,6 +271,7 @@ mod system {
     /// Asks the system for the registers on behalf of the process. It refuses if it does not know
     /// them, or if a thread has an alternate stack for signals that is too small to save them on.
     fn asks() -> bool {
+        /// Value: numbers of a system call of Linux and of its arguments.
         const ARCH_PRCTL: i64 = 158;
         const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
         const TILE_DATA: i64 = 18;

@@ -122,7 +122,7 @@ pub fn gemm_batch_generic<T: Number>(
     Ok(())
 }
 
-/// This many rows, or fewer, are multiplied where they lie.
+/// Choice: most rows of a matrix that are multiplied where they lie.
 const FEW_ROWS: usize = 12;
 
 /// The rows of all matrices of a batch, as the columns of one matrix.
@@ -202,7 +202,7 @@ impl Body for GatherRows<'_> {
     }
 }
 
-/// Products of at least this many multiply-adds share threads inside; smaller ones are shared out
+/// Work: multiply-adds from which a product shares threads inside; smaller ones are shared out
 /// whole.
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 

@@ -399,6 +399,7 @@ impl<F: Form> Product<'_, F> {
         let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
         let row_parts = kept.max(if threads == 1 { 1 } else { fed });
         let group_of = |row_parts: usize| {
+            // Rows that stay in three quarters of the cache over all of k meet whole panels of columns.
             let whole = self.m.div_ceil(row_parts) * self.k <= self.caches.own_floats(3, 4);
             match threads {
                 _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
@@ -702,6 +703,7 @@ impl<F: Form> Product<'_, F> {
         steps: usize,
         tiles: usize,
     ) -> Ahead {
+        // A smaller A stays in the second-level cache beside a block of columns.
         let worth = self.m * self.k >= self.caches.own_floats(1, 2);
         let next = if worth { next } else { now };
         Ahead::new(now, next, if worth { steps } else { 0 }, a.width, tiles)

@@ -17,12 +17,12 @@ use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Pool, split_even};
 
-/// Most rows of the left operand.
+/// Sums: most rows of the left operand, whose sums are chains over all of k.
 pub(super) const ROWS: usize = 4;
-/// Most columns of a block of results: `ROWS` rows of these, and four rows of the matrix, fit a 32
-/// KB cache.
+/// Cache: most columns of a block of results: `ROWS` rows of these, and four rows of the matrix,
+/// fit a first-level cache of 32 KB. More take as long in one of 48 KB.
 const BLOCK: usize = 1024;
-/// Fewest columns worth a chunk of their own.
+/// Work: fewest columns worth a chunk of their own.
 const MIN_BLOCK: usize = 64;
 
 /// A product of few rows, sizes checked.

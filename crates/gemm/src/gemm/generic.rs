@@ -65,9 +65,10 @@ macro_rules! floats {
 integers!(i8 u8 i16 u16 i32 u32 i64 u64);
 floats!(f32 f64);
 
+/// Geometry: rows and columns of a tile.
 const ROWS: usize = 8;
 const COLS: usize = 8;
-/// Steps of k packed at a time.
+/// Cache: steps of k packed at a time. Sums go on from one part to the next, so their order stays.
 const STEPS: usize = 256;
 
 /// C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta, C0) with

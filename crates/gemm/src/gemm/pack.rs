@@ -319,9 +319,9 @@ impl Panels {
     }
 }
 
-/// Steps packed by one chunk: an even number.
+/// Work: steps packed by one chunk: an even number.
 const PACK_STEPS: usize = 512;
-/// Floats after which a source is told of the next columns.
+/// Work: floats after which a source is notified of the next columns.
 const PIECE: usize = 4 << 20;
 
 /// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use sardonyx_simd::Simd;
 use sardonyx_simd::vecmath::erf_f64;
 
+/// Value: segments of a function and coefficients of each.
 const SEGMENTS: usize = 32;
 const COEFFICIENTS: usize = 6;
 /// The last segment, which has no end.

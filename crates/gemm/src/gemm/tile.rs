@@ -51,18 +51,19 @@ pub(crate) struct Tile {
     pub(crate) epilogue: *const TileEpilogue,
 }
 
-/// How far ahead both operands are fetched. The tile reads faster than the second-level cache
-/// answers unasked: 112 GFLOP/s without, 141 with (Cascade Lake, 11 x 32 x 256, both operands in
-/// that cache).
+/// Geometry: distance in steps at which both operands are fetched ahead. The tile reads faster than
+/// the second-level cache answers unasked: 112 GFLOP/s without, 141 with (Cascade Lake, 11 x 32 x
+/// 256, both operands in that cache).
 const PREFETCH_STEPS: usize = 8;
 
-/// Products of so few rows wait for the wide operand to come from memory, panel after panel in one
-/// stream.
+/// Geometry: most rows of a tile that waits for the wide operand to come from memory, panel after
+/// panel in one stream.
 const FEW_ROWS: usize = 4;
-/// How far ahead it is fetched then.
+/// Geometry: distance in steps at which the wide operand is fetched ahead from memory.
 const STREAM_STEPS: usize = 64;
-/// The same for strips, which read several panels at once: 64 steps of all of them ask for more
-/// than a core has under way, 8 for too little (Xeon with AMX, 1 x 9216 x 4096 from memory).
+/// Geometry: distance in steps at which strips fetch ahead, which read several panels at once: 64
+/// steps of all of them ask for more than a core has under way, 8 for too little (Xeon with AMX, 1
+/// x 9216 x 4096 from memory).
 const STRIP_STEPS: usize = 16;
 
 pub(crate) type TileFn = unsafe fn(&Tile);
@@ -107,12 +108,12 @@ impl Tiles {
     }
 }
 
-/// Most vectors of the wide operand in a tile: the width of a panel.
+/// Geometry: most vectors of the wide operand in a tile: the width of a panel.
 pub(crate) const MAX_VECTORS: usize = 2;
 
-/// Panels of strips. Sums of eight vectors keep two units for multiply-adds busy, each of which
-/// takes four cycles: 77 GFLOP/s in place of 44 (AVX-512), 62 in place of 31 (AVX2) and 33 in place
-/// of 25 (portable) for 1 x 1024 x 256.
+/// Geometry: panels of strips. Sums of eight vectors keep two units for multiply-adds busy, each of
+/// which takes four cycles: 77 GFLOP/s in place of 44 (AVX-512), 62 in place of 31 (AVX2) and 33 in
+/// place of 25 (portable) for 1 x 1024 x 256.
 pub(crate) const STRIPS: [usize; 2] = [4, 2];
 
 /// Place of the code that finishes a tile. Tiles with hot loops have a copy each.
@@ -578,7 +579,7 @@ impl Body for FinishFunction<'_> {
     }
 }
 
-/// Floats of the largest tile.
+/// Geometry: floats of the largest tile.
 const MOST_SUMS: usize = 448;
 
 /// A copy of the sums of a tile, vector after vector: functions are applied to all of them at once.

@@ -335,7 +335,7 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
-/// Updates of a row between two questions whether the loop is to end.
+/// Work: updates of a row between two checks for cancellation.
 const PIECE: usize = 1 << 12;
 
 /// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of

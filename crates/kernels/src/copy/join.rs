@@ -4,10 +4,11 @@ use super::Plain;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Ended, Pool};
 
-/// Rows of parts that are shorter than this on average, in elements, are copied element by element:
-/// a call for each would take longer than what it copies.
+/// Choice: average length of rows of parts, in elements, below which they are copied element by
+/// element: a call for each would take longer than the copy.
 const SHORT: usize = 8;
-/// How many elements of the result are filled at a time then: as many as stay in the nearest cache.
+/// Cache: elements of the result that are filled at a time: as many as stay in the first-level
+/// cache.
 const BLOCK: usize = 2048;
 
 /// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part

@@ -4,7 +4,7 @@ use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// An index of nothing: the value stands there.
+/// Value: index of no element: the value stands there.
 pub const NOWHERE: usize = usize::MAX;
 
 /// The element at `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`, or `value`

@@ -129,9 +129,9 @@ pub fn copy_between<T: Plain>(
     })
 }
 
-/// Elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
+/// Geometry: elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
 const TILE: usize = 16;
-/// Input elements of a row that one piece of work takes.
+/// Work: input elements of a row that one piece of work takes.
 const BAND: usize = 64;
 
 /// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile

@@ -369,16 +369,17 @@ impl Body for PitchedRows<'_> {
     }
 }
 
-/// Rows that go through each pass together, so that the next row's loads run while the last one's
-/// division and root are waited for.
+/// Geometry: rows that go through each pass together, so that the next row's loads run while the
+/// last one's division and root are waited for.
 const TOGETHER: usize = 4;
-/// Elements of a row up to which that many rows, read and written, stay in the first-level cache.
+/// Cache: elements of a row up to which [`TOGETHER`] rows, read and written, stay in a first-level
+/// cache of 32 KB.
 const NARROW: usize = 1024;
 
-/// Accumulators of a fold: enough additions in flight to hide their latency.
+/// Sums: accumulators of a fold: enough additions in flight to hide their latency.
 const ACCUMULATORS: usize = 8;
-/// Elements that enter the accumulators before they go to the total, which is an f64. A multiple of
-/// what all accumulators take at a time.
+/// Sums: elements that enter the accumulators before they go to the total, which is an f64. A
+/// multiple of what all accumulators take at a time.
 const BLOCK: usize = 32 * ACCUMULATORS * 16;
 
 /// The sum, or the sum of squares of the distances from `-minus`, of `n` elements; of
@@ -469,6 +470,7 @@ unsafe fn finish<S: Simd, const SHIFT: bool>(
     y: *mut f32,
     n: usize,
 ) {
+    /// Geometry: vectors that a step of the loop takes.
     const VECTORS: usize = 4;
     // SAFETY: every access is at an index below `n`, or masked to such.
     unsafe {

@@ -73,7 +73,7 @@ struct Row<'a, T: Number> {
     y: &'a mut [T],
 }
 
-/// Positions worked on together.
+/// Cache: positions worked on together.
 const TILE: usize = 256;
 
 impl<T: Number> Loop for Row<'_, T> {

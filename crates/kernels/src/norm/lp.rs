@@ -96,7 +96,7 @@ impl<T: Number> Loop for Row<'_, T> {
     }
 }
 
-/// Columns that are worked on together.
+/// Cache: columns that are worked on together.
 const COLUMNS: usize = 64;
 
 struct Columns<'a, T> {

@@ -178,7 +178,7 @@ struct From<'a> {
     taps: usize,
 }
 
-/// Elements that are added one after the other before they go to a total.
+/// Sums: elements that are added one after the other before they go to a total.
 const CHAIN: usize = 128;
 
 /// `N` vectors of an output pixel.

@@ -61,13 +61,13 @@ pub fn reduce(
     })
 }
 
-/// Most pixels whose bands are added up in f32. There are several segments where there are threads
-/// to take them: each those whose pixels it has computed before.
+/// Sums: most pixels whose bands are added up in f32. There are several segments where there are
+/// threads to take them: each those whose pixels it has computed before.
 const SEGMENT: usize = 64;
-/// Pixels of which all channels are taken before the next ones. Their values are added in two
+/// Sums: pixels of which all channels are taken before the next ones. Their values are added in two
 /// chains.
 const BAND: usize = 32;
-/// Channels of which a thread takes all pixels of a segment.
+/// Work: channels of which a thread takes all pixels of a segment.
 const CHANNELS: usize = 256;
 
 /// Folds all pixels of each image to `totals`, which has `images` times as many elements as there

@@ -7,11 +7,11 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
-/// Pixels whose blocks are transposed one after the other. What is written of them stays in the
-/// cache until whole cache lines are.
+/// Cache: pixels whose blocks are transposed one after the other. What is written of them stays in
+/// the cache until whole cache lines are.
 const BAND: usize = 64;
 
-/// Rows or columns of a block up to which single elements are faster than vectors.
+/// Choice: rows or columns of a block up to which single elements are faster than vectors.
 const FEW: usize = 4;
 
 /// Pixels from `images` images of which each channel is contiguous.

@@ -4,8 +4,8 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// Elements that are cleared at a time. They are in a near cache when something is added to them:
-/// windows that follow each other lie next to each other.
+/// Cache: elements that are cleared at a time. They are in a near cache when something is added to
+/// them: windows that follow each other lie next to each other.
 const CLEARED: usize = 4096;
 
 /// Adds gradients up at the places of the elements that they are those of, and makes all others 0.

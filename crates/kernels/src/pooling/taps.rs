@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Divisor, Window};
 
-/// Outputs accumulated at a time.
+/// Cache: outputs accumulated at a time.
 pub(super) const TILE: usize = 256;
 
 /// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
@@ -47,8 +47,8 @@ pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usiz
     first..beyond.max(first)
 }
 
-/// The most spatial dims before the last. Any real pooling has two; these lists are made for every
-/// output row.
+/// Limit: most spatial dims before the last. Any real pooling has two; these lists are made for
+/// every output row.
 const OUTER: usize = 8;
 
 /// The input rows that an output row sees.

@@ -1,9 +1,9 @@
 //! The Mersenne Twister: Matsumoto and Nishimura, "Mersenne Twister: a 623-dimensionally
 //! equidistributed uniform pseudo-random number generator", 1998.
 
-/// Words of the state.
+/// Value: words of the state.
 const N: usize = 624;
-/// How far apart two words are that are mixed.
+/// Value: distance of two words that are mixed.
 const M: usize = 397;
 
 /// MT19937 with the numbers of numpy's `RandomState`, before the first of them.

@@ -4,9 +4,10 @@
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Level, Loop};
 
-/// Blocks that are computed side by side, so that the loops over them become vector instructions.
+/// Geometry: blocks that are computed side by side, so that the loops over them become vector
+/// instructions.
 const LANES: usize = 8;
-/// Numbers that are drawn together, of one word each, or half as many of two.
+/// Geometry: numbers that are drawn together, of one word each, or half as many of two.
 pub(super) const GROUP: usize = 4 * LANES;
 
 /// A stream of numbers, each of which is a function of the stream and its place.

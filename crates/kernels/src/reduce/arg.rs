@@ -63,8 +63,9 @@ struct Positions<'a, T, F> {
     out: &'a mut [i64],
 }
 
+/// Cache: columns that are worked on together.
 const COLUMNS: usize = 64;
-/// Rows of at most so many elements are gone through once, one element after the other.
+/// Choice: most elements of rows that are searched once, one element after the other.
 const SHORT: usize = 8;
 
 /// The place in a row of adjacent elements.

@@ -37,13 +37,14 @@ folds! {
     Least: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
 }
 
-/// Parallel accumulators: four AVX-512 registers of f32, which hides the latency of an addition.
+/// Sums: parallel accumulators: four AVX-512 registers of f32, which hides the latency of an
+/// addition.
 const LANES: usize = 32;
-/// Elements that enter the accumulators before they go to the total.
+/// Sums: elements that enter the accumulators before they go to the total.
 const BLOCK: usize = 32 * LANES;
-/// Columns accumulated at a time.
+/// Cache: columns accumulated at a time.
 const COLUMNS: usize = 128;
-/// Rows that enter the accumulators before they go to the totals.
+/// Sums: rows that enter the accumulators before they go to the totals.
 const ROWS: usize = 32;
 
 /// Accumulators side by side, on a cache line of their own: they stay in memory, and a register of
@@ -88,6 +89,7 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
 /// Joins each lane of the upper half with its counterpart of the lower half until one is left.
 #[inline(always)]
 fn join_lanes<W: Arith, F: Fold>(fold: F, lanes: &[W; LANES]) -> W {
+    /// Sums: accumulators that are left after two halvings.
     const LEFT: usize = LANES / 4;
     // The compiler joins vectors where it sees them stored, so two halvings end in memory. All five
     // in registers become moves of single lanes.

@@ -2,13 +2,13 @@
 
 use super::{Aggregate, Trees};
 
-/// Walks that go on at the same time.
+/// Geometry: walks that go on at the same time.
 pub(super) const LANES: usize = 8;
 
-/// Steps between two questions whether all walks have ended.
+/// Geometry: steps between two checks whether all walks have ended.
 const STEPS: u32 = 4;
 
-/// Rows of the last eight that are walked one by one, through eight trees at the same time.
+/// Choice: rows of the last eight that are walked one by one, through eight trees at the same time.
 const FEW: usize = 3;
 
 /// A float as an integer of the same order.

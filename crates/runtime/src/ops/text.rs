@@ -30,8 +30,8 @@ fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError>
     }
 }
 
-/// Operations that a text counts in addition to its bytes, before the loop asks whether it is to
-/// end.
+/// Work: operations that a text counts in addition to its bytes, before the loop checks for
+/// cancellation.
 const PER_TEXT: usize = 32;
 
 /// The strings of an input in row-major order, until the run is to end.

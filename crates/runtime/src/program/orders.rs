@@ -44,9 +44,9 @@ pub(crate) struct StepOrders {
     pub(crate) alike_in_rows: u64,
 }
 
-/// Spatial axes that values with channels last have at most.
+/// Limit: most spatial axes of values with channels last.
 const MAX_SPATIAL: usize = 3;
-/// Channels below which a convolution reads planes as fast as pixels, and writes them.
+/// Choice: channels below which a convolution reads planes as fast as pixels, and writes them.
 const FEW_CHANNELS: i64 = 8;
 
 impl Program {

@@ -24,7 +24,7 @@ use super::{
     Update,
 };
 
-/// Elements of constants that are shown.
+/// Limit: elements of constants that are shown.
 const SHOWN: usize = 8;
 
 /// `%7`

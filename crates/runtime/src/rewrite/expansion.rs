@@ -11,16 +11,17 @@
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Conv, Op, Order, Program, Slot, Stage, Step, Window};
 
-/// Floats of an image between the two from which a band is faster than all at once: less stays in
-/// the second-level cache anyway.
+/// Choice: floats of an image between the two from which a band is faster than all at once: less
+/// stays in the second-level cache anyway. Constant, as the program of a model must not depend on
+/// the machine.
 const LEAST_FLOATS: i64 = 96 * 1024;
-/// Floats of weights of the first that are at hand for each band.
+/// Choice: floats of weights of the first that are at hand for each band.
 const MOST_WEIGHTS: i64 = 64 * 1024;
-/// Floats of a row between the two of which a band has several.
+/// Choice: floats of a row between the two of which a band has several.
 const LONGEST_ROW: i64 = 24 * 1024;
-/// Rows of a kernel of which a band has few enough.
+/// Choice: rows of a kernel of which a band has few enough.
 const MOST_TAPS: usize = 7;
-/// What an unknown size of an image counts as.
+/// Choice: size that stands for an unknown one of an image.
 const NOMINAL: i64 = 128;
 
 /// Lets depthwise convolutions take over the pointwise ones that they read.

@@ -18,7 +18,7 @@ use super::min_cut::{NEVER, Network, SINK, SOURCE};
 use super::{Note, taken_apart};
 use crate::program::{Op, Order, Program, Reorder, Slot, Step, Takes, Value};
 
-/// What an unknown size other than that of the batch counts as.
+/// Choice: size that stands for an unknown one other than that of the batch.
 const NOMINAL: i64 = 128;
 /// Reading and writing each element.
 const REORDER: u64 = 2;

@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Link, Op, Pointwise, Program, Slot, Step, same_shape};
 
-/// The most operands of a step. Each that does not broadcast is one more stream from memory, and
+/// Limit: most operands of a step. Each that does not broadcast is one more stream from memory, and
 /// lies in the first cache together with the output; its sets hold about as many lines.
 const MAX_OPERANDS: usize = 8;
 

@@ -13,7 +13,7 @@ use crate::executable::{Body, Executable, Region};
 use crate::memory::{Held, Key, Planned, Plans, fits, key_of};
 use crate::sizes::{KnownSizes, Scope};
 
-/// New sets of sizes in a row that get a plan.
+/// Limit: new sets of sizes in a row that get a plan.
 const PATIENCE: usize = 3;
 
 /// What iterations of a region with inputs of unknown sizes have planned, in all runs.

@@ -345,7 +345,7 @@ impl Grown {
     }
 }
 
-/// Bytes that memory that grows begins with.
+/// Limit: bytes that memory that grows begins with.
 const MIN_GROWN: usize = 256;
 
 impl super::Run<'_> {

@@ -13,7 +13,7 @@ use crate::gemm::ShortEpilogue;
 use sardonyx_simd::{Body, Simd};
 use smallvec::SmallVec;
 
-/// Most channels of a tile.
+/// Geometry: most channels of a tile.
 pub(super) const MOST_CHANNELS: usize = 256;
 
 /// Channels of a pixel of padding.
@@ -356,7 +356,8 @@ macro_rules! columns {
     };
 }
 
-/// Most input columns of a tile: those of eight outputs of a kernel of width 7 and stride 2.
+/// Geometry: most input columns of a tile: those of eight outputs of a kernel of width 7 and stride
+/// 2.
 const COLUMNS: usize = 21;
 
 /// Adds the products of an input line to the sums of `N` output rows, each of which has its own

@@ -7,16 +7,17 @@ use crate::conv::{Operands, Order};
 use crate::gemm::amx;
 use sardonyx_simd::{Grid as Pieces, Operation, Pool, Work, split_even};
 
-/// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
+/// Geometry: distance in floats at which rows of tiles fall into the same few sets of a first-level
+/// cache: ways of 4 KB, on every processor.
 const ALIASED: usize = 1024;
-/// Channels from which pixels are read where they lie, if nothing else is against it. A run of
-/// fewer is not worth its beginning.
+/// Choice: channels from which pixels are read where they lie, if nothing else is against it. A run
+/// of fewer is not worth its beginning.
 const READ_IN_PLACE: usize = 16;
-/// Units of work per thread, so that a late thread does not make all others wait.
+/// Work: units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
-/// Panels per thread below which panels alone do not share the work evenly.
+/// Work: panels per thread below which panels alone do not share the work evenly.
 const PANELS_PER_THREAD: usize = 4;
-/// Fewest rows of a block that is cut for threads: kernel rows are copied for each.
+/// Work: fewest rows of a block that is cut for threads: kernel rows are copied for each.
 const LEAST_ROWS: usize = 4;
 /// Fewest rows where threads would wait for each other otherwise.
 const FEWEST_ROWS: usize = 2;
@@ -137,6 +138,7 @@ impl Direct<'_> {
         let lanes = self.conv.isa.lanes();
         let group_vectors = self.group_vectors();
         let ld = group_vectors * lanes;
+        // Weights stay in half of the second-level cache while pixels pass by.
         let fits_cache = ld.saturating_mul(words) <= self.conv.caches.own_floats(1, 2);
         let is_rows = self.output.order == Order::Rows;
         let source = self.source(fits_cache);

@@ -17,7 +17,8 @@ const ZEROS: usize = 3;
 const GROUPS: usize = 4;
 const BIAS: usize = 5;
 
-/// Floats that columns may become at a time: they stay in a cache while rows meet them.
+/// Limit: floats that columns become at a time. They are read from a cache while rows meet them,
+/// and scratch memory does not grow with the matrix.
 const MOST_FLOATS: usize = 1 << 18;
 
 /// `MatMulNBits`

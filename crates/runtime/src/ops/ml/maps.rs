@@ -541,7 +541,7 @@ impl Kernel for ZipMap {
     }
 }
 
-/// About what a tensor of one number takes.
+/// Value: bytes of a tensor of one number, about.
 const SCALAR_BYTES: usize = 128;
 
 #[cfg(test)]

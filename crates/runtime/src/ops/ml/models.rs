@@ -285,7 +285,7 @@ struct Vectors<R> {
     zeros: Vec<R>,
 }
 
-/// Elements of scratch memory that rows are worked on with at a time.
+/// Limit: elements of scratch memory that rows are worked on with at a time.
 const BLOCK: usize = 1 << 17;
 
 impl<R: ScoreType> Vectors<R> {

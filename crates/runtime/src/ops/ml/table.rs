@@ -60,7 +60,7 @@ fn float_key(float: f64) -> u64 {
     if float.is_nan() { f64::NAN.to_bits() } else { (float + 0.0).to_bits() }
 }
 
-/// What work it is to find a key, in elements.
+/// Work: cost of finding a key, in elements.
 const WORK: usize = 32;
 
 impl Table {

@@ -26,7 +26,7 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Most targets of an ensemble: those of a leaf are counted in 32 bits.
+/// Limit: most targets of an ensemble: those of a leaf are counted in 32 bits.
 const MOST_TARGETS: usize = i32::MAX as usize;
 
 struct Predict {

@@ -38,7 +38,7 @@ struct Ready {
     packed: Option<Prepared<PackedTranspose>>,
 }
 
-/// Spatial axes that loops on packed weights have at most.
+/// Limit: most spatial axes that loops on packed weights have.
 const MOST_AXES: usize = PackedTranspose::MOST_AXES;
 
 /// What is cut off from both sides of the output.

@@ -17,7 +17,7 @@ pub(crate) struct Placed {
     pub(crate) counts: Dims,
 }
 
-/// Elements of a padded axis at most, so that places on it can be added up.
+/// Limit: most elements of a padded axis, so that places on it can be added up.
 const LONGEST: usize = isize::MAX as usize / 4;
 
 /// A list of numbers that are not negative, if the node has it.

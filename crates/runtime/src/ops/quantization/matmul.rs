@@ -23,7 +23,7 @@ const B: usize = 3;
 const Y_SCALE: usize = 6;
 const Y_ZERO: usize = 7;
 
-/// Sums that there are at a time where the right operand is packed.
+/// Limit: sums that there are at a time where the right operand is packed.
 const MOST_SUMS: usize = 1 << 18;
 
 /// `QLinearMatMul`

@@ -17,7 +17,7 @@ use crate::kernel::Call;
 use crate::layout::Layout;
 use crate::scratch::{Contents, Scratch};
 
-/// Dimensions that the loops take at most.
+/// Limit: most dimensions that the loops take.
 pub(super) const MAX_RANK: usize = 32;
 /// Sources up to this number are listed without asking for memory.
 const MANY: usize = 8;

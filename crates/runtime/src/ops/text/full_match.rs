@@ -9,8 +9,8 @@ use super::texts;
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
-/// Bytes of a compiled pattern. RE2 takes half of that by default; classes of characters are larger
-/// here.
+/// Limit: bytes of a compiled pattern. RE2 takes half of that by default; classes of characters are
+/// larger here.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Groups within groups.
 pub(super) const MOST_NESTED: u32 = 250;

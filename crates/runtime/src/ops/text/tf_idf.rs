@@ -16,7 +16,7 @@ use crate::kernel::{Call, Kernel, Site};
 
 /// The number of a token that the vocabulary does not have.
 const UNKNOWN: u32 = u32::MAX;
-/// Of a node of the tree at which no n-gram ends.
+/// Value: column of a node of the tree at which no n-gram ends.
 const NO_COLUMN: usize = usize::MAX;
 /// The node at which walks begin.
 const ROOT: u32 = 0;
