@@ -130,8 +130,8 @@ const BLOCK_BYTES: usize = 96 * 1024;
 /// Work: most rows of a block.
 const MOST_ROWS: usize = 1024;
 
-/// Rows for which reading all trees from a distant cache is worth it. Parts for threads that start
-/// late have at least as many.
+/// Work: rows for which reading all trees from a distant cache is worth it. Parts for threads that
+/// start late have at least as many.
 const WORTH_ROWS: usize = 256;
 
 impl Trees {

@@ -29,7 +29,7 @@ use crate::recording;
 /// two operators of a model, short enough not to matter when the machine is shared.
 const SPIN: Duration = Duration::from_micros(40);
 
-/// Parked workers that a thread wakes before each of its chunks.
+/// Work: parked workers that a thread wakes before each of its chunks.
 const WAKES: usize = 4;
 
 /// Set in [`Shared::state`] while workers may enter the region.

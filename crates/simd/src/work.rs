@@ -34,16 +34,16 @@ impl Operation {
     }
 }
 
-/// Bytes that one thread moves between caches in a microsecond.
+/// Work: bytes that one thread moves between caches in a microsecond.
 const BYTES_PER_MICROSECOND: usize = 100_000;
-/// Nanoseconds that a region with one worker takes beside half of its work: two threads are faster
-/// than one from 3 us on (products of 64 x 64 x 64, 64 channels of 7 x 7 pixels).
+/// Work: nanoseconds that a region with one worker takes beside half of its work: two threads are
+/// faster than one from 3 us on (products of 64 x 64 x 64, 64 channels of 7 x 7 pixels).
 const REGION: usize = 1_000;
-/// Nanoseconds that each further thread adds.
+/// Work: nanoseconds that each further thread adds.
 const THREAD: usize = 60;
-/// Shortest part in nanoseconds.
+/// Work: shortest part in nanoseconds.
 const LEAST_PART: usize = 400;
-/// Parts of a thread, so that one that starts late leaves parts to others.
+/// Work: parts of a thread, so that one that starts late leaves parts to others.
 const PARTS_PER_THREAD: usize = 4;
 
 /// Work of a region.

@@ -16,12 +16,12 @@ use sardonyx_simd::{Body, Caches, Ended, Isa, Operation, Pool, Simd, Work, dispa
 use smallvec::SmallVec;
 use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, Outputs, PartialSides, Sides, Tile};
 
-/// Units of work per thread. Each reads the rows around its own again.
+/// Work: units of work per thread. Each reads the rows around its own again.
 const UNITS_PER_THREAD: usize = 4;
 /// Work: output pixels per thread from which all threads have rows of their own. Below, they have
 /// channels of their own.
 const PIXELS_PER_THREAD: usize = 64;
-/// Vectors of channels of a unit where threads have channels of their own, or planes are copied.
+/// Work: vectors of channels of a unit where threads have channels of their own, or planes are copied.
 const VECTORS_OF_THREAD: usize = 8;
 
 /// One depthwise convolution, sizes checked.

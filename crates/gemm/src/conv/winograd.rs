@@ -44,9 +44,9 @@ const PANEL: usize = 2;
 const CHAIN: usize = 128;
 /// Work: fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
-/// Fewest tiles of a block where threads would wait for each other otherwise.
+/// Work: fewest tiles of a block where threads would wait for each other otherwise.
 const FEWEST_TILES: usize = 12;
-/// Blocks per thread, so that a late thread does not make all others wait.
+/// Work: blocks per thread, so that a late thread does not make all others wait.
 const BLOCKS_PER_THREAD: usize = 2;
 
 /// Whether a convolution can be computed so, and has the channels for it.

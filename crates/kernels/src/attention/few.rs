@@ -19,9 +19,9 @@ const fn most_rows(isa: Isa) -> usize {
     }
 }
 
-/// Keys of a tile.
+/// Sums: keys of a tile.
 const KEYS: usize = 256;
-/// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
+/// Work: fewest multiply-adds of a chunk; handing out fewer costs more than it saves.
 const SERIAL_WORK: usize = 64 * 1024;
 
 /// Few queries that share keys, a constant distance apart.

@@ -4,7 +4,7 @@ use super::panels::{Block, Panel, State};
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::{Body, Simd};
 
-/// Lanes of the longest vector.
+/// Geometry: lanes of the longest vector.
 pub(super) const MOST_LANES: usize = 16;
 
 /// Square of numbers, by row and lane or the other way round.

@@ -19,19 +19,18 @@ use sardonyx_simd::{Ended, Exec, Isa, Pool, Simd, check_isa, split_even};
 use sardonyx_simd::{avx2::Avx2, avx512::Avx512};
 use std::ops::Range;
 
-/// Keys of a tile: the running softmax takes a new greatest score once a tile. Decides the order of
-/// sums.
+/// Sums: keys of a tile. The running softmax takes a new greatest score once a tile.
 const KEYS: usize = 192;
-/// Panels of a block from which on keys and values are copied. Rows of a copy are near each other,
+/// Choice: panels of a block from which on keys and values are copied. Rows of a copy are near each other,
 /// in few pages and different sets of the first-level cache.
 const COPY_FROM: usize = 4;
-/// Parts of the work for each thread: threads that finish early take parts of others.
+/// Work: parts for each thread. Threads that finish early take parts of others.
 const PARTS: usize = 3;
-/// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
+/// Work: fewest multiply-adds of a chunk; handing out fewer costs more than it saves.
 const SERIAL_WORK: usize = 64 * 1024;
-/// Rows this many floats apart fall into the same few sets of a first-level cache.
+/// Geometry: distance in floats at which rows fall into the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
-/// Floats of a cache line.
+/// Geometry: floats of a cache line.
 const LINE: usize = 16;
 
 /// Returns the number of queries in a panel: two vectors.

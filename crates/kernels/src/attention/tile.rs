@@ -9,9 +9,9 @@
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Body, Loop, Rows, Simd};
 
-/// Floats that pass through exponentials at a time: whole rows of a panel.
+/// Geometry: floats that pass through exponentials at a time: whole rows of a panel.
 pub(super) const CHUNK: usize = 64;
-/// Lanes of the shortest vector.
+/// Geometry: lanes of the shortest vector.
 const LEAST_LANES: usize = 4;
 
 /// Rows of numbers that are broadcast.
@@ -259,7 +259,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Numbers of a query.
+    /// Value: numbers of a query.
     pub(super) const ROWS: usize = 3;
 
     pub(super) fn new(floats: &'a mut [f32]) -> Running<'a> {

@@ -223,7 +223,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         other: &mut [T],
         body: impl Fn(usize, Option<Row<'_, T>>) + Sync,
     ) -> Result<(), Ended> {
-        /// About what a function of a gate costs, in units of a cheap one.
+        /// Work: approximate cost of a function of a gate, in units of a cheap one.
         const WORK: usize = 8;
         let &Step { group, level, step, first, .. } = self;
         let (batch, hidden) = (group.own.len(), group.sequences.hidden);

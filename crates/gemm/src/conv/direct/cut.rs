@@ -19,9 +19,9 @@ const UNITS_PER_THREAD: usize = 4;
 const PANELS_PER_THREAD: usize = 4;
 /// Work: fewest rows of a block that is cut for threads: kernel rows are copied for each.
 const LEAST_ROWS: usize = 4;
-/// Fewest rows where threads would wait for each other otherwise.
+/// Work: fewest rows where threads would wait for each other otherwise.
 const FEWEST_ROWS: usize = 2;
-/// Fewest tiles of such a block of a single row.
+/// Work: fewest tiles of such a block of a single row.
 const LEAST_TILES: usize = 2;
 
 /// Memory that tiles read inputs from.
