@@ -336,7 +336,7 @@ impl Display for Parts<'_> {
         if let Some((combine, count)) = form.partial {
             let what = match combine {
                 Combine::Sum => "sums",
-                Combine::Product => "gemm",
+                Combine::Product => "products",
                 Combine::Min => "minima",
                 Combine::Max => "maxima",
             };
@@ -401,6 +401,13 @@ mod tests {
         assert_eq!(merged(&splits(&[(12, 5), (64, 1)])), splits(&[(12, 5), (64, 1)]));
         assert_eq!(merged(&splits(&[(1, 1), (4, 1), (6, 1)])), splits(&[]));
         assert_eq!(merged(&splits(&[(2, 1), (6, 3)])), splits(&[(2, 1), (6, 3)]));
+    }
+
+    #[test]
+    fn partial_results_are_named_by_their_reduction() {
+        let places = [(0, smallvec![0]), (1, smallvec![1])].into_iter().collect();
+        let form = Form::new(Vec::new(), Some((Combine::Product, 2)), places);
+        assert!(form.to_string().contains("2 partial products"), "{form}");
     }
 
     #[test]

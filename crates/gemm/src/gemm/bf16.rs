@@ -500,7 +500,7 @@ mod tests {
                 assert!(*want == bits, "{many_rows:?} {lhs:?}, {threads} threads, {caches}");
             }
         }
-        for (at, c) in first.expect("gemm").into_iter().map(f32::from_bits).enumerate() {
+        for (at, c) in first.expect("products").into_iter().map(f32::from_bits).enumerate() {
             let (i, j) = (at / n, at % n);
             let products = (0..k).map(|p| rounded_a[i * k + p] * b[p * n + j]);
             let (sum, size) = products.fold((0.0, 0.0), |(s, z), x| (s + x, z + x.abs()));
