@@ -246,7 +246,8 @@ impl Trees {
         let work = Work::new(Operation::TreeStep, rows.saturating_mul(steps.max(1)));
         let parts = work.in_pieces(rows.div_ceil(LANES)).cut(pool);
         let per_thread = rows.div_ceil(parts.threads);
-        let each = (per_thread / WORTH_ROWS).clamp(1, parts.count / parts.threads);
+        let most_each = if parts.threads == 1 { 1 } else { parts.count / parts.threads };
+        let each = (per_thread / WORTH_ROWS).clamp(1, most_each);
         let block = per_thread.div_ceil(each).clamp(1, most).next_multiple_of(LANES);
         Cut {
             threads: parts.threads,

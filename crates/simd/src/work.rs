@@ -43,6 +43,9 @@ const REGION: usize = 1_000;
 const THREAD: usize = 60;
 /// Work: shortest part in nanoseconds.
 const LEAST_PART: usize = 400;
+/// Work: shortest part in nanoseconds of a thread that is alone, which asks before each part whether
+/// it is to end.
+const LEAST_PART_ALONE: usize = 2_000;
 /// Work: parts of a thread, so that one that starts late leaves parts to others.
 const PARTS_PER_THREAD: usize = 4;
 
@@ -100,11 +103,13 @@ impl Work {
         if cut + cut / 8 < time { best } else { 1 }
     }
 
-    /// Cuts the pieces for the threads of `pool`.
+    /// Cuts the pieces for the threads of `pool`. A thread that is alone gets parts, too, so that a
+    /// long region can end early.
     pub fn cut(&self, pool: &Pool) -> Parts {
         let threads = self.threads(pool);
         if threads == 1 {
-            return Parts::SERIAL;
+            let most = self.nanoseconds() / LEAST_PART_ALONE;
+            return Parts { threads, count: most.min(PARTS_PER_THREAD).min(self.pieces).max(1) };
         }
         let most = (self.nanoseconds() / LEAST_PART).clamp(threads, self.pieces);
         let counts = [4, 3, 2, 5, 6, 7, 8].map(|each| (threads * each).min(most));
@@ -115,9 +120,6 @@ impl Work {
 }
 
 impl Parts {
-    /// One part, on the caller.
-    pub const SERIAL: Parts = Parts { threads: 1, count: 1 };
-
     /// Returns the parts that even out threads that start late.
     pub fn wanted(threads: usize) -> usize {
         if threads == 1 { 1 } else { threads * PARTS_PER_THREAD }
