@@ -30,18 +30,60 @@ pub struct Heads<'a, T = f32> {
 }
 
 impl<T> Heads<'_, T> {
+    /// Returns the strides by name.
+    fn strides(&self) -> Strides {
+        Strides::from(self.strides)
+    }
+
     /// Returns the place of the first element of a row.
     fn at(&self, batch: usize, head: usize, row: usize) -> usize {
-        batch * self.strides[0] + head * self.strides[1] + row * self.strides[2]
+        self.strides().row_start(batch, head, row)
     }
 }
 
-/// What is added to scores, or which of them count: by batch, head, query and key. A stride of 0
-/// repeats.
+/// Distances in elements between neighbours along each axis of [`Heads`].
+#[derive(Clone, Copy, Debug)]
+struct Strides {
+    batch: usize,
+    head: usize,
+    /// Distance of queries, or of keys and values.
+    row: usize,
+    /// Distance of features, or of the keys of a mask.
+    element: usize,
+}
+
+impl From<[usize; 4]> for Strides {
+    #[inline]
+    fn from([batch, head, row, element]: [usize; 4]) -> Strides {
+        Strides { batch, head, row, element }
+    }
+}
+
+impl Strides {
+    /// Returns the strides in the order of the axes.
+    fn to_array(self) -> [usize; 4] {
+        [self.batch, self.head, self.row, self.element]
+    }
+
+    /// Returns the place of the first element of a row.
+    #[inline]
+    fn row_start(self, batch: usize, head: usize, row: usize) -> usize {
+        batch * self.batch + head * self.head + row * self.row
+    }
+
+    /// Returns the place of element `i` of a row.
+    #[inline]
+    fn place(self, batch: usize, head: usize, row: usize, i: usize) -> usize {
+        self.row_start(batch, head, row) + i * self.element
+    }
+}
+
+/// Numbers that are added to scores, or bytes that keep them, by batch, head, query and key. A
+/// stride of 0 repeats.
 #[derive(Clone, Copy, Debug)]
 pub enum Mask<'a, T = f32> {
     Add(Heads<'a, T>),
-    /// Where a byte is 0 the score is minus infinity.
+    /// Keeps the scores whose byte is not 0; others become minus infinity.
     Keep(Heads<'a, u8>),
 }
 
@@ -83,7 +125,8 @@ pub struct Attention<'a, T = f32> {
 pub const NO_WINDOW: (isize, isize) = (isize::MIN, isize::MAX);
 
 impl<T> Attention<'_, T> {
-    fn check(&self, y_len: usize, y_strides: [usize; 4]) {
+    /// Panics unless all operands reach as far as sizes and strides demand.
+    fn check(&self, y_len: usize, y_strides: Strides) {
         let s = self.sizes;
         assert!(
             s.heads == 0 || s.shared_heads > 0 && s.heads.is_multiple_of(s.shared_heads),
@@ -92,9 +135,9 @@ impl<T> Attention<'_, T> {
             s.shared_heads
         );
         let operands = [
-            (self.q.data.len(), self.q.strides, s.heads, s.queries, s.features),
-            (self.k.data.len(), self.k.strides, s.shared_heads, s.keys, s.features),
-            (self.v.data.len(), self.v.strides, s.shared_heads, s.keys, s.value_features),
+            (self.q.data.len(), self.q.strides(), s.heads, s.queries, s.features),
+            (self.k.data.len(), self.k.strides(), s.shared_heads, s.keys, s.features),
+            (self.v.data.len(), self.v.strides(), s.shared_heads, s.keys, s.value_features),
             (y_len, y_strides, s.heads, s.queries, s.value_features),
         ];
         for (len, strides, heads, rows, features) in operands {
@@ -102,8 +145,8 @@ impl<T> Attention<'_, T> {
         }
         let scores = [s.batch, s.heads, s.queries, s.keys];
         match &self.mask {
-            Some(Mask::Add(mask)) => check_reach(mask.data.len(), mask.strides, scores),
-            Some(Mask::Keep(mask)) => check_reach(mask.data.len(), mask.strides, scores),
+            Some(Mask::Add(mask)) => check_reach(mask.data.len(), mask.strides(), scores),
+            Some(Mask::Keep(mask)) => check_reach(mask.data.len(), mask.strides(), scores),
             None => {}
         }
     }
@@ -127,20 +170,23 @@ impl<T> Attention<'_, T> {
         if is_blind && (self.sizes.keys == 0 || self.blind_is_zero) { 0.0 } else { 1.0 / weight }
     }
 
-    /// The keys that a query may see at all.
-    fn seen(&self, query: usize) -> std::ops::Range<usize> {
-        let bound = |by: isize| (query as isize).saturating_add(by);
-        let first = usize::try_from(bound(self.window.0)).unwrap_or(0);
-        let end = usize::try_from(bound(self.window.1).saturating_add(1)).unwrap_or(0);
+    /// Returns the keys that a query sees unless the mask hides them.
+    fn seen_keys(&self, query: usize) -> std::ops::Range<usize> {
+        let query = query as isize;
+        let first = usize::try_from(query.saturating_add(self.window.0)).unwrap_or(0);
+        let last = query.saturating_add(self.window.1);
+        let end = usize::try_from(last.saturating_add(1)).unwrap_or(0);
         let end = end.min(self.sizes.keys);
         first.min(end)..end
     }
 }
 
-fn check_reach(len: usize, strides: [usize; 4], dims: [usize; 4]) {
+/// Panics unless the last element of `dims` lies within `len` elements.
+fn check_reach(len: usize, strides: Strides, dims: [usize; 4]) {
     if dims.contains(&0) {
         return;
     }
+    let strides = strides.to_array();
     let last = dims
         .iter()
         .zip(strides)
@@ -160,22 +206,24 @@ pub fn attention(
     y: &mut [f32],
     y_strides: [usize; 4],
 ) -> Result<(), Ended> {
+    let y_strides = Strides::from(y_strides);
     job.check(y.len(), y_strides);
     let s = job.sizes;
-    assert_eq!(y_strides[3], 1, "rows of the output are contiguous");
+    assert_eq!(y_strides.element, 1, "rows of the output are contiguous");
     if s.batch * s.heads * s.queries * s.value_features == 0 {
         return Ok(());
     }
     check_apart(y_strides, [s.batch, s.heads, s.queries, s.value_features]);
     let out = Shared::new(y);
-    match few::FewRows::of(job, exec.isa) {
+    match few::FewRows::from_job(job, exec.isa) {
         Some(rows) => few::attention(exec, job, rows, &out, y_strides),
         None => panels::attention(exec, job, &out, y_strides),
     }
 }
 
 /// Panics unless all elements have places of their own.
-fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
+fn check_apart(strides: Strides, dims: [usize; 4]) {
+    let strides = strides.to_array();
     let mut axes: [(usize, usize); 4] = std::array::from_fn(|axis| (strides[axis], dims[axis]));
     axes.sort_unstable();
     let mut span = 0;
@@ -185,68 +233,82 @@ fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
     }
 }
 
-/// The definition, element by element in the order of the words: the test oracle, and what runs for
-/// f64. Also gives the scores at a stage, if they are asked for, in rows of a given length.
+/// Computes an attention by its definition, element by element: the test oracle, and the kernel of
+/// f64. `scores` receives the scores at a stage, in rows of the given length.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],
     y_strides: [usize; 4],
     scores: Option<(Stage, &mut [T], usize)>,
 ) {
+    let y_strides = Strides::from(y_strides);
+    let scores = scores.map(|(stage, scores, stride)| StageScores { stage, scores, stride });
     with_scratch_of(job.sizes.keys, |row| plain_in(row, job, y, y_strides, scores));
 }
 
-/// `row` has room for the scores of a query.
+/// Scores at a stage, as the caller of [`attention_plain`] receives them.
+struct StageScores<'a, T> {
+    stage: Stage,
+    scores: &'a mut [T],
+    /// Distance in elements between the scores of one query and the next.
+    stride: usize,
+}
+
+/// Stores the scores of query `index` of all heads if the caller receives those of `stage`.
+fn store_scores<T: Math>(
+    kept: &mut Option<StageScores<'_, T>>,
+    stage: Stage,
+    index: usize,
+    row: &[f64],
+) {
+    if let Some(kept) = kept
+        && kept.stage == stage
+    {
+        for (to, score) in kept.scores[index * kept.stride..].iter_mut().zip(row) {
+            *to = T::from_f64(*score);
+        }
+    }
+}
+
+/// Computes an attention like [`attention_plain`], in a `row` of scratch memory for the scores of a
+/// query.
 fn plain_in<T: Math>(
     row: &mut [f64],
     job: &Attention<'_, T>,
     y: &mut [T],
-    y_strides: [usize; 4],
-    mut scores: Option<(Stage, &mut [T], usize)>,
+    y_strides: Strides,
+    mut kept: Option<StageScores<'_, T>>,
 ) {
     job.check(y.len(), y_strides);
     let s = job.sizes;
-    let at = |heads: [usize; 4], batch: usize, head: usize, row: usize, i: usize| {
-        batch * heads[0] + head * heads[1] + row * heads[2] + i * heads[3]
-    };
     for index in 0..s.batch * s.heads * s.queries {
         let (query, rest) = (index % s.queries, index / s.queries);
         let (head, batch) = (rest % s.heads, rest / s.heads);
         let shared = head / (s.heads / s.shared_heads);
-        let mut keep = |stage: Stage, row: &[f64]| {
-            if let Some((wanted, scores, stride)) = &mut scores
-                && *wanted == stage
-            {
-                for (to, score) in scores[index * *stride..].iter_mut().zip(row) {
-                    *to = T::from_f64(*score);
-                }
-            }
-        };
         for (key, score) in row.iter_mut().enumerate() {
             *score = 0.0;
             for i in 0..s.features {
-                let (q, k) = (
-                    at(job.q.strides, batch, head, query, i),
-                    at(job.k.strides, batch, shared, key, i),
-                );
+                let q = job.q.strides().place(batch, head, query, i);
+                let k = job.k.strides().place(batch, shared, key, i);
                 *score += job.q.data[q].to_f64() * job.k.data[k].to_f64();
             }
             *score *= job.scale;
         }
-        keep(Stage::Products, row);
+        store_scores(&mut kept, Stage::Products, index, row);
         if job.softcap != 0.0 {
             let cap = job.softcap;
             row.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
         }
-        keep(Stage::Capped, row);
-        let seen = job.seen(query);
+        store_scores(&mut kept, Stage::Capped, index, row);
+        let seen = job.seen_keys(query);
         for (key, score) in row.iter_mut().enumerate() {
             match job.mask {
                 Some(Mask::Add(mask)) => {
-                    *score += mask.data[at(mask.strides, batch, head, query, key)].to_f64();
+                    let at = mask.strides().place(batch, head, query, key);
+                    *score += mask.data[at].to_f64();
                 }
                 Some(Mask::Keep(mask))
-                    if mask.data[at(mask.strides, batch, head, query, key)] == 0 =>
+                    if mask.data[mask.strides().place(batch, head, query, key)] == 0 =>
                 {
                     *score = f64::NEG_INFINITY;
                 }
@@ -256,7 +318,7 @@ fn plain_in<T: Math>(
                 *score = f64::NEG_INFINITY;
             }
         }
-        keep(Stage::Masked, row);
+        store_scores(&mut kept, Stage::Masked, index, row);
         let greatest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         row.iter_mut().for_each(|score| *score = (*score - greatest).exp());
         let sum: f64 = row.iter().sum();
@@ -264,11 +326,13 @@ fn plain_in<T: Math>(
         if job.blind_is_zero && greatest == f64::NEG_INFINITY {
             row.fill(0.0);
         }
-        keep(Stage::Weights, row);
+        store_scores(&mut kept, Stage::Weights, index, row);
         for i in 0..s.value_features {
-            let value = |key: usize| job.v.data[at(job.v.strides, batch, shared, key, i)].to_f64();
-            let sum: f64 = row.iter().enumerate().map(|(key, weight)| weight * value(key)).sum();
-            y[at(y_strides, batch, head, query, i)] = T::from_f64(sum);
+            let products = row.iter().enumerate().map(|(key, weight)| {
+                weight * job.v.data[job.v.strides().place(batch, shared, key, i)].to_f64()
+            });
+            let sum: f64 = products.sum();
+            y[y_strides.place(batch, head, query, i)] = T::from_f64(sum);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Layers that keep a state from step to step of sequences.
 //!
-//! The one idea: what does not depend on the state, the product of the whole input with its
-//! weights, is one large product before the first step. What is left of a step is the product of
-//! the state, a matrix with a row for each sequence, and then functions of gates, row by row, while
-//! a row is in the first-level cache.
+//! The one idea: the product of the whole input with its weights does not depend on the state, so
+//! it is one large product before the first step. A step computes only the product of the state, a
+//! matrix with a row for each sequence, and then functions of gates, row by row, while a row is in
+//! the first-level cache.
 //!
 //! Sequences may end before the last step. Their rows then rest: they keep their state, and what
 //! the layer gives for the steps that they do not have is zero. From the last step to the first
@@ -107,11 +107,11 @@ pub struct Layer<'a, T: RecurrentElement> {
 pub struct Sequences<'a> {
     /// The number of steps of the longest sequence, or more.
     pub steps: usize,
-    /// How many sequences there are.
+    /// Number of sequences.
     pub batch: usize,
     /// The number of elements of a sequence's state.
     pub hidden: usize,
-    /// How many steps each sequence has, if not all.
+    /// Number of steps of each sequence, if not all.
     pub lengths: Option<&'a [usize]>,
 }
 
@@ -121,8 +121,8 @@ impl Sequences<'_> {
     }
 
     /// Returns the number of steps whose input is multiplied by its weights at once, in as many
-    /// `passes` with such a cell. Fewer than all keep the product in the second-level cache until the
-    /// steps read it.
+    /// `passes` with such a cell. Fewer than all keep the product in the second-level cache until
+    /// the steps read it.
     ///
     /// `rows` are the distances in rows of [`Input::x`].
     pub fn steps_at_once<T: RecurrentElement>(
@@ -135,7 +135,8 @@ impl Sequences<'_> {
     ) -> usize {
         /// Work: fewest rows that are worth reading all weights.
         const LEAST_ROWS: usize = 96;
-        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 % faster.
+        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 %
+        /// faster.
         const LEAST_BATCH: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = self;
         let are_adjacent = rows[0] == batch;
@@ -162,7 +163,7 @@ pub struct Input<'a, 'w, T: RecurrentElement> {
     pub x: MatRef<'a, T>,
     pub weights: T::Right<'w>,
     pub bias: Option<&'a [T]>,
-    /// Rows of the product for as many steps as [`Sequences::steps_at_once`] says, or for more.
+    /// Rows of the product for as many steps as [`Sequences::steps_at_once`] returns, or for more.
     pub product: &'a mut [T],
 }
 
@@ -217,16 +218,16 @@ pub trait RecurrentElement: Math + UnaryElement {
     /// A right operand of many products.
     type Repeated<'a>: Debug + Sync;
 
-    /// A matrix as a right operand.
+    /// Wraps a matrix as a right operand.
     fn plain(matrix: MatRef<'_, Self>) -> Self::Right<'_>;
 
-    /// A packed matrix as a right operand; `None` for types that have no such form.
+    /// Wraps a packed matrix as a right operand. Returns `None` for types that have no such form.
     fn packed(matrix: &PackedB) -> Option<Self::Right<'_>>;
 
-    /// Rows and columns of a right operand.
+    /// Returns the rows and columns of a right operand.
     fn size(right: &Self::Right<'_>) -> (usize, usize);
 
-    /// `c = a right + bias`, the bias one row; rows of `c` are adjacent.
+    /// Computes `c = a right + bias`. The bias is one row; rows of `c` are adjacent.
     ///
     /// # Panics
     ///
@@ -246,7 +247,7 @@ pub trait RecurrentElement: Math + UnaryElement {
         right: Self::Right<'a>,
     ) -> Self::Repeated<'a>;
 
-    /// `c = a right`; rows of `c` are `ldc` elements apart.
+    /// Computes `c = a right`. Rows of `c` are `ldc` elements apart.
     ///
     /// # Panics
     ///
@@ -263,7 +264,7 @@ pub trait RecurrentElement: Math + UnaryElement {
     /// Whether a row of a product has the same bits whatever the number of rows.
     fn has_independent_rows(right: &Self::Right<'_>) -> bool;
 
-    /// The most bytes of scratch memory that [`RecurrentElement::product`] takes.
+    /// Returns the most bytes of scratch memory that [`RecurrentElement::product`] takes.
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_, Self>, right: Self::Right<'_>) -> usize;
 }
 
@@ -370,7 +371,7 @@ impl RecurrentElement for f64 {
 }
 
 impl<'a, T: RecurrentElement> Cell<'a, T> {
-    /// How many gates a row of the input's product has.
+    /// Returns the number of gates in a row of the input's product.
     pub fn gates(&self) -> usize {
         match self {
             Cell::Plain { .. } => 1,
@@ -379,7 +380,7 @@ impl<'a, T: RecurrentElement> Cell<'a, T> {
         }
     }
 
-    /// The weights of the state, and which gates they are for.
+    /// Returns the weights of each product of the state, and its number of gates.
     fn products(&self) -> [Option<(T::Right<'a>, usize)>; 2] {
         match *self {
             Cell::Plain { state, .. } => [Some((state, 1)), None],
@@ -391,7 +392,7 @@ impl<'a, T: RecurrentElement> Cell<'a, T> {
         }
     }
 
-    /// How many elements of scratch memory [`recur`] wants.
+    /// Returns the number of elements of scratch memory that [`recur`] needs.
     pub fn scratch_len(&self, batch: usize, hidden: usize) -> usize {
         let resets = usize::from(self.products()[1].is_some());
         (self.gates() + resets).saturating_mul(batch.saturating_mul(hidden))
@@ -540,8 +541,8 @@ impl Sharing {
         const WORTH: usize = 1 << 19;
         /// Work: fewest multiply-adds of a step that threads share, which then wait for each other.
         const WORTH_STEP: usize = 1 << 18;
-        /// Work: sequences for which the multiply-adds of a weight take longer than to fetch it from the
-        /// last-level cache.
+        /// Work: sequences for which the multiply-adds of a weight take longer than to fetch it
+        /// from the last-level cache.
         const MANY: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = sequences;
         let threads = exec.pool.threads();

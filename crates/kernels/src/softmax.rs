@@ -1,8 +1,8 @@
 //! Softmax, its logarithm, and hardmax along one axis.
 //!
 //! The one idea: the greatest element is subtracted before exponentials are taken, so nothing
-//! overflows; a row without a finite greatest element becomes NaN, as the definition says. Sums are
-//! kept as in [`reduce`](super::reduce).
+//! overflows; a row without a finite greatest element becomes NaN, as the definition demands. Sums
+//! are kept as in [`reduce`](super::reduce).
 
 use crate::reduce::{Maximum, Sum, run};
 use sardonyx_simd::Exec;
@@ -10,7 +10,7 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Which of the three.
+/// Function along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Softmax {
     /// `exp(x) / sum(exp(x))`
@@ -21,7 +21,7 @@ pub enum Softmax {
     Hardmax,
 }
 
-/// `y = op(x)` along the middle one of the dims `[outer, axis, inner]`.
+/// Computes `y = op(x)` along the middle one of the dims `[outer, axis, inner]`.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn softmax<T: Number>(
     apply(exec, op, dims, Some(x), y)
 }
 
-/// As [`softmax`], in place.
+/// Computes `x = op(x)` along the middle one of the dims `[outer, axis, inner]`.
 ///
 /// # Panics
 ///
@@ -51,7 +51,8 @@ pub fn softmax_in_place<T: Number>(
     apply(exec, op, dims, None, x)
 }
 
-/// In place over `y`, into which `x` is copied piece by piece while it is in the cache.
+/// Computes `op` in place over `y`. Copies `x` into it piece by piece, so that a piece is in the
+/// cache.
 fn apply<T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
@@ -93,8 +94,8 @@ fn apply<T: Number>(
 /// Work: cost of an exponential, about, in units of a cheap operation.
 const COST: usize = 8;
 
-/// `count` rows of `axis` elements in place. `row` is asked for each once, by the thread that takes
-/// it.
+/// Computes `op` of `count` rows of `axis` elements in place. Calls `row` once for each, on the
+/// thread that computes it.
 pub(crate) fn each_row<'a, T: Number>(
     exec: &Exec<'_>,
     op: Softmax,

@@ -167,7 +167,7 @@ impl Trees {
         })
     }
 
-    /// How many trees there are.
+    /// Returns the number of trees.
     pub fn count(&self) -> usize {
         match &self.forest {
             Kind::Narrow(forest) => forest.trees.len(),
@@ -175,13 +175,13 @@ impl Trees {
         }
     }
 
-    /// How many columns rows must have at least.
+    /// Returns the least number of columns that rows must have.
     pub fn columns(&self) -> usize {
         self.columns.last().map_or(0, |last| last + 1)
     }
 
-    /// How many integers and floats of scratch memory [`predict`](Trees::predict) takes for that
-    /// many rows.
+    /// Returns the numbers of integers and floats of scratch memory that
+    /// [`predict`](Trees::predict) takes for that many rows.
     pub fn scratch(&self, pool: &Pool, rows: usize) -> [usize; 2] {
         let cut = self.cut(pool, rows);
         [cut.keys, cut.sums].map(|len| len.saturating_mul(cut.chunks))
@@ -258,7 +258,7 @@ impl Trees {
         }
     }
 
-    /// The weights of a leaf.
+    /// Returns the weights of a leaf.
     #[inline]
     fn weights_of(&self, leaf: u32) -> &[(u32, f64)] {
         &self.weights[self.leaves[leaf as usize]..self.leaves[leaf as usize + 1]]
@@ -276,7 +276,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The keys of some rows, for each eight of them by slot and by row.
+    /// Writes the keys of some rows, for each eight of them by slot and by row.
     fn keys<K: Key>(
         self,
         forest: &Forest<K>,

@@ -1,7 +1,7 @@
 //! Attention of a few queries, such as the one of a step of text generation: products of a few rows
 //! with a matrix, at the speed of reading keys and values once.
 
-use super::{Attention, Mask};
+use super::{Attention, Mask, Strides};
 use crate::reduce::{Maximum, Sum, run};
 use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use sardonyx_simd::buffer::with_scratch;
@@ -35,7 +35,7 @@ pub(super) enum FewRows {
 
 impl FewRows {
     /// Returns the queries that share keys, unless there are many.
-    pub(super) fn of(job: &Attention<'_>, isa: Isa) -> Option<FewRows> {
+    pub(super) fn from_job(job: &Attention<'_>, isa: Isa) -> Option<FewRows> {
         let rows = match (job.group(), job.sizes.queries) {
             (1, queries) => FewRows::Queries(queries),
             (heads, 1) => FewRows::Heads(heads),
@@ -58,7 +58,7 @@ pub(super) fn attention(
     job: &Attention<'_>,
     rows: FewRows,
     out: &Shared<'_, f32>,
-    strides: [usize; 4],
+    strides: Strides,
 ) -> Result<(), Ended> {
     let alone = Exec { pool: Pool::serial(), ..*exec };
     let s = job.sizes;
@@ -94,11 +94,13 @@ impl Unit<'_> {
         }
     }
 
-    fn run(&self, out: &Shared<'_, f32>, y_strides: [usize; 4]) -> Result<(), Ended> {
+    /// Computes the outputs of the rows.
+    fn run(&self, out: &Shared<'_, f32>, y_strides: Strides) -> Result<(), Ended> {
         let (job, s, count) = (self.job, self.job.sizes, self.rows.count());
+        let (q_strides, k_strides, v_strides) = (job.q.strides(), job.k.strides(), job.v.strides());
         let row_stride = match self.rows {
-            FewRows::Heads(_) => job.q.strides[1],
-            FewRows::Queries(_) => job.q.strides[2],
+            FewRows::Heads(_) => q_strides.head,
+            FewRows::Queries(_) => q_strides.row,
         };
         let (head, query) = self.place(0);
         let q = MatRef::new(
@@ -106,10 +108,10 @@ impl Unit<'_> {
             count,
             s.features,
             row_stride,
-            job.q.strides[3],
+            q_strides.element,
         );
         // Keys that no row of the block sees need not be looked at.
-        let seen = (0..count).map(|row| job.seen(self.place(row).1));
+        let seen = (0..count).map(|row| job.seen_keys(self.place(row).1));
         let (first, end) =
             seen.fold((s.keys, 0), |(first, end), seen| (first.min(seen.start), end.max(seen.end)));
         let tile = KEYS.min(s.keys.max(1));
@@ -130,8 +132,8 @@ impl Unit<'_> {
                     job.k.data.get(job.k.at(self.batch, self.head, key)..).unwrap_or_default(),
                     s.features,
                     keys,
-                    job.k.strides[3],
-                    job.k.strides[2],
+                    k_strides.element,
+                    k_strides.row,
                 );
                 // Scaling comes with the mask, in one multiply-add.
                 let alone = &self.alone;
@@ -145,8 +147,8 @@ impl Unit<'_> {
                     &job.v.data[job.v.at(self.batch, self.head, key)..],
                     keys,
                     dv,
-                    job.v.strides[2],
-                    job.v.strides[3],
+                    v_strides.row,
+                    v_strides.element,
                 );
                 let into = if key == first { &mut *sums } else { &mut *part };
                 gemm(alone, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain)?;
@@ -159,7 +161,7 @@ impl Unit<'_> {
             }
             for (row, weight) in weights.iter().enumerate() {
                 let (head, query) = self.place(row);
-                let start = self.batch * y_strides[0] + head * y_strides[1] + query * y_strides[2];
+                let start = y_strides.row_start(self.batch, head, query);
                 // SAFETY: no two rows of the output overlap (checked by the caller), and each
                 // belongs to one unit.
                 let y = unsafe { out.part(start, dv) };
@@ -197,7 +199,7 @@ impl Loop for Tile<'_> {
         for index in 0..unit.rows.count() {
             let scores = &mut self.scores[index * self.keys..][..self.keys];
             let (head, query) = unit.place(index);
-            let added = matches!(job.mask, Some(Mask::Add(mask)) if mask.strides[3] == 1);
+            let added = matches!(job.mask, Some(Mask::Add(mask)) if mask.strides().element == 1);
             if cap != 0.0 {
                 for score in scores.iter_mut() {
                     *score = cap * Math::tanh::<FMA>(*score * scale / cap);
@@ -207,37 +209,33 @@ impl Loop for Tile<'_> {
                     *score *= scale;
                 }
             }
-            let at = |strides: [usize; 4]| {
-                unit.batch * strides[0]
-                    + head * strides[1]
-                    + query * strides[2]
-                    + self.first_key * strides[3]
-            };
             match job.mask {
-                Some(Mask::Add(mask)) => match mask.strides[3] {
+                Some(Mask::Add(mask)) => match mask.strides().element {
                     1 => {
-                        let mask = &mask.data[at(mask.strides)..][..scores.len()];
+                        let start = mask.strides().place(unit.batch, head, query, self.first_key);
+                        let mask = &mask.data[start..][..scores.len()];
                         let scale = if cap == 0.0 { scale } else { 1.0 };
                         for (score, mask) in scores.iter_mut().zip(mask) {
                             *score = Math::mul_add::<FMA>(*score, scale, *mask);
                         }
                     }
                     step => {
-                        let start = at(mask.strides);
+                        let start = mask.strides().place(unit.batch, head, query, self.first_key);
                         for (i, score) in scores.iter_mut().enumerate() {
                             *score += mask.data[start + i * step];
                         }
                     }
                 },
-                Some(Mask::Keep(mask)) => match mask.strides[3] {
+                Some(Mask::Keep(mask)) => match mask.strides().element {
                     1 => {
-                        let mask = &mask.data[at(mask.strides)..][..scores.len()];
+                        let start = mask.strides().place(unit.batch, head, query, self.first_key);
+                        let mask = &mask.data[start..][..scores.len()];
                         for (score, mask) in scores.iter_mut().zip(mask) {
                             *score = if *mask != 0 { *score } else { f32::NEG_INFINITY };
                         }
                     }
                     step => {
-                        let start = at(mask.strides);
+                        let start = mask.strides().place(unit.batch, head, query, self.first_key);
                         for (i, score) in scores.iter_mut().enumerate() {
                             if mask.data[start + i * step] == 0 {
                                 *score = f32::NEG_INFINITY;
@@ -247,7 +245,7 @@ impl Loop for Tile<'_> {
                 },
                 None => {}
             }
-            let seen = job.seen(query);
+            let seen = job.seen_keys(query);
             let inside =
                 |key: usize| key.clamp(self.first_key, self.first_key + self.keys) - self.first_key;
             let (from, to) = (inside(seen.start), inside(seen.end).max(inside(seen.start)));

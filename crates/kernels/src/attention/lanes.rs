@@ -1,5 +1,6 @@
 //! Moves between rows of queries and lanes of panels.
 
+use super::Strides;
 use super::panels::{Block, Panel, State};
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::{Body, Simd};
@@ -46,7 +47,7 @@ impl<'a> LaneRows<'a> {
         panel: &Panel,
         vector: usize,
         data: &'a [f32],
-        strides: [usize; 4],
+        strides: Strides,
     ) -> LaneRows<'a> {
         let mut starts = [0; MOST_LANES];
         let rows = panel.rows_of::<S>(vector);
@@ -54,7 +55,7 @@ impl<'a> LaneRows<'a> {
             *start = block.start(strides, place);
         }
         let count = rows.len();
-        LaneRows { data, starts, count, step: strides[3] }
+        LaneRows { data, starts, count, step: strides.element }
     }
 
     /// Returns numbers `from..from + len` of each row, by number and lane. Empty lanes are 0.
@@ -63,7 +64,7 @@ impl<'a> LaneRows<'a> {
     ///
     /// As [`Simd`].
     #[inline(always)]
-    pub(super) unsafe fn turn<S: Simd>(&self, from: usize, len: usize) -> Square {
+    pub(super) unsafe fn transpose_part<S: Simd>(&self, from: usize, len: usize) -> Square {
         let mut given = Square([[0.0; MOST_LANES]; MOST_LANES]);
         for (to, start) in given.0.iter_mut().zip(&self.starts[..self.count]) {
             if self.step == 1 {
@@ -100,14 +101,14 @@ impl Body for PackQueries<'_> {
         let PackQueries { block, panel, to } = self;
         let (job, features) = (block.job, block.job.sizes.features);
         for vector in 0..panel.vectors {
-            let rows = LaneRows::new::<S>(block, panel, vector, job.q.data, job.q.strides);
+            let rows = LaneRows::new::<S>(block, panel, vector, job.q.data, job.q.strides());
             for first in (0..features).step_by(S::LANES) {
                 let len = S::LANES.min(features - first);
                 // SAFETY: the caller's promise; all squares have whole vectors.
                 unsafe {
-                    let turned = rows.turn::<S>(first, len);
+                    let by_feature = rows.transpose_part::<S>(first, len);
                     let scale = S::splat(job.query_scale());
-                    for (i, lanes) in turned.0[..len].iter().enumerate() {
+                    for (i, lanes) in by_feature.0[..len].iter().enumerate() {
                         let at = (first + i) * panel.width + vector * S::LANES;
                         let to = &mut to[at..][..S::LANES];
                         S::store(to.as_mut_ptr(), S::mul(S::load(lanes.as_ptr()), scale));
@@ -125,7 +126,7 @@ pub(super) struct Finish<'a> {
     pub(super) state: State<'a>,
     /// Output, whose rows belong to one panel each.
     pub(super) out: &'a Shared<'a, f32>,
-    pub(super) strides: [usize; 4],
+    pub(super) strides: Strides,
 }
 
 impl Body for Finish<'_> {
@@ -151,9 +152,9 @@ impl Body for Finish<'_> {
                     unsafe { S::store(to.as_mut_ptr(), S::mul(S::load(from.as_ptr()), scale)) };
                 }
                 // SAFETY: the caller's promise.
-                let turned = unsafe { scaled.transpose::<S>() };
+                let by_row = unsafe { scaled.transpose::<S>() };
                 let rows = panel.rows_of::<S>(vector);
-                for (place, values) in block.places(&rows).zip(&turned.0) {
+                for (place, values) in block.places(&rows).zip(&by_row.0) {
                     let start = block.start(strides, place) + first;
                     let len = S::LANES.min(features - first);
                     // SAFETY: no two rows of the output overlap, and this panel alone has the row.

@@ -1,8 +1,8 @@
 //! Masks and windows over the scores of a panel.
 
-use super::Mask;
 use super::lanes::{LaneRows, MOST_LANES, Square};
 use super::panels::{Block, Panel};
+use super::{Mask, Strides};
 use sardonyx_simd::{Body, Simd};
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ impl Body for Hide<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match self.block.job.mask {
-                Some(Mask::Add(mask)) if self.is_shared(mask.strides) => {
-                    self.add_shared::<S>(mask.data, mask.strides);
+                Some(Mask::Add(mask)) if self.is_shared(mask.strides()) => {
+                    self.add_shared::<S>(mask.data, mask.strides());
                 }
-                Some(Mask::Add(mask)) => self.add::<S>(mask.data, mask.strides),
-                Some(Mask::Keep(mask)) if self.is_shared(mask.strides) => {
-                    self.keep_shared(mask.data, mask.strides);
+                Some(Mask::Add(mask)) => self.add::<S>(mask.data, mask.strides()),
+                Some(Mask::Keep(mask)) if self.is_shared(mask.strides()) => {
+                    self.keep_shared(mask.data, mask.strides());
                 }
-                Some(Mask::Keep(mask)) => self.keep::<S>(mask.data, mask.strides),
+                Some(Mask::Keep(mask)) => self.keep::<S>(mask.data, mask.strides()),
                 None => {}
             }
         }
@@ -47,27 +47,28 @@ fn limit_of(kept: u8) -> f32 {
 
 impl Hide<'_> {
     /// Whether all queries of the panel have the same row of a mask.
-    fn is_shared(&self, strides: [usize; 4]) -> bool {
+    fn is_shared(&self, strides: Strides) -> bool {
         let rows = &self.panel.rows;
         let (first, last) = (self.block.place(rows.start), self.block.place(rows.end - 1));
-        let one_head = strides[1] == 0 || first.head == last.head;
-        let one_query = strides[2] == 0 || self.block.job.sizes.queries == 1;
+        let one_head = strides.head == 0 || first.head == last.head;
+        let one_query = strides.row == 0 || self.block.job.sizes.queries == 1;
         one_head && one_query
     }
 
     /// Returns the place of the first key in the mask's row of the first query.
-    fn shared_start(&self, strides: [usize; 4]) -> usize {
+    fn shared_start(&self, strides: Strides) -> usize {
         let first = self.block.place(self.panel.rows.start);
-        self.block.start(strides, first) + self.keys.start * strides[3]
+        self.block.start(strides, first) + self.keys.start * strides.element
     }
 
+    /// Adds a row of the mask that all queries share.
     #[inline(always)]
-    unsafe fn add_shared<S: Simd>(&mut self, mask: &[f32], strides: [usize; 4]) {
+    unsafe fn add_shared<S: Simd>(&mut self, mask: &[f32], strides: Strides) {
         let start = self.shared_start(strides);
         for (key, scores) in self.scores.chunks_exact_mut(self.panel.width).enumerate() {
             // SAFETY: the caller's promise; rows of scores are whole vectors.
             unsafe {
-                let added = S::splat(mask[start + key * strides[3]]);
+                let added = S::splat(mask[start + key * strides.element]);
                 for score in scores.chunks_exact_mut(S::LANES) {
                     let p = score.as_mut_ptr();
                     S::store(p, S::add(S::load(p), added));
@@ -76,24 +77,26 @@ impl Hide<'_> {
         }
     }
 
-    fn keep_shared(&mut self, mask: &[u8], strides: [usize; 4]) {
+    /// Hides keys by a row of the mask that all queries share.
+    fn keep_shared(&mut self, mask: &[u8], strides: Strides) {
         let start = self.shared_start(strides);
         for (key, scores) in self.scores.chunks_exact_mut(self.panel.width).enumerate() {
-            if mask[start + key * strides[3]] == 0 {
+            if mask[start + key * strides.element] == 0 {
                 scores.fill(f32::NEG_INFINITY);
             }
         }
     }
 
+    /// Adds a row of the mask for each query.
     #[inline(always)]
-    unsafe fn add<S: Simd>(&mut self, mask: &[f32], strides: [usize; 4]) {
+    unsafe fn add<S: Simd>(&mut self, mask: &[f32], strides: Strides) {
         for vector in 0..self.panel.vectors {
             let rows = LaneRows::new::<S>(self.block, self.panel, vector, mask, strides);
             for first in (0..self.keys.len()).step_by(S::LANES) {
                 let len = S::LANES.min(self.keys.len() - first);
                 // SAFETY: the caller's promise; rows of scores and squares are whole vectors.
                 unsafe {
-                    let added = rows.turn::<S>(self.keys.start + first, len);
+                    let added = rows.transpose_part::<S>(self.keys.start + first, len);
                     for (i, added) in added.0[..len].iter().enumerate() {
                         let p = self.score::<S>(first + i, vector);
                         S::store(p, S::add(S::load(p), S::load(added.as_ptr())));
@@ -103,19 +106,20 @@ impl Hide<'_> {
         }
     }
 
+    /// Hides keys by a row of the mask for each query.
     #[inline(always)]
-    unsafe fn keep<S: Simd>(&mut self, mask: &[u8], strides: [usize; 4]) {
+    unsafe fn keep<S: Simd>(&mut self, mask: &[u8], strides: Strides) {
         for vector in 0..self.panel.vectors {
             let rows = self.panel.rows_of::<S>(vector);
             let mut starts = [0; MOST_LANES];
             for (start, place) in starts.iter_mut().zip(self.block.places(&rows)) {
-                *start = self.block.start(strides, place) + self.keys.start * strides[3];
+                *start = self.block.start(strides, place) + self.keys.start * strides.element;
             }
             for first in (0..self.keys.len()).step_by(S::LANES) {
                 let len = S::LANES.min(self.keys.len() - first);
                 let mut limits = Square([[f32::INFINITY; MOST_LANES]; MOST_LANES]);
                 for (to, start) in limits.0.iter_mut().zip(&starts[..rows.len()]) {
-                    if strides[3] == 1 && len == S::LANES {
+                    if strides.element == 1 && len == S::LANES {
                         // A loop of constant length over adjacent bytes is a few instructions.
                         let kept = &mask[start + first..][..S::LANES];
                         for (limit, kept) in to[..S::LANES].iter_mut().zip(kept) {
@@ -123,7 +127,7 @@ impl Hide<'_> {
                         }
                     } else {
                         for (i, limit) in to[..len].iter_mut().enumerate() {
-                            *limit = limit_of(mask[start + (first + i) * strides[3]]);
+                            *limit = limit_of(mask[start + (first + i) * strides.element]);
                         }
                     }
                 }
@@ -151,7 +155,7 @@ impl Hide<'_> {
     fn apply_window(&mut self) {
         let (keys, width) = (&self.keys, self.panel.width);
         for (lane, place) in self.block.places(&self.panel.rows).enumerate() {
-            let seen = self.block.job.seen(place.query);
+            let seen = self.block.job.seen_keys(place.query);
             let first = seen.start.clamp(keys.start, keys.end);
             let end = seen.end.clamp(first, keys.end);
             for key in (keys.start..first).chain(end..keys.end) {

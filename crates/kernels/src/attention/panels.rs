@@ -10,7 +10,7 @@
 use super::lanes::{Finish, PackQueries};
 use super::masks::Hide;
 use super::tile::{CHUNK, Cap, Narrow, Running, Scores, Values, Weigh, Wide};
-use super::{Attention, Heads, NO_WINDOW};
+use super::{Attention, Heads, NO_WINDOW, Strides};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::portable::Portable;
@@ -21,8 +21,8 @@ use std::ops::Range;
 
 /// Sums: keys of a tile. The running softmax takes a new greatest score once a tile.
 const KEYS: usize = 192;
-/// Choice: panels of a block from which on keys and values are copied. Rows of a copy are near each other,
-/// in few pages and different sets of the first-level cache.
+/// Choice: panels of a block from which on keys and values are copied. Rows of a copy are near each
+/// other, in few pages and different sets of the first-level cache.
 const COPY_FROM: usize = 4;
 /// Work: parts for each thread. Threads that finish early take parts of others.
 const PARTS: usize = 3;
@@ -44,7 +44,7 @@ pub(super) fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
     out: &Shared<'_, f32>,
-    strides: [usize; 4],
+    strides: Strides,
 ) -> Result<(), Ended> {
     check_isa(exec.isa);
     let s = job.sizes;
@@ -116,6 +116,15 @@ pub(super) struct Place {
     pub(super) query: usize,
 }
 
+impl Place {
+    /// Returns the place of the next row, where heads have this number of queries.
+    fn next(self, queries: usize) -> Place {
+        let is_last = self.query + 1 == queries;
+        let head = self.head + usize::from(is_last);
+        Place { head, query: if is_last { 0 } else { self.query + 1 } }
+    }
+}
+
 /// Keys or values, and the form of their copies.
 #[derive(Clone, Copy, Debug)]
 struct Operand<'a> {
@@ -127,8 +136,8 @@ struct Operand<'a> {
 
 impl<'a> Operand<'a> {
     fn new(heads: &'a Heads<'a>, features: usize, panels: usize) -> Operand<'a> {
-        let strides = heads.strides;
-        let copies = panels >= COPY_FROM || strides[3] != 1 || strides[2].is_multiple_of(ALIASED);
+        let Strides { row, element, .. } = heads.strides();
+        let copies = panels >= COPY_FROM || element != 1 || row.is_multiple_of(ALIASED);
         // An odd number of lines, so that rows are in different sets.
         let pitch = if copies { features.next_multiple_of(2 * LINE) + LINE } else { 0 };
         Operand { heads, features, pitch }
@@ -144,6 +153,7 @@ impl Panel {
 }
 
 impl Block<'_> {
+    /// Returns head and query of a row.
     pub(super) fn place(&self, row: usize) -> Place {
         let queries = self.job.sizes.queries;
         let first = self.shared_head * self.job.group();
@@ -153,19 +163,16 @@ impl Block<'_> {
     /// Returns the places of consecutive rows.
     pub(super) fn places(&self, rows: &Range<usize>) -> impl Iterator<Item = Place> + use<> {
         let queries = self.job.sizes.queries;
-        let after = move |place: &Place| {
-            let is_last = place.query + 1 == queries;
-            let head = place.head + usize::from(is_last);
-            Some(Place { head, query: if is_last { 0 } else { place.query + 1 } })
-        };
-        std::iter::successors(Some(self.place(rows.start)), after).take(rows.len())
+        let first = Some(self.place(rows.start));
+        std::iter::successors(first, move |place| Some(place.next(queries))).take(rows.len())
     }
 
     /// Returns the index of the first element of a row.
-    pub(super) fn start(&self, strides: [usize; 4], place: Place) -> usize {
-        self.batch * strides[0] + place.head * strides[1] + place.query * strides[2]
+    pub(super) fn start(&self, strides: Strides, place: Place) -> usize {
+        strides.row_start(self.batch, place.head, place.query)
     }
 
+    /// Cuts the rows into panels.
     fn panels(&self) -> impl Iterator<Item = Panel> {
         let width = panel_width(self.isa);
         self.rows.clone().step_by(width).enumerate().map(move |(index, start)| {
@@ -177,14 +184,15 @@ impl Block<'_> {
             let is_one_head = first.head == last.head;
             let [first, last] =
                 if is_one_head { [first.query, last.query] } else { [0, job.sizes.queries - 1] };
-            let (first, last) = (job.seen(first), job.seen(last));
+            let (first, last) = (job.seen_keys(first), job.seen_keys(last));
             let seen = first.start..last.end.max(first.start);
             let clear = last.start..first.end;
             Panel { index, rows, vectors, width: vectors * lanes, seen, clear }
         })
     }
 
-    fn run(&self, out: &Shared<'_, f32>, strides: [usize; 4]) -> Result<(), Ended> {
+    /// Computes the outputs of all panels.
+    fn run(&self, out: &Shared<'_, f32>, strides: Strides) -> Result<(), Ended> {
         // SAFETY: the machine has `isa`, which the caller checked.
         unsafe {
             by_isa!(
@@ -204,7 +212,7 @@ impl Block<'_> {
     unsafe fn run_as<S: Simd, const R: usize, const LESS: usize>(
         &self,
         out: &Shared<'_, f32>,
-        strides: [usize; 4],
+        strides: Strides,
     ) -> Result<(), Ended> {
         let (job, s) = (self.job, self.job.sizes);
         let panels = self.rows.len().div_ceil(2 * S::LANES);
@@ -226,7 +234,7 @@ impl Block<'_> {
                 if !panel.seen.is_empty() {
                     (first, end) = (first.min(panel.seen.start), end.max(panel.seen.end));
                 }
-                let State { queries, sums, softmax } = memory.states.of(&panel);
+                let State { queries, sums, softmax } = memory.states.panel_state(&panel);
                 sums.fill(0.0);
                 softmax.greatest.fill(f32::NEG_INFINITY);
                 softmax.weights.fill(0.0);
@@ -245,7 +253,7 @@ impl Block<'_> {
                 }
             }
             for panel in self.panels() {
-                let state = memory.states.of(&panel);
+                let state = memory.states.panel_state(&panel);
                 let body = Finish { block: self, panel: &panel, state, out, strides };
                 // SAFETY: the caller's promise.
                 unsafe { S::call(body) };
@@ -254,22 +262,30 @@ impl Block<'_> {
         })
     }
 
+    /// Returns the index of the first element of a key, or of its value.
+    fn key_start(&self, heads: &Heads<'_>, key: usize) -> usize {
+        heads.at(self.batch, self.shared_head, key)
+    }
+
     /// Returns the rows of some keys, in place or copied.
     fn rows_of(&self, operand: Operand<'_>, keys: &Range<usize>, copy: &mut [f32]) -> Narrow {
         let Operand { heads, features, pitch } = operand;
-        let at = |key| heads.at(self.batch, self.shared_head, key);
         if pitch == 0 {
-            let start = heads.data.as_ptr().wrapping_add(at(keys.start));
-            return Narrow { start, stride: heads.strides[2], rows: keys.len(), features };
+            let start = heads.data.as_ptr().wrapping_add(self.key_start(heads, keys.start));
+            return Narrow { start, stride: heads.strides().row, rows: keys.len(), features };
         }
         for (key, row) in keys.clone().zip(copy.chunks_exact_mut(pitch)) {
             let row = &mut row[..features];
-            match heads.strides[3] {
+            match heads.strides().element {
                 _ if features == 0 => {}
-                1 => row.copy_from_slice(&heads.data[at(key)..][..features]),
+                1 => {
+                    let start = self.key_start(heads, key);
+                    row.copy_from_slice(&heads.data[start..][..features]);
+                }
                 step => {
+                    let start = self.key_start(heads, key);
                     for (i, x) in row.iter_mut().enumerate() {
-                        *x = heads.data[at(key) + i * step];
+                        *x = heads.data[start + i * step];
                     }
                 }
             }
@@ -303,7 +319,7 @@ impl Tile<'_> {
         }
         let [k, v] = [self.k, self.v].map(|rows| rows.part(keys.start - first, keys.len()));
         let len = keys.len() * vectors * S::LANES;
-        let State { queries, sums, mut softmax } = memory.states.of(panel);
+        let State { queries, sums, mut softmax } = memory.states.panel_state(panel);
         let scores = &mut memory.scores[..len.next_multiple_of(CHUNK)];
         scores[len..].fill(f32::NEG_INFINITY);
         // SAFETY: the caller's promise; there is room for the panel everywhere.
@@ -341,6 +357,13 @@ impl Layout {
     fn len(&self) -> usize {
         let panel = self.features + self.value_features + Running::ROWS;
         self.width * (self.panels * panel + KEYS.next_multiple_of(CHUNK))
+    }
+
+    /// Returns the floats of a panel in memory that has `rows` rows for each panel.
+    fn panel_range(&self, panel: &Panel, rows: usize) -> Range<usize> {
+        // Rows of a panel are as long as its vectors.
+        let start = panel.index * self.width * rows;
+        start..start + panel.width * rows
     }
 }
 
@@ -381,17 +404,13 @@ impl<'a> Memory<'a> {
 
 impl States<'_> {
     /// Returns the memory of a panel.
-    fn of(&mut self, panel: &Panel) -> State<'_> {
-        let Layout { width, features, value_features, .. } = self.layout;
-        let part = |rows: usize| {
-            // Rows of a panel are as long as its vectors.
-            let start = panel.index * width * rows;
-            start..start + panel.width * rows
-        };
+    fn panel_state(&mut self, panel: &Panel) -> State<'_> {
+        let layout = self.layout;
+        let softmax = &mut self.softmax[layout.panel_range(panel, Running::ROWS)];
         State {
-            queries: &mut self.queries[part(features)],
-            sums: &mut self.sums[part(value_features)],
-            softmax: Running::new(&mut self.softmax[part(Running::ROWS)]),
+            queries: &mut self.queries[layout.panel_range(panel, layout.features)],
+            sums: &mut self.sums[layout.panel_range(panel, layout.value_features)],
+            softmax: Running::new(softmax),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use sardonyx_simd::{Caches, Exec, Isa, Pool};
 
-/// Numbers between -1 and 1 that look random.
+/// Returns numbers between -1 and 1 that look random.
 pub(crate) fn numbers(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
     (0..len)
@@ -14,7 +14,7 @@ pub(crate) fn numbers(len: usize, seed: u32) -> Vec<f32> {
         .collect()
 }
 
-/// Heads in front of rows, or after them as projections leave them.
+/// Returns strides with heads in front of rows, or after them as projections leave them.
 fn strides(sizes: [usize; 4], heads_in_front: bool) -> [usize; 4] {
     let [_, heads, rows, features] = sizes;
     if heads_in_front {
@@ -33,13 +33,13 @@ enum Masked {
     /// Numbers by batch and key.
     AddedToKeys,
     /// Numbers by head, key and query: the last axis has a stride of its own.
-    AddedTurned,
+    AddedTransposed,
     /// Keys by batch.
     KeptKeys,
     /// Keys by head, query and key.
     Kept,
     /// Keys by batch, key and query.
-    KeptTurned,
+    KeptTransposed,
     /// Numbers that hide all keys from query 1.
     Blind,
 }
@@ -67,7 +67,7 @@ const CACHES: [Caches; 3] = [
     Caches { near: 64 << 10, own: 4 << 20, shared: 64 << 20 },
 ];
 
-/// Causal and with a past of this length.
+/// Returns a causal window with a past of this length.
 const fn causal(past: isize) -> (isize, isize) {
     (isize::MIN, past)
 }
@@ -97,11 +97,11 @@ fn cases() -> Vec<Case> {
         (sizes([1, 1, 1], [8, 191], [64, 9]), Masked::Not, NO_WINDOW),
         (sizes([1, 1, 1], [16, 192], [1, 1]), Masked::AddedToKeys, NO_WINDOW),
         (sizes([1, 1, 1], [17, 193], [65, 67]), Masked::KeptKeys, NO_WINDOW),
-        (sizes([1, 2, 2], [31, 200], [33, 43]), Masked::AddedTurned, NO_WINDOW),
-        (sizes([2, 1, 1], [65, 390], [16, 20]), Masked::KeptTurned, NO_WINDOW),
+        (sizes([1, 2, 2], [31, 200], [33, 43]), Masked::AddedTransposed, NO_WINDOW),
+        (sizes([2, 1, 1], [65, 390], [16, 20]), Masked::KeptTransposed, NO_WINDOW),
         // Heads that share keys in one vector, in several, and each with panels of its own.
         (sizes([2, 14, 2], [1, 200], [16, 16]), Masked::Kept, NO_WINDOW),
-        (sizes([1, 6, 2], [5, 30], [16, 16]), Masked::AddedTurned, causal(25)),
+        (sizes([1, 6, 2], [5, 30], [16, 16]), Masked::AddedTransposed, causal(25)),
         (sizes([1, 4, 2], [70, 70], [12, 12]), Masked::Kept, causal(0)),
         (sizes([1, 40, 1], [1, 20], [8, 8]), Masked::AddedToKeys, (-1, 12)),
         // Windows that begin and end within tiles.
@@ -132,7 +132,7 @@ fn len(dims: [usize; 4]) -> usize {
 }
 
 impl Case {
-    /// Dims of queries, keys, values and outputs.
+    /// Returns the dims of queries, keys, values and outputs.
     fn dims(&self) -> [[usize; 4]; 4] {
         let s = self.sizes;
         [
@@ -162,26 +162,23 @@ impl Case {
     }
 
     fn job<'a>(&self, data: &'a Data) -> Attention<'a> {
-        fn heads<T>(data: &[T], strides: [usize; 4]) -> Heads<'_, T> {
-            Heads { data, strides }
-        }
         let (s, [q, k, v, _]) = (self.sizes, self.dims());
         let (queries, keys) = (s.queries, s.keys);
-        let added = |strides| Some(Mask::Add(heads(&data.added, strides)));
-        let kept = |strides| Some(Mask::Keep(heads(&data.kept, strides)));
+        let added = |strides| Some(Mask::Add(Heads { data: &data.added, strides }));
+        let kept = |strides| Some(Mask::Keep(Heads { data: &data.kept, strides }));
         Attention {
             sizes: s,
-            q: heads(&data.q, strides(q, self.front)),
-            k: heads(&data.k, strides(k, self.front)),
-            v: heads(&data.v, strides(v, !self.front)),
+            q: Heads { data: &data.q, strides: strides(q, self.front) },
+            k: Heads { data: &data.k, strides: strides(k, self.front) },
+            v: Heads { data: &data.v, strides: strides(v, !self.front) },
             mask: match self.mask {
                 Masked::Not => None,
                 Masked::Added | Masked::Blind => added([queries * keys, 0, keys, 1]),
                 Masked::AddedToKeys => added([keys, 0, 0, 1]),
-                Masked::AddedTurned => added([0, queries * keys, 1, queries]),
+                Masked::AddedTransposed => added([0, queries * keys, 1, queries]),
                 Masked::KeptKeys => kept([keys, 0, 0, 1]),
                 Masked::Kept => kept([0, queries * keys, keys, 1]),
-                Masked::KeptTurned => kept([queries * keys, 0, 1, queries]),
+                Masked::KeptTransposed => kept([queries * keys, 0, 1, queries]),
             },
             scale: 0.37,
             softcap: self.softcap,
@@ -250,7 +247,8 @@ fn caches_and_threads_change_no_bit() {
     }
 }
 
-/// Keys and values far apart are copied or not as the number of panels in a block demands.
+/// Checks keys and values far apart, which are copied or not as the number of panels in a block
+/// demands.
 #[test]
 fn distant_rows_are_read_in_place_or_copied_alike() {
     let s = sizes([1, 1, 1], [200, 40], [16, 16]);
@@ -282,7 +280,12 @@ fn distant_rows_are_read_in_place_or_copied_alike() {
     }
 }
 
-/// Weights of hidden keys are 0 exactly: no value is so large that it shows.
+/// Whether a key is one of those that [`hidden_values_do_not_show`] hides.
+fn is_hidden(key: usize) -> bool {
+    key % 7 == 2 || (100..230).contains(&key)
+}
+
+/// Checks that weights of hidden keys are 0 exactly: no value is so large that it shows.
 #[test]
 fn hidden_values_do_not_show() {
     for (queries, shared_heads) in [(3, 2), (40, 2), (5, 1)] {
@@ -290,13 +293,12 @@ fn hidden_values_do_not_show() {
         let dims = [1, shared_heads, 250, 8];
         let (q, k) = (numbers(2 * queries * 8, 1), numbers(len(dims), 2));
         let mut v = numbers(len(dims), 3);
-        let hidden = |key: usize| key % 7 == 2 || (100..230).contains(&key);
-        for (i, x) in v.iter_mut().enumerate().filter(|(i, _)| hidden(i / 8 % 250)) {
+        for (i, x) in v.iter_mut().enumerate().filter(|(i, _)| is_hidden(i / 8 % 250)) {
             *x = if i % 2 == 0 { 3e38 } else { -3e38 };
         }
-        let kept: Vec<u8> = (0..250).map(|key| u8::from(!hidden(key))).collect();
+        let kept: Vec<u8> = (0..250).map(|key| u8::from(!is_hidden(key))).collect();
         let added: Vec<f32> =
-            (0..250).map(|key| if hidden(key) { f32::NEG_INFINITY } else { 0.0 }).collect();
+            (0..250).map(|key| if is_hidden(key) { f32::NEG_INFINITY } else { 0.0 }).collect();
         let y_strides = strides([1, 2, queries, 8], true);
         let job = Attention {
             sizes: s,
@@ -326,15 +328,16 @@ fn hidden_values_do_not_show() {
     }
 }
 
-/// Scores that rise or fall by more than the exponential's range from tile to tile, and infinite
-/// ones.
+/// Checks scores that rise or fall by more than the exponential's range from tile to tile, and
+/// infinite ones.
 #[test]
 fn extreme_scores_agree_with_the_definition() {
-    let infinite = |key: usize| if key == 250 { f32::INFINITY } else { 1.0 };
-    let rising = |key: usize| key as f32;
-    let falling = |key: usize| -(key as f32);
-    let low = |key: usize| if key < 300 { f32::NEG_INFINITY } else { -3e38 };
-    let patterns: [&dyn Fn(usize) -> f32; 4] = [&infinite, &rising, &falling, &low];
+    let patterns: [fn(usize) -> f32; 4] = [
+        |key| if key == 250 { f32::INFINITY } else { 1.0 },
+        |key| key as f32,
+        |key| -(key as f32),
+        |key| if key < 300 { f32::NEG_INFINITY } else { -3e38 },
+    ];
     for queries in [1, 4, 40] {
         for pattern in patterns {
             let s = sizes([1, 1, 1], [queries, 410], [1, 3]);

@@ -51,7 +51,7 @@ struct Operands {
     wide: *const f32,
 }
 
-/// Sums up the products of `R` numbers and `V` vectors over all steps.
+/// Adds up the products of `R` numbers and `V` vectors over all steps.
 ///
 /// # Safety
 ///

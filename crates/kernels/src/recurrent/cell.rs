@@ -5,14 +5,14 @@ use sardonyx_elementwise::operations::between;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Level, Loop};
 
-/// What a step of one sequence works on.
+/// Operands of a step of one sequence.
 pub(super) struct Row<'a, T> {
     pub(super) level: Level,
     /// Elements of a gate.
     pub(super) hidden: usize,
-    /// What the input gives to each gate.
+    /// Share of the input in each gate.
     pub(super) x: &'a [T],
-    /// What the state gives, and then the values of the gates.
+    /// Share of the state in each gate, and then the values of the gates.
     pub(super) gates: &'a mut [T],
     pub(super) h: &'a mut [T],
     /// The cell of a memory; the state after the reset of a gated unit.
@@ -20,7 +20,7 @@ pub(super) struct Row<'a, T> {
 }
 
 impl<T: RecurrentElement> Row<'_, T> {
-    /// The step of [`Cell::Plain`](super::Cell).
+    /// Computes the step of [`Cell::Plain`](super::Cell).
     pub(super) fn plain(&mut self, function: Gate, clip: T) {
         let (level, out) = (self.level, &mut *self.gates);
         T::run(level, Sum { out, x: self.x, peephole: None, clip });
@@ -28,7 +28,7 @@ impl<T: RecurrentElement> Row<'_, T> {
         self.h.copy_from_slice(self.gates);
     }
 
-    /// The two gates of a gated unit that are functions of sums.
+    /// Computes the two gates of a gated unit that are functions of sums.
     pub(super) fn gates(&mut self, function: Gate, clip: T) {
         let (level, len) = (self.level, 2 * self.hidden);
         let out = &mut self.gates[..len];
@@ -36,21 +36,21 @@ impl<T: RecurrentElement> Row<'_, T> {
         function.apply(level, &mut self.gates[..len]);
     }
 
-    /// The step of a gated unit whose gate resets the product of the state.
+    /// Computes the step of a gated unit whose gate resets the product of the state.
     pub(super) fn reset_last(&mut self, functions: [Gate; 2], bias: Option<&[T]>, clip: T) {
         self.gates(functions[0], clip);
         self.reset_product(bias);
         self.candidate(functions[1], clip);
     }
 
-    /// The state times the gate that resets it.
+    /// Multiplies the state by the gate that resets it.
     pub(super) fn reset(&mut self) {
         let r = &self.gates[self.hidden..2 * self.hidden];
         self.other.copy_from_slice(r);
         T::run(self.level, Scale { out: self.other, by: self.h });
     }
 
-    /// The candidate's product, with a bias, times the gate that resets.
+    /// Adds the bias to the candidate's product and multiplies it by the gate that resets.
     fn reset_product(&mut self, bias: Option<&[T]>) {
         let (gates, product) = self.gates.split_at_mut(2 * self.hidden);
         if let Some(bias) = bias {
@@ -60,8 +60,8 @@ impl<T: RecurrentElement> Row<'_, T> {
         T::run(self.level, Scale { out: product, by: &gates[self.hidden..] });
     }
 
-    /// The candidate and the state between it and the old one, where the state's share of the
-    /// candidate is there.
+    /// Computes the candidate, to which the state's share has been added, and the state between it
+    /// and the old one.
     pub(super) fn candidate(&mut self, function: Gate, clip: T) {
         let level = self.level;
         let (gates, candidate) = self.gates.split_at_mut(2 * self.hidden);
@@ -71,7 +71,7 @@ impl<T: RecurrentElement> Row<'_, T> {
         T::run(level, Mix { h: self.h, keep: &gates[..self.hidden], candidate });
     }
 
-    /// The step of [`Cell::Memory`](super::Cell).
+    /// Computes the step of [`Cell::Memory`](super::Cell).
     pub(super) fn memory(
         &mut self,
         [f, g, q]: [Gate; 3],
@@ -232,7 +232,7 @@ impl<T: Math> Loop for Complement<'_, T> {
     }
 }
 
-/// What a cell keeps of itself and takes of the new.
+/// Shares of itself and of the new value that make up a memory.
 struct Remember<'a, T> {
     c: &'a mut [T],
     keep: &'a [T],

@@ -1,7 +1,7 @@
 //! Layers with states against their definitions in f64, one element at a time.
 
 use super::*;
-use crate::attention::tests::numbers as random;
+use crate::attention::tests::numbers as random_singles;
 use sardonyx_simd::{Caches, Isa, Pool};
 
 /// Sizes for which weights stay in a second-level cache, and for which they do not.
@@ -59,12 +59,18 @@ struct Given<T> {
 /// States after all steps, in the order of the inputs, and the last of both kinds.
 type Found<T> = [Vec<T>; 3];
 
+/// Returns numbers between -1 and 1 that look random.
+fn random<T: RecurrentElement>(len: usize, seed: u32) -> Vec<T> {
+    random_singles(len, seed).into_iter().map(|x| T::from_f64(f64::from(x))).collect()
+}
+
+fn to_doubles<T: RecurrentElement>(list: &[T]) -> Vec<f64> {
+    list.iter().map(|x| x.to_f64()).collect()
+}
+
 impl<T: RecurrentElement> Given<T> {
     fn new(kind: Kind, hidden: usize, lengths: &[usize], steps: usize) -> Given<T> {
         let batch = lengths.len();
-        let numbers = |len, seed| -> Vec<T> {
-            random(len, seed).into_iter().map(|x| T::from_f64(f64::from(x))).collect()
-        };
         Given {
             kind,
             clip: None,
@@ -73,11 +79,11 @@ impl<T: RecurrentElement> Given<T> {
             steps,
             backwards: false,
             batch_first: false,
-            x: numbers(steps * batch * kind.gates() * hidden, 1),
-            weights: numbers(kind.gates() * hidden * hidden, 2),
-            extra: numbers(3 * hidden, 3),
-            h: numbers(batch * hidden, 4),
-            c: numbers(batch * hidden, 5),
+            x: random(steps * batch * kind.gates() * hidden, 1),
+            weights: random(kind.gates() * hidden * hidden, 2),
+            extra: random(3 * hidden, 3),
+            h: random(batch * hidden, 4),
+            c: random(batch * hidden, 5),
         }
     }
 
@@ -89,12 +95,12 @@ impl<T: RecurrentElement> Given<T> {
         }
     }
 
-    /// What it must be.
-    fn naively(&self) -> Found<f64> {
+    /// Computes all states by the definitions of the cells.
+    fn expected_states(&self) -> Found<f64> {
         let (n, batch) = (self.hidden, self.lengths.len());
-        let real = |list: &[T]| list.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-        let (x, u, extra) = (real(&self.x), real(&self.weights), real(&self.extra));
-        let (mut h, mut c) = (real(&self.h), real(&self.c));
+        let (x, u, extra) =
+            (to_doubles(&self.x), to_doubles(&self.weights), to_doubles(&self.extra));
+        let (mut h, mut c) = (to_doubles(&self.h), to_doubles(&self.c));
         let mut y = vec![0.0; self.steps * batch * n];
         let clip = self.clip.unwrap_or(f64::INFINITY);
         let clipped = |x: f64| x.clamp(-clip, clip);
@@ -154,13 +160,13 @@ impl<T: RecurrentElement> Given<T> {
         [y, h, c]
     }
 
-    /// Weights that give the input itself, so that `x` is the product.
+    /// Returns weights that give the input itself, so that `x` is the product.
     fn identity(&self) -> Vec<T> {
         let width = self.kind.gates() * self.hidden;
         (0..width * width).map(|at| if at % (width + 1) == 0 { T::ONE } else { T::ZERO }).collect()
     }
 
-    /// The weights of each product of the state.
+    /// Returns the weights of each product of the state.
     fn matrices(&self) -> Vec<MatRef<'_, T>> {
         let n = self.hidden;
         let gates_of_products: &[usize] = match self.kind {
@@ -214,8 +220,7 @@ impl<T: RecurrentElement> Given<T> {
         let cell = self.cell(rights);
         let layer = Layer { cell, clip: self.clip.map(T::from_f64) };
         let has_memory = matches!(self.kind, Kind::Memory { .. });
-        let states = |x: &Vec<T>| vec![x.clone(); passes];
-        let (mut h, mut c) = (states(&self.h), states(&self.c));
+        let (mut h, mut c) = (vec![self.h.clone(); passes], vec![self.c.clone(); passes]);
         let mut scratch = vec![T::ONE; passes * cell.scratch_len(batch, n)];
         let mut y = vec![T::ONE; self.steps * passes * batch * n];
         let lengths = Some(&self.lengths[..]);
@@ -245,7 +250,8 @@ impl<T: RecurrentElement> Given<T> {
         };
         let outputs = Outputs { y: &mut y, strides, pass_stride };
         recur(exec, &sequences, rows, &mut all, Some(outputs), &mut scratch).unwrap();
-        let rows = |pass: usize| {
+        let mut found = Vec::with_capacity(passes);
+        for (pass, (h, c)) in h.into_iter().zip(c).enumerate() {
             let mut own = vec![T::ZERO; self.steps * batch * n];
             for (step, sequence) in (0..self.steps).flat_map(|t| (0..batch).map(move |b| (t, b))) {
                 let [of_step, of_sequence] = self.strides(n);
@@ -253,9 +259,9 @@ impl<T: RecurrentElement> Given<T> {
                 own[step * of_step + sequence * of_sequence..][..n]
                     .copy_from_slice(&y[from..from + n]);
             }
-            own
-        };
-        (h.into_iter().zip(c).enumerate()).map(|(pass, (h, c))| [rows(pass), h, c]).collect()
+            found.push([own, h, c]);
+        }
+        found
     }
 
     fn run(&self, isa: Isa, threads: usize) -> Found<T> {
@@ -268,7 +274,7 @@ impl<T: RecurrentElement> Given<T> {
 
     #[track_caller]
     fn compare(&self, found: &Found<T>, tolerance: f64) {
-        let expected = self.naively();
+        let expected = self.expected_states();
         let has_memory = matches!(self.kind, Kind::Memory { .. });
         for (found, expected) in found.iter().zip(expected).take(if has_memory { 3 } else { 2 }) {
             for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
