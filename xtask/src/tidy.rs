@@ -227,7 +227,7 @@ fn products_use_the_front(findings: &mut Vec<String>) -> Result {
             for (line, name) in inner_crates(&source, &inner) {
                 let name = name.replace('_', "-");
                 // A program uses the library beside it.
-                if directory == format!("crates/{}/src", name.trim_start_matches("sardonyx-")) {
+                if *directory == format!("crates/{}/src", name.trim_start_matches("sardonyx-")) {
                     continue;
                 }
                 findings.push(format!(
