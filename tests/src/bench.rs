@@ -70,7 +70,7 @@ fn matrix(out: &mut Encoder<'_>, name: &str) {
     });
 }
 
-/// The most memory that the process ever had in megabytes, as the kernel counts it.
+/// Returns the most memory that the process ever had in megabytes, as the kernel counts it.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn rss_peak_mb() -> Result<f64, Box<dyn Error>> {
     memory_mb("VmHWM:")
 }
 
-/// The memory that the process has now in megabytes, pages of mapped files left out.
+/// Returns the memory that the process has now in megabytes, pages of mapped files left out.
 ///
 /// # Errors
 ///

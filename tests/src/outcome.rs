@@ -1,5 +1,4 @@
-//! What may come of a case: it passes, or it fails in one of a few ways that are worth telling
-//! apart.
+//! Outcome of a case: it passes, or it fails in one of a few ways that are worth telling apart.
 //!
 //! An outcome has a one-line text form. Workers send it to the main process, and the expectations
 //! file holds it.

@@ -1,7 +1,7 @@
 //! Parser of messages that the readers of all text forms share.
 //!
-//! A form brings its grammar as a [`Syntax`]. Messages that have not ended are in the assembly and on
-//! a stack of the parser, so that no depth of nesting exhausts the thread's stack.
+//! A form brings its grammar as a [`Syntax`]. Messages that have not ended are in the assembly and
+//! on a stack of the parser, so that no depth of nesting exhausts the thread's stack.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind, Fault};
 use crate::names::{Spelling, find};
 use crate::numerals::parse_radix;
 
-/// Grammar of a text form. Each function reads from the cursor and leaves it after what it has read.
+/// Grammar of a text form. Each function reads from the cursor and leaves it after what it has
+/// read.
 pub(crate) trait Syntax: Sized {
     /// Whether a finite number beyond the range of `float` is read as infinite.
     const FLOAT_OVERFLOWS: bool;

@@ -293,8 +293,8 @@ fn check_file(path: &Path, context: &CheckContext) -> PyResult<()> {
 }
 
 /// Opens the data file `location` of a model in `base_dir` and returns its file descriptor, which
-/// the caller must close. Raises `ValidationError` if the location leads out of the directory, has a
-/// symlink, or the file cannot be opened. `base_dir` is trusted and may be a symlink.
+/// the caller must close. Raises `ValidationError` if the location leads out of the directory, has
+/// a symlink, or the file cannot be opened. `base_dir` is trusted and may be a symlink.
 #[pyfunction]
 #[pyo3(signature = (base_dir, location, tensor_name, read_only, /))]
 fn _open_external_data(

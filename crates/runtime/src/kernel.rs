@@ -629,14 +629,14 @@ impl<'a> Call<'a> {
         Ok(self.account.charge(bytes)?)
     }
 
-    /// Elements for the time of the call, all zero.
+    /// Takes elements for the time of the call, all zero.
     pub(crate) fn scratch<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
         self.reserve(len.saturating_mul(size_of::<T>()))?;
         Ok(Scratch::zeros(len)?)
     }
 
-    /// Elements for the time of the call, of any values: the caller writes them before it reads
-    /// them.
+    /// Takes elements for the time of the call, of any values: the caller writes them before it
+    /// reads them.
     pub(crate) fn scratch_of_any<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
         self.reserve(len.saturating_mul(size_of::<T>()))?;
         Ok(Scratch::any(len)?)

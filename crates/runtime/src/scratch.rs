@@ -39,7 +39,7 @@ pub(crate) enum Contents<'a, T> {
 }
 
 impl<T: Pod> Scratch<T> {
-    /// Elements that are all zero.
+    /// Takes elements that are all zero.
     ///
     /// # Errors
     ///
@@ -54,8 +54,8 @@ impl<T: Pod> Scratch<T> {
         Ok(scratch)
     }
 
-    /// Elements of any values, for loops that write them before they read them: clearing 1 MB takes
-    /// 0.1 ms on the one thread that does it.
+    /// Takes elements of any values, for loops that write them before they read them: clearing 1 MB
+    /// takes 0.1 ms on the one thread that does it.
     ///
     /// # Errors
     ///

@@ -413,8 +413,9 @@ pub enum DataAccess {
 /// Opens the external data file at `location` in a directory. Accepts only regular files with one
 /// hard link, and no symlinks in the location, which comes from a model and is untrusted.
 ///
-/// `directory` is trusted: the caller chooses it, as the path of a model file is chosen, so symlinks
-/// in it are followed, and it may be one. The file is confined to the directory that it leads to.
+/// `directory` is trusted: the caller chooses it, as the path of a model file is chosen, so
+/// symlinks in it are followed, and it may be one. The file is confined to the directory that it
+/// leads to.
 ///
 /// # Errors
 ///

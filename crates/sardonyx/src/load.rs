@@ -94,8 +94,9 @@ impl OpenOptions {
 
     /// Sets whether symlinks to data files are followed. By default a symlink is followed if its
     /// target lies in the model's directory or, if the model file is a symlink too, in the
-    /// directory of the model file's target. The Hugging Face cache consists of such links. Symlinks
-    /// in the path of the model's directory are followed in any case: that path is the caller's.
+    /// directory of the model file's target. The Hugging Face cache consists of such links.
+    /// Symlinks in the path of the model's directory are followed in any case: that path is the
+    /// caller's.
     pub fn follow_links(mut self, follow: bool) -> OpenOptions {
         self.refuse_links = !follow;
         self

@@ -289,8 +289,8 @@ pub(crate) fn still_needed_error(location: &str) -> Error {
 /// Help for a missing file to which an ONNX text refers.
 pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
-/// Makes the error `'location' change` about a file that an ONNX text takes values from and that has
-/// changed since the text was written. `change` is a predicate, such as "has changed since the
+/// Makes the error `'location' change` about a file that an ONNX text takes values from and that
+/// has changed since the text was written. `change` is a predicate, such as "has changed since the
 /// text was written".
 pub(crate) fn changed_error(location: &str, change: &str) -> NotStored {
     NotStored {

@@ -4,8 +4,8 @@
 //! with how many workers may enter. Only callers write it. A worker that wants to enter marks its
 //! own seat and looks at the word again, so threads that enter and leave do not contend. The caller
 //! opens the region, works on chunks itself, closes it when no chunk is left and waits only for
-//! workers whose seats are marked. A worker that wakes late finds the region closed and goes back to
-//! sleep, so a region never waits for a thread that did not take part.
+//! workers whose seats are marked. A worker that wakes late finds the region closed and goes back
+//! to sleep, so a region never waits for a thread that did not take part.
 //!
 //! Waking a parked worker is a system call. All threads of a region share these calls: each wakes
 //! [`WAKES`] workers before each of its chunks, as long as some are parked.
@@ -39,7 +39,7 @@ const LIMIT: u64 = OPEN - 1;
 /// One step of the region counter, the high half of [`Shared::state`] and of [`Share::next`].
 const EPOCH: u64 = 1 << 32;
 
-/// What a region asks whether it is to end.
+/// Question whether a region is to end.
 type Ends = dyn Fn() -> bool;
 
 /// The end of work before it is done. Only a question of [`Pool::until`] leads to it. Outputs of a
@@ -101,7 +101,8 @@ struct Crew {
 thread_local! {
     /// The pool on which this thread packs constants, if it is not that of the process.
     static PACKING: RefCell<Option<Pool>> = const { RefCell::new(None) };
-    /// What regions of this thread ask, if anything. [`Pool::until`] takes it away before it ends.
+    /// Question that regions of this thread ask, if any. [`Pool::until`] takes it away before it
+    /// ends.
     static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
 }
 
@@ -142,8 +143,8 @@ impl Pool {
     /// all memory.
     pub const MOST_THREADS: usize = 1024;
 
-    /// A pool of `threads` threads, the caller included, which it shares with no other pool: `1`
-    /// (or `0`) starts no thread at all.
+    /// Makes a pool of `threads` threads, the caller included, which it shares with no other pool:
+    /// `1` (or `0`) starts no thread at all.
     ///
     /// If the system refuses to start a thread, the pool is smaller.
     pub fn new(threads: usize) -> Pool {
@@ -153,8 +154,8 @@ impl Pool {
         Pool { crew, threads }
     }
 
-    /// A pool of `threads` threads, the caller included, out of those of the process. `1` (or `0`)
-    /// starts no thread, and a number that another such pool had before starts none either.
+    /// Makes a pool of `threads` threads, the caller included, out of those of the process. `1` (or
+    /// `0`) starts no thread, and a number that another such pool had before starts none either.
     ///
     /// If the system refuses to start a thread, the pool is smaller.
     pub fn shared(threads: usize) -> Pool {
@@ -173,20 +174,20 @@ impl Pool {
         Pool { crew: Arc::clone(&self.crew), threads: threads.clamp(1, self.threads) }
     }
 
-    /// The shared pool of [`Pool::available_threads`] threads.
+    /// Returns the shared pool of [`Pool::available_threads`] threads.
     pub fn global() -> &'static Pool {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();
         GLOBAL.get_or_init(|| Pool::shared(Pool::available_threads()))
     }
 
-    /// A pool of the calling thread alone, for work inside a chunk.
+    /// Returns a pool of the calling thread alone, for work inside a chunk.
     pub fn serial() -> &'static Pool {
         static SERIAL: OnceLock<Pool> = OnceLock::new();
         SERIAL.get_or_init(|| Pool::new(1))
     }
 
-    /// How many threads this process may usefully run: the smaller of its CPU affinity and its
-    /// cgroup quota.
+    /// Returns the number of threads that this process may usefully run: the smaller of its CPU
+    /// affinity and its cgroup quota.
     ///
     /// `std::thread::available_parallelism` reads both on Linux (cgroup v1 and v2), so nothing is
     /// parsed here.
@@ -194,12 +195,12 @@ impl Pool {
         std::thread::available_parallelism().map_or(1, |n| n.get())
     }
 
-    /// The number of threads, the caller included.
+    /// Returns the number of threads, the caller included.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// How many workers there are for this pool and all that share them. The caller is none.
+    /// Returns the number of workers of this pool and of all that share them. The caller is none.
     pub fn workers(&self) -> usize {
         self.crew.workers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -255,7 +256,7 @@ impl Pool {
         }
     }
 
-    /// The pool on which the calling thread packs constants.
+    /// Returns the pool on which the calling thread packs constants.
     pub fn for_packing() -> Pool {
         PACKING.with(|packing| packing.borrow().clone()).unwrap_or_else(|| Pool::global().clone())
     }
@@ -301,7 +302,7 @@ impl Pool {
         self.run_dyn(threads, chunks, &|chunk| body(chunk).into_result())
     }
 
-    /// [`Pool::run_on`], compiled once: a copy for each of its callers would hold the whole
+    /// Runs [`Pool::run_on`], compiled once: a copy for each of its callers would hold the whole
     /// protocol and the body twice, and a call for each chunk costs nothing beside a chunk.
     fn run_dyn(&self, threads: usize, chunks: usize, body: &Body<'_>) -> Result<(), Ended> {
         let shared = &*self.crew.shared;
@@ -372,7 +373,7 @@ impl Pool {
 }
 
 impl Crew {
-    /// No worker yet, and room for so many.
+    /// Makes a crew without workers that has room for `seats` of them.
     fn with_room(seats: usize) -> Crew {
         let shared = Arc::new(Shared {
             state: Apart(AtomicU64::new(0)),
@@ -390,14 +391,14 @@ impl Crew {
         Crew { shared, workers: Mutex::default() }
     }
 
-    /// Starts workers until there are so many, and says how many there are then.
+    /// Starts workers until there are `wanted`, and returns how many there are then.
     fn start(&self, wanted: usize) -> usize {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         for seat in workers.len()..wanted.min(self.shared.seats.len()) {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name(format!("sardonyx-{seat}"));
             let Ok(worker) = thread.spawn(move || shared.work(seat)) else { break };
-            // Nobody has set it: seats are filled in order, by who holds the lock.
+            // It is not set yet: seats are filled in order, under the lock.
             let _ = self.shared.seats[seat].worker.set(worker.thread().clone());
             workers.push(worker);
         }
@@ -419,8 +420,9 @@ impl Drop for Crew {
     }
 }
 
-/// Range number `index` of `parts` when `items` are split as evenly as possible. So are the ranges
-/// of neighbours together: the first half of the parts has half of the items, give or take one.
+/// Returns range number `index` of `parts` when `items` are split as evenly as possible. So are the
+/// ranges of neighbours together: the first half of the parts has half of the items, give or take
+/// one.
 ///
 /// # Panics
 ///
@@ -450,7 +452,7 @@ struct Job {
 impl Job {
     const EMPTY: Job = Job { body: &|_| Ok(()), chunks: 0, shares: 0, epoch: 0 };
 
-    /// The chunks of a share.
+    /// Returns the chunks of a share.
     fn share(&self, index: usize) -> Range<usize> {
         split_even(self.chunks, self.shares, index)
     }
@@ -518,7 +520,7 @@ struct Shared {
     shares: Vec<Share>,
     /// Written only while the region is closed and empty; read by workers inside.
     job: UnsafeCell<Job>,
-    /// Taken while a region runs; who does not get it runs inline.
+    /// Taken while a region runs; a caller that does not get it runs inline.
     busy: AtomicBool,
     /// Whether the region is to end early.
     ended: AtomicBool,
@@ -549,9 +551,9 @@ impl Shared {
             // This region is closed if the worker is late, and the next one may be open.
             let state = self.state.0.load(Ordering::SeqCst);
             if state & OPEN != 0 && has_seat(state, seat) {
-                // SAFETY: the region was open after the seat was marked, so its caller waits for the
-                // mark to be cleared before it writes the next job; loading the state synchronises
-                // with opening.
+                // SAFETY: the region was open after the seat was marked, so its caller waits for
+                // the mark to be cleared before it writes the next job; loading the state
+                // synchronises with opening.
                 let job = unsafe { *self.job.get() };
                 seen = job.epoch;
                 let ends = || self.ended.load(Ordering::Relaxed);
@@ -633,7 +635,7 @@ impl Shared {
         }
     }
 
-    /// Runs the chunks of share `own` that nobody has taken, then those of the shares after it.
+    /// Runs the chunks of share `own` that no thread has taken, then those of the shares after it.
     /// Share 0 is the caller's.
     fn take_chunks(&self, job: Job, own: usize) {
         let is_caller = own == 0;
@@ -731,16 +733,18 @@ mod tests {
     #[test]
     fn the_counter_of_regions_wraps() {
         let pool = Pool::new(3);
-        let count = || {
-            let sum = AtomicUsize::new(0);
-            let ran = pool.run(9, |chunk| {
-                sum.fetch_add(1 << (3 * chunk), Ordering::Relaxed);
-            });
-            assert_eq!((ran, sum.into_inner()), (Ok(()), 0o111_111_111));
-        };
-        (0..10).for_each(|_| count());
-        pool.crew.shared.state.0.store(0u64.wrapping_sub(3 * EPOCH), Ordering::SeqCst);
-        (0..10).for_each(|_| count());
+        for start in [None, Some(0u64.wrapping_sub(3 * EPOCH))] {
+            if let Some(start) = start {
+                pool.crew.shared.state.0.store(start, Ordering::SeqCst);
+            }
+            for _ in 0..10 {
+                let sum = AtomicUsize::new(0);
+                let ran = pool.run(9, |chunk| {
+                    sum.fetch_add(1 << (3 * chunk), Ordering::Relaxed);
+                });
+                assert_eq!((ran, sum.into_inner()), (Ok(()), 0o111_111_111));
+            }
+        }
     }
 
     #[test]
@@ -879,8 +883,7 @@ mod tests {
         for threads in [1, 2, 3] {
             let pool = Pool::new(threads);
             let start = Instant::now();
-            let ends = || start.elapsed() > Duration::from_millis(20);
-            let found = Pool::until(&ends, || {
+            let found = Pool::until(&|| start.elapsed() > Duration::from_millis(20), || {
                 pool.run(threads, |_| {
                     let pace = crate::Pace::default();
                     // Without a question it would take years.
@@ -890,25 +893,24 @@ mod tests {
             assert_eq!(found, Err(Ended), "{threads} threads");
             // The next region does not end.
             let done = AtomicUsize::new(0);
-            let asks = |_| {
+            let ran = pool.run(10, |_| {
                 Pool::check_ended()?;
                 done.fetch_add(1, Ordering::Relaxed);
                 Ok(())
-            };
-            assert_eq!((pool.run(10, asks), done.into_inner()), (Ok(()), 10));
+            });
+            assert_eq!((ran, done.into_inner()), (Ok(()), 10));
         }
     }
 
     #[test]
     fn a_panic_stays_one() {
         let found = catch_unwind(|| {
-            let body = || Pool::serial().run(1, |_| -> () { panic_any("chunk") });
-            Pool::until(&|| false, body)
+            Pool::until(&|| false, || Pool::serial().run(1, |_| -> () { panic_any("chunk") }))
         });
         assert_eq!(found.expect_err("a panic").downcast_ref::<&str>(), Some(&"chunk"));
     }
 
-    /// The threads that take part in a region of many chunks that all take a while.
+    /// Counts the threads that take part in a region of many chunks that all take a while.
     fn taking_part(pool: &Pool) -> usize {
         let threads = Mutex::new(std::collections::HashSet::new());
         let ran = pool.run(12, |_| {

@@ -23,7 +23,7 @@ impl Region {
     }
 }
 
-/// What the calling thread does with regions.
+/// Treatment of regions on the calling thread.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     #[default]

@@ -120,8 +120,8 @@ impl Work {
 }
 
 impl Parts {
-    /// Returns the parts that even out threads that start late.
-    pub fn wanted(threads: usize) -> usize {
+    /// Returns the number of parts that evens out threads that start late.
+    pub fn count_for(threads: usize) -> usize {
         if threads == 1 { 1 } else { threads * PARTS_PER_THREAD }
     }
 
@@ -148,8 +148,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Returns the first of the candidates, made of `counts`, whose slowest thread takes at most 2 %
-    /// longer than in the best one. Candidates have at least one row and one column.
+    /// Returns the first of the candidates, made of `counts`, whose slowest thread takes at most
+    /// 2 % longer than in the best one. Candidates have at least one row and one column.
     pub fn choose<const N: usize>(
         self,
         threads: usize,
@@ -165,12 +165,13 @@ impl Grid {
         good.map_or(self, |(_, parts)| *parts)
     }
 
-    /// Estimates the time of the slowest thread, in sixteenths of a piece, if part number `i` has row
-    /// `i % rows`.
+    /// Estimates the time of the slowest thread, in sixteenths of a piece, if part number `i` has
+    /// row `i % rows`.
     ///
     /// Whole rounds take as long as the largest part each. Where sizes differ, a thread is late by
     /// at most one part (Graham, "Bounds on multiprocessing timing anomalies", 1969), and shares of
-    /// whole rows or columns are even although their parts are not ([`split_even`](crate::split_even)).
+    /// whole rows or columns are even although their parts are not
+    /// ([`split_even`](crate::split_even)).
     fn slowest(self, parts: Grid, threads: usize) -> usize {
         let times = usize::saturating_mul;
         let largest = times(self.rows.div_ceil(parts.rows), self.cols.div_ceil(parts.cols));
@@ -204,16 +205,12 @@ mod tests {
     #[test]
     fn short_work_stays_serial_and_longer_work_gets_more_threads() {
         let pool = pool(16);
-        let threads = |operations| {
-            let work = Work::new(Operation::MultiplyAdd, operations);
-            work.threads(&pool)
-        };
-        assert_eq!(threads(0), 1);
-        assert_eq!(threads(60_000), 1);
-        let rising = [130_000, 300_000, 600_000].map(threads);
-        assert!(rising.is_sorted() && rising[0] > 1 && rising[2] < 16, "{rising:?}");
-        assert_eq!(threads(100_000_000), 16);
-        assert_eq!(threads(usize::MAX), 16);
+        let [none, short, a, b, c, long, longest] =
+            [0, 60_000, 130_000, 300_000, 600_000, 100_000_000, usize::MAX]
+                .map(|operations| Work::new(Operation::MultiplyAdd, operations).threads(&pool));
+        assert_eq!([none, short], [1, 1]);
+        assert!(1 < a && a <= b && b <= c && c < 16, "{a}, {b} and {c} threads");
+        assert_eq!([long, longest], [16, 16]);
         // Two threads share whatever is worth it at all.
         assert_eq!(Work::new(Operation::MultiplyAdd, 130_000).threads(&pool.at_most(2)), 2);
     }

@@ -14,7 +14,7 @@ use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::tool::shard::Plan;
 use sardonyx::value::Tolerance;
 use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value, infer};
-use sardonyx_shard::{Computed, Step};
+use sardonyx_shard::Step;
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};
 use sardonyx_tests::run_case;
@@ -292,9 +292,9 @@ fn compare(
         found.compare(wanted, tolerance).map_err(|why| format!("{name}: {why}"))?;
     }
     // Nodes that draw random numbers draw others in the second run.
-    let is_random = |name: &str| wanted.get(name).map(bits) != plain_again.get(name).map(bits);
     for ((name, first), (_, second)) in found.iter().zip(again.iter()) {
-        if !is_random(name) && bits(first) != bits(second) {
+        let is_random = wanted.get(name).map(bits) != plain_again.get(name).map(bits);
+        if !is_random && bits(first) != bits(second) {
             return Err(format!("{name}: two runs give different bits"));
         }
     }
@@ -302,13 +302,12 @@ fn compare(
         return Err(format!("{} outputs, not {}", found.len(), wanted.len()));
     }
     let facts = plan.facts();
-    let only_moves = |computed: &Computed| {
-        let model = plan.model();
-        let op = model.display(model.node(computed.node).op_type);
-        EXACT.contains(&&*op)
-    };
     let is_exact = plan.steps.iter().all(|step| match step {
-        Step::Node(computed) => only_moves(computed),
+        Step::Node(computed) => {
+            let model = plan.model();
+            let op = model.display(model.node(computed.node).op_type);
+            EXACT.contains(&&*op)
+        }
         Step::Move(_) => true,
     });
     if !is_same && is_exact {

@@ -38,8 +38,8 @@ pub(crate) struct Threads {
     /// Only the model in examples/digits, briefly: does the bench itself still work?
     #[arg(long, conflicts_with_all = ["names", "zoo", "bars"])]
     smoke: bool,
-    /// Costs of the simulation after `--`, such as `-- --slow 0.5 --wake-ns 3000`; `-- --help` lists
-    /// them.
+    /// Costs of the simulation after `--`, such as `-- --slow 0.5 --wake-ns 3000`; `-- --help`
+    /// lists them.
     #[arg(last = true)]
     costs: Vec<String>,
 }

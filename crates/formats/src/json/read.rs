@@ -30,7 +30,8 @@ pub fn read<M: MessageType>(text: &[u8], limits: Limits) -> Result<Vec<u8>, Erro
     fill(text, Assembly::new::<M>(limits))
 }
 
-/// Reads the message of `assembly`. Not generic, so that the parser is compiled once, in this crate.
+/// Reads the message of `assembly`. Not generic, so that the parser is compiled once, in this
+/// crate.
 fn fill(text: &[u8], assembly: Assembly) -> Result<Vec<u8>, Error> {
     parse_message::<Json>(text, assembly)
 }

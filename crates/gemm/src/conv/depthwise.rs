@@ -21,7 +21,8 @@ const UNITS_PER_THREAD: usize = 4;
 /// Work: output pixels per thread from which all threads have rows of their own. Below, they have
 /// channels of their own.
 const PIXELS_PER_THREAD: usize = 64;
-/// Work: vectors of channels of a unit where threads have channels of their own, or planes are copied.
+/// Work: vectors of channels of a unit where threads have channels of their own, or planes are
+/// copied.
 const VECTORS_OF_THREAD: usize = 8;
 
 /// One depthwise convolution, sizes checked.
@@ -509,8 +510,8 @@ impl Body for FinishSums {
 }
 
 impl FinishSums {
-    /// Adds the residual in scratch memory, applies the function there, and writes the products with
-    /// the factor.
+    /// Adds the residual in scratch memory, applies the function there, and writes the products
+    /// with the factor.
     ///
     /// # Safety
     ///

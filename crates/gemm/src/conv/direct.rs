@@ -333,7 +333,12 @@ impl Unit<'_> {
 }
 
 impl Geometry {
-    /// Inputs along a dimension that neighbouring outputs are computed from.
+    /// Returns the input index along a dimension of an output's first tap; negative in the padding.
+    pub(super) fn first_input(&self, i: usize, output: usize) -> isize {
+        (output * self.strides[i]) as isize - self.pads_begin[i] as isize
+    }
+
+    /// Returns the number of inputs along a dimension that neighbouring outputs are computed from.
     pub(super) fn extent(&self, i: usize, outputs: usize) -> usize {
         (outputs.max(1) - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1
     }

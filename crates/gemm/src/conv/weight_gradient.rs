@@ -572,8 +572,7 @@ impl CopyLines<'_> {
         let (lines, step) = work.lines();
         let (stride, pitch) = (work.line_stride(), work.piece[1]);
         let needed = lines - (work.piece[0] - piece.rows.len()) * step;
-        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let h0 = first(1, piece.rows.start);
+        let h0 = g.first_input(1, piece.rows.start);
         // The lines inside of the input.
         let before = |place: usize| {
             let inputs = (place as isize - h0).max(0) as usize;
@@ -581,7 +580,7 @@ impl CopyLines<'_> {
         };
         let (low, high) = (before(0), before(in_h));
         for d in 0..g.kernel[0] {
-            let depth = first(0, piece.depth) + (d * g.dilations[0]) as isize;
+            let depth = g.first_input(0, piece.depth) + (d * g.dilations[0]) as isize;
             let copy = &mut copy[at + d * lines * pitch..][..needed * pitch];
             let depth = usize::try_from(depth).ok().filter(|depth| *depth < in_d);
             let (Some(depth), false, false) = (depth, low == high, line.inside.is_empty()) else {

@@ -399,7 +399,8 @@ impl<F: Form> Product<'_, F> {
         let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
         let row_parts = kept.max(if threads == 1 { 1 } else { fed });
         let group_of = |row_parts: usize| {
-            // Rows that stay in three quarters of the cache over all of k meet whole panels of columns.
+            // Rows that stay in three quarters of the cache over all of k meet whole panels of
+            // columns.
             let whole = self.m.div_ceil(row_parts) * self.k <= self.caches.own_floats(3, 4);
             match threads {
                 _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
@@ -494,14 +495,15 @@ impl<F: Form> Product<'_, F> {
         let kc = self.k_block();
         let most = self.column_block(kc);
         let col_parts = col_panels.div_ceil(most);
-        let cut = |each: usize| Grid {
-            rows: (threads * each).div_ceil(col_parts).clamp(1, row_panels),
-            cols: col_parts,
-        };
-        let pieces = Grid { rows: row_panels, cols: col_panels };
-        let row_parts = match threads {
-            1 => 1,
-            _ => pieces.choose(threads, [6, 5, 4, 7, 8, 3, 12], cut).rows,
+        let row_parts = if threads == 1 {
+            1
+        } else {
+            let pieces = Grid { rows: row_panels, cols: col_panels };
+            let chosen = pieces.choose(threads, [6, 5, 4, 7, 8, 3, 12], |each| Grid {
+                rows: (threads * each).div_ceil(col_parts).clamp(1, row_panels),
+                cols: col_parts,
+            });
+            chosen.rows
         };
         pool.run_on(threads, row_parts * col_parts, |part| {
             let rows = split_even(row_panels, row_parts, part % row_parts);

@@ -117,8 +117,8 @@ impl Activation {
         S::ISA != Isa::Portable && self.table_gate::<S>().is_none()
     }
 
-    /// Writes [`Activation::function`] of each number in vectors. Decides once, so that each loop has
-    /// one body.
+    /// Writes [`Activation::function`] of each number in vectors. Decides once, so that each loop
+    /// has one body.
     ///
     /// # Safety
     ///
@@ -138,8 +138,8 @@ impl Activation {
         }
     }
 
-    /// Applies [`Activation::function`] to each number in loops that the compiler vectorises for the
-    /// target. It must not see a short length: it would unroll the loop first.
+    /// Applies [`Activation::function`] to each number in loops that the compiler vectorises for
+    /// the target. It must not see a short length: it would unroll the loop first.
     #[inline(always)]
     fn function_of(self, lanes: &mut [f32]) {
         macro_rules! each {

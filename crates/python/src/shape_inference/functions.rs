@@ -124,8 +124,8 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Serializes the types and constants of a node's inputs, and lists which inputs and outputs the
-    /// node has.
+    /// Serializes the types and constants of a node's inputs, and lists which inputs and outputs
+    /// the node has.
     fn from_node(node: &NodeTypes<'_, '_>) -> NodeFacts {
         let inputs = 0..node.input_count();
         let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));

@@ -157,8 +157,8 @@ struct SizedRoute {
 }
 
 impl Routes {
-    /// Computes which blocks of tensors `device` sends and receives in each exchange of `plan`, if the
-    /// symbolic dimensions have the sizes `numbers`.
+    /// Computes which blocks of tensors `device` sends and receives in each exchange of `plan`, if
+    /// the symbolic dimensions have the sizes `numbers`.
     pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
         let routes = Arc::new(find_routes(&plan, device, numbers));
         let cached = Mutex::new(CachedRoutes { numbers: numbers.clone(), routes });

@@ -1,6 +1,7 @@
 //! Arithmetic in which a function is written once, for a number and for vectors.
 //!
-//! Each method rounds once or moves bits, so that a number gets the same bits whatever is beside it.
+//! Each method rounds once or moves bits, so that a number gets the same bits whatever is beside
+//! it.
 
 use crate::Simd;
 
@@ -224,7 +225,8 @@ pub struct RowPair {
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] must hold. Both sides are valid, and are the same place or do not overlap.
+/// The demands of [`Simd`] must hold. Both sides are valid, and are the same place or do not
+/// overlap.
 #[inline(always)]
 pub unsafe fn map_vectors<S: Simd, F: Function>(function: F, places: &RowPair) {
     let &RowPair { from, to, rows, cols, from_stride, to_stride } = places;

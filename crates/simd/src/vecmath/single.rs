@@ -15,7 +15,7 @@ const ROUND: f32 = 12_582_912.0;
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// Where [`sin_reduced`] and [`cos_reduced`] end.
+/// Largest magnitude that [`sin_reduced`] and [`cos_reduced`] accept.
 pub const MAX_REDUCED: f32 = 8192.0;
 
 #[inline(always)]
@@ -23,25 +23,31 @@ fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Computes the polynomial with these coefficients, constant term first, by Horner's rule.
-#[inline(always)]
-fn polynomial<L: Lanes, const N: usize>(x: L, coefficients: [f32; N]) -> L {
-    let mut sum = L::splat(coefficients[N - 1]);
-    let mut i = N - 1;
-    while i > 0 {
-        i -= 1;
-        sum = sum.fma(x, L::splat(coefficients[i]));
+/// Polynomial with these coefficients, constant term first.
+struct Polynomial<const N: usize>([f32; N]);
+
+impl<const N: usize> Polynomial<N> {
+    /// Computes the value at `x` by Horner's rule.
+    #[inline(always)]
+    fn at<L: Lanes>(self, x: L) -> L {
+        let Polynomial(coefficients) = self;
+        let mut sum = L::splat(coefficients[N - 1]);
+        let mut i = N - 1;
+        while i > 0 {
+            i -= 1;
+            sum = sum.fma(x, L::splat(coefficients[i]));
+        }
+        sum
     }
-    sum
+
+    /// Computes [`Polynomial::at`] for one number.
+    #[inline(always)]
+    fn at_number<const FMA: bool>(self, x: f32) -> f32 {
+        self.at(Lane::<FMA>(x)).0
+    }
 }
 
-/// Computes [`polynomial`] of one number.
-#[inline(always)]
-fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    polynomial(Lane::<FMA>(x), coefficients).0
-}
-
-/// `2^n` for `-126 <= n <= 127`.
+/// Returns `2^n` for `-126 <= n <= 127`.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
@@ -51,7 +57,7 @@ fn power_of_two(n: i32) -> f32 {
 /// leaves 2^-26 of `expm1(r)`.
 const EXP_TAIL: [f32; 5] = [0.5, 0.166_665_42, 0.041_666_28, 0.008_366_71, 0.001_394_667];
 
-/// `(p, n)` with `exp(x) = (1 + p) * 2^n` and `|p| <= 0.42`, for `|x| <= 1000`.
+/// Returns `(p, n)` with `exp(x) = (1 + p) * 2^n` and `|p| <= 0.42`, for `|x| <= 1000`.
 #[inline(always)]
 fn reduced_exp<const FMA: bool>(x: f32) -> (f32, i32) {
     let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, ROUND);
@@ -59,11 +65,11 @@ fn reduced_exp<const FMA: bool>(x: f32) -> (f32, i32) {
     let n_float = shifted - ROUND;
     let r = fma::<FMA>(n_float, -LN2_HIGH, x);
     let r = fma::<FMA>(n_float, -LN2_LOW, r);
-    let tail = horner::<FMA, 5>(r, EXP_TAIL);
+    let tail = Polynomial(EXP_TAIL).at_number::<FMA>(r);
     (fma::<FMA>(r * r, tail, r), n)
 }
 
-/// `x` between `low` and `high`; NaN stays.
+/// Limits `x` to the range from `low` to `high`; NaN stays.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
@@ -89,7 +95,7 @@ fn reduce<L: Lanes>(x: L, bias: f32) -> (L, L) {
 fn split_exp<L: Lanes>(x: L, bias: f32) -> (L, L) {
     let (r, shifted) = reduce(x, bias);
     let [a, b, c, d, e] = EXP_TAIL;
-    (polynomial(r, [1.0, 1.0, a, b, c, d, e]), shifted)
+    (Polynomial([1.0, 1.0, a, b, c, d, e]).at(r), shifted)
 }
 
 #[inline(always)]
@@ -125,8 +131,8 @@ pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
     fma::<FMA>(p, high, high - power_of_two(rest.wrapping_neg())) * low
 }
 
-/// The quotient `expm1(2|x|) / (expm1(2|x|) + 2)` with the sign of x, which keeps relative precision
-/// near zero without a second branch.
+/// The quotient `expm1(2|x|) / (expm1(2|x|) + 2)` with the sign of x, which keeps relative
+/// precision near zero without a second branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Tanh;
 
@@ -136,7 +142,7 @@ impl Function for Tanh {
         // tanh(10) is 1 to well below half an ULP.
         let size = x.abs().at_most(10.0);
         let (r, shifted) = reduce(size.add(size), BIAS);
-        let p = r.mul(r).fma(polynomial(r, EXP_TAIL), r);
+        let p = r.mul(r).fma(Polynomial(EXP_TAIL).at(r), r);
         // As in `expm1`, where neither part is too large.
         let power = shifted.low_bits_power();
         let t = p.fma(power, power.sub(L::splat(1.0)));
@@ -150,7 +156,8 @@ const SCALE: f32 = f32::from_bits((127 + 64) << 23);
 /// Biased exponent of [`SCALE`].
 const SCALE_BIAS: f32 = BIAS + 64.0;
 
-/// The logistic function `e / (1 + e)` with `e = exp(x)`. The small side keeps its relative precision.
+/// The logistic function `e / (1 + e)` with `e = exp(x)`. The small side keeps its relative
+/// precision.
 #[derive(Clone, Copy, Debug)]
 pub struct Sigmoid;
 
@@ -182,18 +189,16 @@ fn split_exp2<L: Lanes>(t: L, bias: f32) -> (L, L) {
     let shifted = t.add(round);
     let r = t.sub(shifted.sub(round));
     // 2^r for |r| <= 1/2 within 3.0e-9 of itself, fitted by Lawson's algorithm.
-    let power = polynomial(
-        r,
-        [
-            1.0,
-            std::f32::consts::LN_2,
-            0.240_226_48,
-            0.055_503_596,
-            0.009_618_498,
-            0.001_339_097_3,
-            1.532_976e-4,
-        ],
-    );
+    let power = Polynomial([
+        1.0,
+        std::f32::consts::LN_2,
+        0.240_226_48,
+        0.055_503_596,
+        0.009_618_498,
+        0.001_339_097_3,
+        1.532_976e-4,
+    ])
+    .at(r);
     (power, shifted)
 }
 
@@ -202,8 +207,8 @@ fn split_exp2<L: Lanes>(t: L, bias: f32) -> (L, L) {
 /// `Φ(-2h)` is `2^(p(h) - 1)`, which takes no division. `p` has degree 8 and no constant term. It
 /// was fitted to `log2(2 Φ(-2h))` at 700 Chebyshev nodes of h up to 2.8, weighted by Φ(-2h), with
 /// Lawson's algorithm (reweighted least squares); each coefficient was rounded to f32, up or down,
-/// before the later ones were fitted again. Φ(-2h) is within 8.1e-9 in exact arithmetic. Beyond 2.8,
-/// `p` falls faster than the logarithm, so that small values have no relative precision.
+/// before the later ones were fitted again. Φ(-2h) is within 8.1e-9 in exact arithmetic. Beyond
+/// 2.8, `p` falls faster than the logarithm, so that small values have no relative precision.
 #[derive(Clone, Copy, Debug)]
 pub struct Gelu;
 
@@ -220,8 +225,9 @@ impl Function for Gelu {
         let square = h.mul(h);
         // Even and odd terms apart, which halves the latency.
         let even =
-            polynomial(square, [-2.302_210_3, -0.419_960_8, -0.004_343_038_4, 0.005_054_167_5]);
-        let odd = polynomial(square, [-1.836_834_2, 0.112_989_54, -0.011_948_071, -7.280_665e-4]);
+            Polynomial([-2.302_210_3, -0.419_960_8, -0.004_343_038_4, 0.005_054_167_5]).at(square);
+        let odd =
+            Polynomial([-1.836_834_2, 0.112_989_54, -0.011_948_071, -7.280_665e-4]).at(square);
         let (e, shifted) = split_exp2(odd.fma(h, even).mul(h), BIAS);
         h.neg().fma(e.mul(shifted.low_bits_power()), positive)
     }
@@ -255,19 +261,17 @@ pub(crate) fn ln<const FMA: bool>(x: f32) -> f32 {
     let f = f32::from_bits(bits.wrapping_sub(e << 23) as u32) - 1.0;
     let e = e as f32 + shift;
     // (ln(1 + f) - f + f^2/2) / f^3; the error leaves 2^-27 of ln(1 + f).
-    let tail = horner::<FMA, 8>(
-        f,
-        [
-            0.333_333_16,
-            -0.250_008_1,
-            0.200_022_86,
-            -0.166_245_55,
-            0.141_811_89,
-            -0.131_287_5,
-            0.128_816_6,
-            -0.078_596_36,
-        ],
-    );
+    let tail = Polynomial([
+        0.333_333_16,
+        -0.250_008_1,
+        0.200_022_86,
+        -0.166_245_55,
+        0.141_811_89,
+        -0.131_287_5,
+        0.128_816_6,
+        -0.078_596_36,
+    ])
+    .at_number::<FMA>(f);
     let square = f * f;
     let small = fma::<FMA>(e, LN2_LOW, square * f * tail);
     let small = fma::<FMA>(square, -0.5, small);
@@ -292,32 +296,28 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     let a = clamp(x.abs(), 0.0, 4.0);
     let t = a * a;
     // erf(x) / x - 1 up to x^2 = 0.87, within 2^-31.
-    let near = horner::<FMA, 7>(
-        t,
-        [
-            0.128_379_17,
-            -0.376_126_35,
-            0.112_836_91,
-            -0.026_859_12,
-            0.005_200_261,
-            -8.133_215e-4,
-            8.327_485e-5,
-        ],
-    );
+    let near = Polynomial([
+        0.128_379_17,
+        -0.376_126_35,
+        0.112_836_91,
+        -0.026_859_12,
+        0.005_200_261,
+        -8.133_215e-4,
+        8.327_485e-5,
+    ])
+    .at_number::<FMA>(t);
     let near = fma::<FMA>(x, near, x);
     // -ln(erfc(a)) / a from 0.92 to 4 (where erf rounds to 1); the error leaves 2^-30 of erf.
-    let far = horner::<FMA, 7>(
-        a,
-        [
-            1.128_651_5,
-            0.635_138_4,
-            0.106_259_525,
-            -0.023_782_792,
-            0.003_652_911_4,
-            -3.255_548_7e-4,
-            1.152_623_6e-5,
-        ],
-    );
+    let far = Polynomial([
+        1.128_651_5,
+        0.635_138_4,
+        0.106_259_525,
+        -0.023_782_792,
+        0.003_652_911_4,
+        -3.255_548_7e-4,
+        1.152_623_6e-5,
+    ])
+    .at_number::<FMA>(a);
     let far = (1.0 - exp::<FMA>(-a * far)).copysign(x);
     if a < 0.921_875 { near } else { far }
 }
@@ -339,8 +339,9 @@ fn reduced_angle<const FMA: bool>(x: f32) -> (f32, i32) {
 fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
     let t = r * r;
     // (sin(r) - r) / r^3 within 2^-37, (cos(r) - 1 + r^2/2) / r^4 within 2^-33.
-    let sin = horner::<FMA, 4>(t, [-0.166_666_67, 0.008_333_329, -1.983_933_5e-4, 2.718_311_6e-6]);
-    let cos = horner::<FMA, 3>(t, [0.041_666_646, -0.001_388_736_8, 2.443_845_4e-5]);
+    let sin = Polynomial([-0.166_666_67, 0.008_333_329, -1.983_933_5e-4, 2.718_311_6e-6])
+        .at_number::<FMA>(t);
+    let cos = Polynomial([0.041_666_646, -0.001_388_736_8, 2.443_845_4e-5]).at_number::<FMA>(t);
     let sin = fma::<FMA>(r * t, sin, r);
     let cos = fma::<FMA>(t * t, cos, fma::<FMA>(t, -0.5, 1.0));
     let value = if n & 1 == 0 { sin } else { cos };

@@ -209,7 +209,7 @@ impl Process {
     }
 }
 
-/// The times of all repetitions of a job, and the memory that the process had.
+/// Measures the times of all repetitions of a job, and the memory that the process had.
 fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     let rss_before_mb = rss_peak_mb()?;
     let mut times = Vec::new();
@@ -225,8 +225,7 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     }))
 }
 
-/// What is told apart within a job: how long each part took in milliseconds, and the most memory
-/// after one.
+/// Parts of a job: the time of each in milliseconds, and the most memory after one.
 struct Phases {
     start: Instant,
     times: Value,

@@ -96,14 +96,14 @@ fn external(out: &mut Encoder<'_>, scale: Scale, length: usize) {
 fn nodes(out: &mut Encoder<'_>, count: usize) {
     const OPERATORS: [&str; 6] = ["Gemm", "Concat", "Softmax", "Add", "LeakyRelu", "Split"];
     let operator = |index: usize| OPERATORS[index % OPERATORS.len()];
-    let name = |index: usize| format!("/blk.{}/{}_{index}", index / 1000, operator(index));
     let value = |index: usize| format!("/blk.{}/v_{index}", index / 1000);
     for index in 1..=count {
+        let name = format!("/blk.{}/{}_{index}", index / 1000, operator(index));
         out.put_message(graph::Node, |out| {
             out.put(node::Input, value(index - 1).as_bytes());
             out.put(node::Input, value(index * 7 / 9).as_bytes());
             out.put(node::Output, value(index).as_bytes());
-            out.put(node::Name, name(index).as_bytes());
+            out.put(node::Name, name.as_bytes());
             out.put(node::OpType, operator(index).as_bytes());
             if index % 2 == 0 {
                 out.put_message(node::Attribute, |out| {

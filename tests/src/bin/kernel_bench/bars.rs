@@ -220,7 +220,7 @@ fn cycles(bench: &Bench, activation: Activation) -> f64 {
 }
 
 impl Convolution {
-    /// Convolution of square images by an algorithm that does every multiply-add.
+    /// Makes a convolution of square images by an algorithm that does every multiply-add.
     fn new(shape: Shape, bar: f64, aim: f64) -> Convolution {
         Convolution { shape, is_cold: false, saved: 1.0, bar, aim }
     }
@@ -301,7 +301,7 @@ fn attention_of(bench: &Bench, heads: usize, rows: usize, features: usize) -> Ti
     time(bench, |_| attention(&bench.exec(), &job, &mut y, strides))
 }
 
-/// Times a layer with as many features as hidden units.
+/// Measures a layer with as many features as hidden units.
 fn lstm_of(bench: &Bench, batch: usize, hidden: usize) -> Timed {
     let exec = &bench.exec();
     let (width, rows) = (4 * hidden, STEPS * batch);

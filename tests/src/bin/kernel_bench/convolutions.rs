@@ -192,7 +192,7 @@ impl Layer {
     }
 }
 
-/// Times one convolution.
+/// Measures one convolution.
 fn time_alone(group: &mut Group<'_>, shape: Shape) {
     let (bench, name) = (group.bench, shape.name());
     if group.wants(&name) {
@@ -205,7 +205,7 @@ fn time_alone(group: &mut Group<'_>, shape: Shape) {
     }
 }
 
-/// Times all convolutions of a network, one after the other.
+/// Measures all convolutions of a network, one after the other.
 fn time_together(group: &mut Group<'_>, shapes: Vec<Shape>) {
     let (bench, name) = (group.bench, "one pass over all");
     if !group.wants(name) {

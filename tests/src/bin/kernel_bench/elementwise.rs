@@ -117,7 +117,7 @@ fn sums(group: &mut Group<'_>) {
     }
 }
 
-/// Times five operations in one pass over memory and in a pass each.
+/// Measures five operations in one pass over memory and in a pass each.
 fn fused(group: &mut Group<'_>) {
     five_links(group, "a million elements", 1024);
     five_links(group, "64 MB each", 16 << 10);

@@ -45,11 +45,10 @@ pub(super) fn run(bench: &Bench) {
     }
 }
 
-/// Times one shape with weights packed ahead and as rows. Where the machine multiplies four bytes
-/// in one instruction, this may pass the peak, which is that of floats.
+/// Measures one shape with weights packed ahead and as rows. Where the machine multiplies four
+/// bytes in one instruction, this may pass the peak, which is that of floats.
 fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     let bench = group.bench;
-    let count = |x: usize, y: usize| x as f64 * y as f64;
     let work = Work {
         flops: 2.0 * count(m, n) * k as f64,
         bytes: count(m, k) + count(k, n) + size_of::<i32>() as f64 * count(m, n),
@@ -59,14 +58,13 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     if !group.wants(&packed) && !group.wants(&plain) {
         return;
     }
-    let bytes = |len: usize| -> Vec<u8> { (0..len).map(|i| (i * 7919 % 251) as u8).collect() };
-    let a = bytes(m * k);
+    let a = byte_numbers(m * k);
     let a = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: false };
     let mut c = vec![0; m * n];
     let mut multiply =
         |b: ByteRhs<'_>| gemm_bytes(&bench.exec(), a, b, ZeroPoints { a: &[128], b: &[] }, &mut c);
     let copies = copies_of(n * k);
-    let weights: Vec<Vec<u8>> = (0..copies).map(|_| bytes(k * n)).collect();
+    let weights: Vec<Vec<u8>> = (0..copies).map(|_| byte_numbers(k * n)).collect();
     if group.wants(&packed) {
         let weights: Vec<_> = (0..copies)
             .map(|i| {
@@ -80,16 +78,25 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     });
 }
 
+/// Returns the number of elements of a matrix.
+fn count(rows: usize, cols: usize) -> f64 {
+    rows as f64 * cols as f64
+}
+
+/// Makes bytes of many values.
+fn byte_numbers(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7919 % 251) as u8).collect()
+}
+
 /// Views bytes as a matrix of signed integers with adjacent rows.
 fn view_signed(bytes: &[u8], rows: usize, cols: usize) -> ByteMatrix<'_> {
     ByteMatrix { bits: MatRef::row_major(bytes, rows, cols), signed: true }
 }
 
-/// Times one shape with weights in each form: packed ahead, as rows, and as columns (a matrix
+/// Measures one shape with weights in each form: packed ahead, as rows, and as columns (a matrix
 /// stored transposed).
 fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let bench = group.bench;
-    let count = |x: usize, y: usize| x as f64 * y as f64;
     let work = Work {
         flops: 2.0 * count(m, n) * k as f64,
         bytes: size_of::<f32>() as f64 * (count(m, k) + count(k, n) + count(m, n)),

@@ -64,24 +64,24 @@ fn simulate_all(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-/// Times of one step in nanoseconds.
+/// Times of one step in nanoseconds, and what it ran.
 #[derive(Clone, Copy, Default)]
 struct Step {
-    /// On one thread.
+    /// Time on one thread.
     alone: f64,
-    /// With all threads.
+    /// Time with all threads.
     together: f64,
-    /// Of it, outside of regions.
+    /// Time outside of regions, part of `together`.
     serial: f64,
-    /// Of all chunks, on one thread.
+    /// Time of all chunks, on one thread.
     chunks: f64,
-    /// Within regions.
+    /// Time within regions.
     in_regions: f64,
     regions: usize,
     parts: usize,
     /// Most threads of a region.
     threads: usize,
-    /// Of the bytes that it moves, at the bandwidth that all threads share.
+    /// Time to move the step's bytes at the bandwidth that all threads share.
     moving: f64,
 }
 
@@ -89,6 +89,11 @@ impl Step {
     /// Whether all threads together wait for memory.
     fn is_bound_by_memory(&self) -> bool {
         self.moving >= self.in_regions
+    }
+
+    /// Returns the time beyond an even share of the step on each of `threads` threads.
+    fn lost(&self, threads: f64) -> f64 {
+        self.together - self.alone / threads
     }
 }
 
@@ -146,19 +151,22 @@ impl<'r> Simulated<'r> {
     /// Returns the efficiency of the regions that do not wait for memory: of their parts alone, and
     /// against one thread.
     fn compute_bound(&self) -> [f64; 2] {
-        let steps =
-            || self.steps.values().filter(|step| step.regions > 0 && !step.is_bound_by_memory());
-        let sum = |of: &dyn Fn(&Step) -> f64| steps().map(of).sum::<f64>();
-        let available = self.threads as f64 * sum(&|step| step.in_regions);
-        let alone = sum(&|step| (step.alone - step.serial).max(0.0));
-        [sum(&|step| step.chunks) / available, alone / available]
+        let [mut in_regions, mut alone, mut chunks] = [0.0; 3];
+        for step in self.steps.values() {
+            if step.regions > 0 && !step.is_bound_by_memory() {
+                in_regions += step.in_regions;
+                alone += (step.alone - step.serial).max(0.0);
+                chunks += step.chunks;
+            }
+        }
+        let available = self.threads as f64 * in_regions;
+        [chunks / available, alone / available]
     }
 
     fn to_json(&self, real: Option<f64>, worst: usize) -> Value {
         let threads = self.threads as f64;
-        let lost = |step: &Step| step.together - step.alone / threads;
         let mut order: Vec<(&usize, &Step)> = self.steps.iter().collect();
-        order.sort_by(|(_, a), (_, b)| lost(b).total_cmp(&lost(a)));
+        order.sort_by(|(_, a), (_, b)| b.lost(threads).total_cmp(&a.lost(threads)));
         let worst: Vec<Value> = order
             .into_iter()
             .take(worst)
@@ -173,7 +181,7 @@ impl<'r> Simulated<'r> {
                     "parts": step.parts,
                     "threads": step.threads,
                     "bound_by_memory": step.is_bound_by_memory(),
-                    "lost": lost(step) / self.together,
+                    "lost": step.lost(threads) / self.together,
                 })
             })
             .collect();

@@ -27,9 +27,9 @@ pub(crate) struct Span {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) spans: Vec<Span>,
-    /// By step: its name and kernel.
+    /// Name and kernel of each step.
     pub(crate) names: Vec<String>,
-    /// By step: bytes that it reads and writes.
+    /// Bytes that each step reads and writes.
     pub(crate) bytes: Vec<f64>,
 }
 
@@ -86,7 +86,7 @@ impl Subject {
         Ok(best)
     }
 
-    /// Times runs on real threads and returns the shortest time in nanoseconds.
+    /// Measures runs on real threads and returns the shortest time in nanoseconds.
     pub(crate) fn time(&self, threads: usize, budget: Duration) -> Result<f64> {
         let mut run = self.prepare(threads)?;
         run.run()?;
@@ -98,7 +98,7 @@ impl Subject {
             run.run()?;
             best = best.min(began.elapsed());
         }
-        Ok(best.as_secs_f64() * 1e9)
+        Ok(nanoseconds(best))
     }
 
     fn prepare(&self, threads: usize) -> Result<Prepared<'_>> {
@@ -158,7 +158,7 @@ impl Prepared<'_> {
 
     /// Records a run.
     fn record(&mut self) -> Result<Recorded> {
-        // By step that has ended: its index, and when.
+        // Index of each step that has ended, and the time of its end.
         let ends = RefCell::new(Vec::new());
         let start = Instant::now();
         let (took, regions) = match &self.work {
@@ -191,7 +191,6 @@ impl Prepared<'_> {
 fn list_spans(ends: &[(usize, Duration)], regions: Vec<Region>, took: Duration) -> Vec<Span> {
     let (mut spans, mut last) = (Vec::new(), Duration::ZERO);
     let mut regions = regions.into_iter().peekable();
-    let nanoseconds = |time: Duration| time.as_secs_f64() * 1e9;
     for (index, &(step, end)) in ends.iter().enumerate() {
         let end = if index + 1 == ends.len() { took.max(end) } else { end };
         while let Some(region) = regions.next_if(|region| region.start < end) {
@@ -208,6 +207,11 @@ fn list_spans(ends: &[(usize, Duration)], regions: Vec<Region>, took: Duration) 
         last = last.max(end);
     }
     spans
+}
+
+/// Converts a duration to nanoseconds.
+fn nanoseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e9
 }
 
 fn read(pair: &str) -> Result<(String, Tensor)> {
@@ -227,18 +231,16 @@ impl RandomProduct {
     /// Makes products of 1 to 1,024 rows and 32 to 2,048 steps and columns, the same each time.
     fn list() -> Vec<RandomProduct> {
         let mut state = 0x9e37_79b9_u64;
-        let mut draw = |least: f64, most: f64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
-            let share = (state >> 33) as f64 / (1u64 << 31) as f64;
-            (least * (most / least).powf(share)) as usize
-        };
-        let product = |_| {
-            let (m, k, n) = (draw(1.0, 1024.0), draw(32.0, 2048.0), draw(32.0, 2048.0));
-            let b: Vec<f32> = numbers(k * n);
+        let mut products = Vec::new();
+        for _ in 0..40 {
+            let m = draw(&mut state, 1.0, 1024.0);
+            let [k, n] = [(); 2].map(|()| draw(&mut state, 32.0, 2048.0));
+            let b = numbers(k * n);
             let b = Pool::to_its_end(|| PackedB::new(Isa::detect(), MatRef::row_major(&b, k, n)));
-            RandomProduct { name: format!("{m} x {k} x {n}"), rows: m, a: numbers(m * k), b }
-        };
-        (0..40).map(product).collect()
+            let name = format!("{m} x {k} x {n}");
+            products.push(RandomProduct { name, rows: m, a: numbers(m * k), b });
+        }
+        products
     }
 
     fn bytes(&self) -> f64 {
@@ -254,6 +256,14 @@ impl RandomProduct {
         let done = gemm(&exec, a, Rhs::Packed(&self.b), &mut c, n, &Epilogue::default());
         done.expect("nothing ends it");
     }
+}
+
+/// Draws a size from `least` to `most`, whose logarithm is uniform. `state` is that of a linear
+/// congruential generator.
+fn draw(state: &mut u64, least: f64, most: f64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+    let share = (*state >> 33) as f64 / (1u64 << 31) as f64;
+    (least * (most / least).powf(share)) as usize
 }
 
 /// Makes numbers between -1 and 1, none of them special.

@@ -7,8 +7,10 @@
 //! region and waits for the last thread inside.
 
 use clap::Args;
+use sardonyx_kernels::split_even;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Costs of the machine and of the pool, in nanoseconds.
 #[derive(Args, Clone, Copy, Debug)]
@@ -55,7 +57,7 @@ pub(crate) struct Costs {
 /// Threads of a pool over the regions of a run.
 pub(crate) struct Threads<'c> {
     costs: &'c Costs,
-    /// By thread, the caller first: until when it was busy.
+    /// Time until which each thread was busy, the caller first.
     busy: Vec<f64>,
     now: f64,
 }
@@ -63,9 +65,9 @@ pub(crate) struct Threads<'c> {
 /// Times of one region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ran {
-    /// From opening to the end.
+    /// Time from opening to the end.
     pub(crate) time: f64,
-    /// From when the first thread found no chunk to when the last one did.
+    /// Time from the first thread that found no chunk to the last one.
     pub(crate) late: f64,
     /// Longest chunk, with the speed of the thread that ran it.
     pub(crate) longest: f64,
@@ -91,19 +93,10 @@ impl<'c> Threads<'c> {
         let threads = threads.min(self.busy.len()).min(chunks.len()).max(1);
         let start = self.now;
         let opened = start + if threads > 1 { costs.open_ns } else { 0.0 };
-        let mut shares: Vec<(usize, usize)> = (0..threads)
-            .map(|share| {
-                let (size, left) = (chunks.len() / threads, chunks.len() % threads);
-                let at = |share: usize| share * size + share * left / threads;
-                (at(share), at(share + 1))
-            })
-            .collect();
-        // Threads that are inside, by the time at which they look for a chunk.
-        let mut queue = BinaryHeap::new();
-        let push = |queue: &mut BinaryHeap<_>, time: f64, thread: usize| {
-            queue.push((Reverse(Time(time)), Reverse(thread)));
-        };
-        push(&mut queue, opened, 0);
+        let mut shares: Vec<Range<usize>> =
+            (0..threads).map(|share| split_even(chunks.len(), threads, share)).collect();
+        let mut queue = Queue::default();
+        queue.push(opened, 0);
         let mut parked = Vec::new();
         let mut entered = opened;
         for thread in 1..threads {
@@ -111,7 +104,7 @@ impl<'c> Threads<'c> {
                 parked.push(thread);
             } else {
                 entered = (opened + costs.line_ns).max(entered + costs.contended_ns);
-                push(&mut queue, entered, thread);
+                queue.push(entered, thread);
             }
         }
         parked.reverse();
@@ -119,14 +112,13 @@ impl<'c> Threads<'c> {
         let scan = (threads - 1) as f64 * costs.line_ns / costs.lines_at_once;
         let mut left_at = opened;
         let mut has_run = vec![false; threads];
-        while let Some((Reverse(Time(mut time)), Reverse(thread))) = queue.pop() {
-            let own = shares[thread];
-            let share = if own.0 < own.1 {
+        while let Some((mut time, thread)) = queue.pop() {
+            let share = if !shares[thread].is_empty() {
                 Some(thread)
             } else {
                 (1..threads)
                     .map(|step| (thread + step) % threads)
-                    .find(|share| shares[*share].0 < shares[*share].1)
+                    .find(|share| !shares[*share].is_empty())
             };
             let Some(share) = share else {
                 self.busy[thread] = time;
@@ -147,19 +139,35 @@ impl<'c> Threads<'c> {
                 for _ in 0..costs.wakes {
                     let Some(woken) = parked.pop() else { break };
                     time += costs.wake_ns;
-                    push(&mut queue, time + costs.woken_ns, woken);
+                    queue.push(time + costs.woken_ns, woken);
                 }
             }
             has_run[thread] = true;
-            let chunk = shares[share].0;
-            shares[share].0 += 1;
+            let chunk = shares[share].start;
+            shares[share].start += 1;
             time += costs.take_ns + if share == thread { 0.0 } else { costs.line_ns };
             let took = chunks[chunk] / self.speed(thread);
             longest = longest.max(took);
-            push(&mut queue, time + took, thread);
+            queue.push(time + took, thread);
         }
         self.now = last + if threads > 1 { scan } else { 0.0 };
         Ran { time: self.now - start, late: last - scan - first.min(last - scan), longest }
+    }
+}
+
+/// Threads that are inside a region, by the time at which they look for a chunk.
+#[derive(Default)]
+struct Queue(BinaryHeap<(Reverse<Time>, Reverse<usize>)>);
+
+impl Queue {
+    fn push(&mut self, time: f64, thread: usize) {
+        self.0.push((Reverse(Time(time)), Reverse(thread)));
+    }
+
+    /// Takes the first time and its thread, of several threads the one with the lowest number.
+    fn pop(&mut self) -> Option<(f64, usize)> {
+        let (Reverse(Time(time)), Reverse(thread)) = self.0.pop()?;
+        Some((time, thread))
     }
 }
 
@@ -200,34 +208,33 @@ mod tests {
         slow: 1.0,
     };
 
+    /// Simulates a region on new threads and returns its time.
+    fn time(threads: usize, costs: &Costs, chunks: &[f64]) -> f64 {
+        Threads::new(threads, costs).run_region(threads, chunks).time
+    }
+
     #[test]
     fn without_costs_only_sizes_of_chunks_count() {
-        let time = |threads: usize, chunks: &[f64]| {
-            Threads::new(threads, &FREE).run_region(threads, chunks).time
-        };
-        assert_eq!(time(1, &[3.0, 4.0]), 7.0);
-        assert_eq!(time(2, &[3.0, 4.0]), 4.0);
-        assert_eq!(time(4, &[1.0; 16]), 4.0);
-        assert_eq!(time(4, &[1.0; 17]), 5.0);
+        assert_eq!(time(1, &FREE, &[3.0, 4.0]), 7.0);
+        assert_eq!(time(2, &FREE, &[3.0, 4.0]), 4.0);
+        assert_eq!(time(4, &FREE, &[1.0; 16]), 4.0);
+        assert_eq!(time(4, &FREE, &[1.0; 17]), 5.0);
         // The first share takes long: its second chunk runs on another thread.
-        assert_eq!(time(2, &[9.0, 1.0, 1.0, 1.0]), 9.0);
+        assert_eq!(time(2, &FREE, &[9.0, 1.0, 1.0, 1.0]), 9.0);
     }
 
     #[test]
     fn parked_workers_are_late_and_woken_by_each_other() {
         let costs = Costs { wake_ns: 1.0, woken_ns: 10.0, spin_ns: -1.0, ..FREE };
-        let ran = |threads: usize, costs: &Costs| {
-            Threads::new(threads, costs).run_region(threads, &vec![100.0; threads]).time
-        };
-        assert_eq!(ran(2, &costs), 1.0 + 10.0 + 100.0);
+        assert_eq!(time(2, &costs, &[100.0; 2]), 1.0 + 10.0 + 100.0);
         // A worker that comes when all chunks are done delays nothing.
         let late = Costs { woken_ns: 1e6, ..costs };
-        assert_eq!(ran(2, &late), 1.0 + 2.0 * 100.0);
+        assert_eq!(time(2, &late, &[100.0; 2]), 1.0 + 2.0 * 100.0);
         // Four by the caller, the others by these.
-        assert_eq!(ran(9, &costs), 2.0 * 11.0 + 3.0 + 100.0 + 0.0);
+        assert_eq!(time(9, &costs, &[100.0; 9]), 2.0 * 11.0 + 3.0 + 100.0 + 0.0);
         let alone = Costs { caller_wakes: true, wakes: 64, ..costs };
-        assert_eq!(ran(9, &alone), 8.0 + 10.0 + 100.0);
-        assert!(ran(64, &costs) < ran(64, &alone));
+        assert_eq!(time(9, &alone, &[100.0; 9]), 8.0 + 10.0 + 100.0);
+        assert!(time(64, &costs, &[100.0; 64]) < time(64, &alone, &[100.0; 64]));
     }
 
     #[test]

@@ -73,12 +73,11 @@ struct Grid {
 }
 
 impl Direct<'_> {
-    /// Elements of inputs and outputs.
+    /// Returns the number of elements of inputs and outputs.
     fn values(&self) -> usize {
-        let pixels = |dims: [usize; 3]| dims.iter().product::<usize>();
         let params = &self.conv.params;
-        let inputs = pixels(self.in_dims) * params.in_channels;
-        let outputs = pixels(self.out_dims) * params.out_channels;
+        let inputs = self.in_dims.iter().product::<usize>() * params.in_channels;
+        let outputs = self.out_dims.iter().product::<usize>() * params.out_channels;
         (inputs + outputs).saturating_mul(self.images)
     }
 
@@ -126,7 +125,8 @@ impl Direct<'_> {
         }
     }
 
-    /// Floats of input rows that stay in the first-level cache beside weights and outputs.
+    /// Returns the number of floats of input rows that stay in the first-level cache beside weights
+    /// and outputs.
     fn near_rows(&self) -> usize {
         self.conv.caches.near_floats(3, 4)
     }
@@ -148,11 +148,10 @@ impl Direct<'_> {
             _ if words.is_multiple_of(256) && words > 0 => words + 16,
             _ => words,
         };
-        // What a block of these rows and columns takes of the cache.
+        // Floats of the cache that a block of these rows and columns takes.
         let copy = |rows: usize, cols: usize| {
-            let reach = |i: usize, outputs: usize| g.extent(i, outputs);
-            let lines = g.kernel[0].saturating_mul(reach(1, rows));
-            lines.saturating_mul(reach(2, cols)).saturating_mul(pixel)
+            let lines = g.kernel[0].saturating_mul(g.extent(1, rows));
+            lines.saturating_mul(g.extent(2, cols)).saturating_mul(pixel)
         };
         let weights = ld.saturating_mul(self.conv.depth());
         // Each block reads all weights: where these are many, fewer blocks are worth more cache.
@@ -211,7 +210,7 @@ impl Direct<'_> {
         rows > 0 && g.extent(1, rows).saturating_sub(new) <= new / 8
     }
 
-    /// Output planes of all groups.
+    /// Returns the number of output planes of all groups.
     fn planes(&self) -> usize {
         (self.images * self.out_dims[0] * self.conv.params.groups).max(1)
     }
@@ -219,17 +218,9 @@ impl Direct<'_> {
     /// Cuts a plane into the fewest blocks whose rows and columns fit the cache.
     fn grid(&self, fits: impl Fn(usize, usize) -> bool) -> Grid {
         let [_, out_h, out_w] = self.out_dims;
-        let most = |limit: usize, fits: &dyn Fn(usize) -> bool| {
-            let (mut low, mut high) = (1, limit.max(1));
-            while low < high {
-                let middle = (low + high).div_ceil(2);
-                if fits(middle) { low = middle } else { high = middle - 1 }
-            }
-            low
-        };
         let least = self.most_pixels(1).min(out_w);
-        let cols = most(out_w, &|cols| fits(1, cols)).max(least).max(1);
-        let rows = if cols >= out_w { most(out_h, &|rows| fits(rows, cols)) } else { 1 };
+        let cols = find_largest(out_w, |cols| fits(1, cols)).max(least).max(1);
+        let rows = if cols >= out_w { find_largest(out_h, |rows| fits(rows, cols)) } else { 1 };
         Grid {
             rows: out_h.div_ceil(rows).max(1),
             cols: out_w.div_ceil(cols).max(1),
@@ -292,11 +283,11 @@ impl Direct<'_> {
         let even =
             if others * blocks > threads { blocks.next_multiple_of(threads) } else { blocks };
         let counts = [even, blocks + 1, blocks + 2, blocks + blocks / 2, 2 * blocks, 3 * blocks];
-        let cut = |blocks: usize| {
+        let counts = counts.map(|blocks| blocks.min(most));
+        let chosen = pieces.choose(threads, counts, |blocks| {
             let rows = others * blocks;
             Pieces { rows, cols: wanted.div_ceil(rows).min(pieces.cols) }
-        };
-        let chosen = pieces.choose(threads, counts.map(|blocks| blocks.min(most)), cut);
+        });
         let blocks = chosen.rows / others;
         if out_h > 1 {
             grid.rows = blocks
@@ -312,7 +303,7 @@ impl Grid {
         self.rows * self.cols
     }
 
-    /// Rows and columns of the largest block of a plane.
+    /// Returns the rows and columns of the largest block of a plane.
     fn of(self, [height, width]: [usize; 2]) -> [usize; 2] {
         let cols = width.div_ceil(self.unit).div_ceil(self.cols) * self.unit;
         [height.div_ceil(self.rows).max(1), cols.min(width).max(1)]
@@ -339,6 +330,16 @@ impl Direct<'_> {
     }
 }
 
+/// Returns the largest number from 1 to `limit` that fits; 1 if none does.
+fn find_largest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (1, limit.max(1));
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
 /// Returns the vectors of channels of a tile for rows of `cols` outputs that cost the fewest
 /// cycles, if a cycle does one multiply-add of a vector and reads one.
 fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usize) -> usize {
@@ -350,10 +351,6 @@ fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usiz
         let cycles = (tile * vectors).max(tile + vectors).max(8);
         count * cycles
     };
-    let of = |vectors: usize| {
-        let (whole, rest) = (group_vectors / vectors, group_vectors % vectors);
-        whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
-    };
     // Two vectors have the longest rows of all that keep both units busy.
     let order: [usize; MAX_VECTORS] = [2, 3, 4, 1];
     // Sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17 registers:
@@ -361,6 +358,9 @@ fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usiz
     order
         .into_iter()
         .filter(|vectors| cols.min(table[vectors - 1].len()) * vectors + vectors < registers)
-        .min_by_key(|vectors| of(*vectors))
+        .min_by_key(|&vectors| {
+            let (whole, rest) = (group_vectors / vectors, group_vectors % vectors);
+            whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
+        })
         .unwrap_or(1)
 }

@@ -28,9 +28,8 @@ impl Direct<'_> {
         let [in_d, in_h, in_w] = self.in_dims;
         let (lines, pixels) = (g.extent(1, cut.rows), g.extent(2, cut.cols));
         let (rows, cols) = (g.extent(1, block.rows.len()), g.extent(2, block.cols.len()));
-        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let (d0, h0, w0) =
-            (first(0, block.depth), first(1, block.rows.start), first(2, block.cols.start));
+        let d0 = g.first_input(0, block.depth);
+        let (h0, w0) = (g.first_input(1, block.rows.start), g.first_input(2, block.cols.start));
         // The pixels of a row that are inside the input.
         let low = (-w0).clamp(0, cols as isize) as usize;
         let high = (in_w as isize - w0).clamp(low as isize, cols as isize) as usize;

@@ -72,10 +72,10 @@ impl ProductByTiles<'_> {
         })
     }
 
-    /// Into how many parts rows and panels are cut.
+    /// Returns the number of parts that rows and panels are cut into.
     fn cut(&self, threads: usize, panels: usize) -> Grid {
         let (m, pitch) = (self.m, pitch(self.k));
-        let wanted = Parts::wanted(threads);
+        let wanted = Parts::count_for(threads);
         // Rows of A of a unit stay in half of the second-level cache, a word for two numbers.
         let most_words = self.caches.own_floats(1, 2);
         // Rows of C are written whole, as far as the cache holds them; but each part of the rows

@@ -18,7 +18,7 @@ use crate::scratch::{Contents, Scratch};
 
 /// A type that layers are computed in.
 pub(super) trait Wide: Element + RecurrentLoops {
-    /// An input's elements.
+    /// Returns an input's elements.
     fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, Self>, KernelError>;
 
     /// Gives an output.
@@ -30,7 +30,7 @@ pub(super) trait Wide: Element + RecurrentLoops {
         elements: &[Self],
     ) -> Result<(), KernelError>;
 
-    /// A matrix that several products read, packed for the time of the call.
+    /// Packs a matrix that several products read, for the time of the call.
     fn pack(call: &Call<'_>, matrix: MatRef<'_, Self>) -> Result<Option<PackedB>, KernelError>;
 }
 
@@ -238,8 +238,8 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         Sequences { steps, batch, hidden, lengths: self.lengths.as_deref() }
     }
 
-    /// Number of directions whose products of the input are there at the same time: all that
-    /// threads may go through side by side.
+    /// Returns the number of directions whose products of the input are there at the same time: all
+    /// that threads may go through side by side.
     fn at_once(&self) -> usize {
         if self.exec.pool.threads() > 1 { self.sizes.directions } else { 1 }
     }

@@ -61,7 +61,7 @@ impl Sizes {
         Outputs { y: y.get_mut(start..).unwrap_or_default(), strides, pass_stride }
     }
 
-    /// How many rows of X a step and a sequence are apart from the next.
+    /// Returns the distance, in rows of X, from a step and from a sequence to the next.
     pub(super) fn rows_of_x(&self) -> Strides {
         if self.batch_first { [1, self.steps] } else { [self.batch, 1] }
     }
