@@ -43,8 +43,8 @@ const REGION: usize = 1_000;
 const THREAD: usize = 60;
 /// Work: shortest part in nanoseconds.
 const LEAST_PART: usize = 400;
-/// Work: shortest part in nanoseconds of a thread that is alone, which asks before each part whether
-/// it is to end.
+/// Work: shortest part in nanoseconds of a thread that is alone, which asks before each part
+/// whether it is to end.
 const LEAST_PART_ALONE: usize = 2_000;
 /// Work: parts of a thread, so that one that starts late leaves parts to others.
 const PARTS_PER_THREAD: usize = 4;
