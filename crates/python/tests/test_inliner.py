@@ -98,7 +98,9 @@ def test_conversion_is_that_of_the_command():
     x = np.linspace(-3, 3, 7, dtype=np.float32)
     older = version_converter.convert_version(gelu, 17)
     assert "= Gelu" not in text(older) and "Erf" in text(older)
-    np.testing.assert_allclose(sardonyx.Session(older)(x), sardonyx.Session(gelu)(x), rtol=1e-6)
+    # Both forms of Gelu have an absolute error that does not shrink with the result.
+    older, newer = sardonyx.Session(older)(x), sardonyx.Session(gelu)(x)
+    np.testing.assert_allclose(older, newer, rtol=1e-6, atol=5e-8)
     with pytest.raises(RuntimeError, match="Gelu"):
         version_converter.convert_version(gelu, 17, expand=False)
     # The core, on which the onnx package works, does as that package.

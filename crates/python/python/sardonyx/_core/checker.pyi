@@ -70,6 +70,6 @@ def _open_external_data(
     base_dir: str, location: str, tensor_name: str, read_only: bool, /
 ) -> int:
     """Opens the data file `location` of a model in `base_dir` and returns its file descriptor, which
-    the caller must close. Raises `ValidationError` if the location leads out of the directory, has a
-    symlink, or the file cannot be opened. `base_dir` is trusted and may be a symlink.
+    the caller must close. Raises `ValidationError` if the location leads out of the directory, has
+    a symlink, or the file cannot be opened. `base_dir` is trusted and may be a symlink.
     """
