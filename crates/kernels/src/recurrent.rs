@@ -78,7 +78,7 @@ pub enum Cell<'a, T: RecurrentElement> {
     Memory {
         functions: [Gate; 3],
         state: T::Right<'a>,
-        /// For i, o and k.
+        /// Weights of the cell for the gates i, o and k.
         peepholes: Option<&'a [T]>,
         /// k is `1 - i` instead.
         coupled: bool,

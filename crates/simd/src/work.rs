@@ -1,7 +1,8 @@
 //! Work of a parallel region, and how it is cut for the threads of a pool.
 //!
-//! Every limit of a parallel loop is here. A thread that takes part costs time on the caller, so a
-//! short region gets fewer threads than the pool has, and parts are not shorter than handing them
+//! Limits of parallel loops are here, but for those of attention, recurrent layers and a few
+//! others, which have units of work of their own. A thread that takes part costs time on the
+//! caller, so a short region gets fewer threads than the pool has, and parts are not shorter than handing them
 //! out takes. Parts never decide bits: each output element is computed by one part.
 
 use crate::{Ended, Outcome, Pool};

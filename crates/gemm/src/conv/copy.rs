@@ -208,7 +208,8 @@ impl Writes for RoundPlanes<'_> {
 ///
 /// # Safety
 ///
-/// As [`Simd`] and [`Mac`]; so many floats are readable, and there are words for as many.
+/// The demands of [`Simd`] and [`Mac`] must hold, `n` floats must be readable at `from`, and words
+/// for as many must be writable at `to`.
 #[inline(always)]
 unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at: usize) {
     // SAFETY: the caller's promise. Channels before a part of a vector are whole words.

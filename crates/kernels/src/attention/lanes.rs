@@ -17,7 +17,7 @@ impl Square {
     ///
     /// # Safety
     ///
-    /// As [`Simd`].
+    /// The demands of [`Simd`] must hold.
     #[inline(always)]
     pub(super) unsafe fn transpose<S: Simd>(&self) -> Square {
         let mut out = Square([[0.0; MOST_LANES]; MOST_LANES]);
@@ -62,7 +62,7 @@ impl<'a> LaneRows<'a> {
     ///
     /// # Safety
     ///
-    /// As [`Simd`].
+    /// The demands of [`Simd`] must hold.
     #[inline(always)]
     pub(super) unsafe fn transpose_part<S: Simd>(&self, from: usize, len: usize) -> Square {
         let mut given = Square([[0.0; MOST_LANES]; MOST_LANES]);

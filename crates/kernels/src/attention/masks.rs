@@ -11,7 +11,7 @@ pub(super) struct Hide<'a> {
     pub(super) block: &'a Block<'a>,
     pub(super) panel: &'a Panel,
     pub(super) keys: Range<usize>,
-    /// By key and query.
+    /// Scores, indexed by key and query.
     pub(super) scores: &'a mut [f32],
 }
 

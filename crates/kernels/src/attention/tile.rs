@@ -55,7 +55,8 @@ struct Operands {
 ///
 /// # Safety
 ///
-/// As [`Simd`]; the operands have these numbers and vectors in each step.
+/// The demands of [`Simd`] must hold, and the operands must have `R` numbers and `V` vectors in
+/// each step.
 #[inline(always)]
 unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool>(
     operands: &Operands,
@@ -141,9 +142,9 @@ macro_rules! each_tile {
 /// Multiplies keys with the queries of a panel: scores by key and query.
 pub(super) struct Scores<const R: usize, const LESS: usize> {
     pub(super) keys: Narrow,
-    /// By feature and query.
+    /// Queries of the panel, indexed by feature and query.
     pub(super) queries: Wide,
-    /// By key and query.
+    /// Scores, indexed by key and query.
     pub(super) out: *mut f32,
 }
 
@@ -194,11 +195,11 @@ impl<const R: usize, const LESS: usize> Scores<R, LESS> {
 /// Multiplies sums so far by factors and adds weighted values: by feature and query.
 pub(super) struct Values<const R: usize, const LESS: usize> {
     pub(super) values: Narrow,
-    /// By key and query.
+    /// Weights of the values, indexed by key and query.
     pub(super) weights: Wide,
     /// Factor of each query.
     pub(super) factors: *const f32,
-    /// By feature and query.
+    /// Weighted sums, indexed by feature and query.
     pub(super) sums: *mut f32,
 }
 
@@ -272,7 +273,7 @@ impl<'a> Running<'a> {
 
 /// Turns scores into weights relative to the greatest score so far.
 pub(super) struct Weigh<'a, 'b> {
-    /// By key and query, whole chunks.
+    /// Scores in whole chunks, indexed by key and query.
     pub(super) scores: &'a mut [f32],
     pub(super) softmax: &'a mut Running<'b>,
 }
@@ -318,7 +319,7 @@ impl Body for Weigh<'_, '_> {
 ///
 /// # Safety
 ///
-/// As [`Simd`].
+/// The demands of [`Simd`] must hold.
 #[inline(always)]
 unsafe fn find_greatest<S: Simd>(chunks: &[[f32; CHUNK]]) -> [f32; CHUNK] {
     // SAFETY: the caller's promise; vectors are inside of chunks.
