@@ -2,8 +2,8 @@
 //!
 //! Limits of parallel loops are here, but for those of attention, recurrent layers and a few
 //! others, which have units of work of their own. A thread that takes part costs time on the
-//! caller, so a short region gets fewer threads than the pool has, and parts are not shorter than handing them
-//! out takes. Parts never decide bits: each output element is computed by one part.
+//! caller, so a short region gets fewer threads than the pool has, and parts are not shorter than
+//! handing them out takes. Parts never decide bits: each output element is computed by one part.
 
 use crate::{Ended, Outcome, Pool};
 
