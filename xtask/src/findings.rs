@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::workspace::{files, readable_path, root};
-use sardonyx_passes::check::CODES;
+use sardonyx_passes::codes::CODES;
 use sardonyx_passes::{Code, Reference, Severity};
 use std::fmt::Write;
 use std::fs;

@@ -94,7 +94,12 @@ const REGISTRY: (&str, &str) = ("crates/ops/src", "registry");
 
 /// The sources whose modules are in layers: what a module uses does not use it, over any number of
 /// steps. A directory counts with its file.
-const LAYERED: &str = "crates/runtime/src";
+const LAYERED: &[&str] = &["crates/passes/src", "crates/runtime/src"];
+
+/// Modules of a layered source that use each other, because their jobs do: a body that is inlined
+/// is converted to the versions around it, and a node without an adapter is converted by inlining
+/// its body.
+const MUTUAL: &[&str] = &["align", "convert", "inline"];
 
 /// Identifiers that have given way to the words of the field, and these.
 const RETIRED: &[(&str, &str)] = &[
@@ -266,9 +271,15 @@ fn registry_is_above(findings: &mut Vec<String>) -> Result {
 }
 
 fn layers_have_no_circles(findings: &mut Vec<String>) -> Result {
-    for (module, others) in modules_of(LAYERED)?.of_directories().circles() {
-        let others = others.join(", ");
-        findings.push(format!("{LAYERED}: `{module}` uses modules that use it: {others}"));
+    for directory in LAYERED {
+        for (module, others) in modules_of(directory)?.of_directories().circles() {
+            let is_mutual = |module: &String| MUTUAL.contains(&module.as_str());
+            if is_mutual(&module) && others.iter().all(is_mutual) {
+                continue;
+            }
+            let others = others.join(", ");
+            findings.push(format!("{directory}: `{module}` uses modules that use it: {others}"));
+        }
     }
     Ok(())
 }

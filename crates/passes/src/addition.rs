@@ -24,8 +24,8 @@ use crate::finding::{Finding, Places, Spot, SpotPart};
 use crate::infer::{InferOptions, Inference, declaration, infer};
 use crate::ir_version::{PLAIN_INITIALIZERS, import_implied};
 use crate::order::{reads, tree};
+use crate::origins::Origins;
 use crate::resolve::{Resolved, resolve};
-use crate::results::Origins;
 use crate::upgrade::upgrade;
 
 /// State of a graph that is being added to a model.

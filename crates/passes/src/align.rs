@@ -8,15 +8,17 @@ use hashbrown::HashSet;
 use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::Registry;
 
-use crate::check::{against_changing, codes};
+use crate::check::against_changing;
+use crate::codes;
 use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
-use crate::expand::nodes_of_tree;
 use crate::finding::Finding;
 use crate::inline::{
     Copies, Functions, InlineOptions, InlineRefusal, InlineReport, Inlining, Versions, conflicting,
     inline_with, specialize_to_inline,
 };
-use crate::results::{Accepted, JobInput, JobKind, Origins};
+use crate::order::nodes_of_tree;
+use crate::origins::Origins;
+use crate::results::{Accepted, JobInput, JobKind};
 
 /// A model with calls inlined, and what was done.
 ///

@@ -6,7 +6,6 @@
 //! no more than an honest one of its size.
 
 mod attribute;
-pub mod codes;
 mod devices;
 mod documents;
 mod function;
@@ -24,7 +23,6 @@ mod tensor;
 mod tests;
 mod texts;
 mod training;
-mod types;
 mod unused;
 mod value_info;
 
@@ -35,15 +33,13 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Texts};
 use sardonyx_ops::Registry;
 use sardonyx_proto::shown;
 
+use crate::codes;
 use crate::finding::{CheckReport, Code, Finding, Findings, Spot};
 
-pub use codes::{CODES, code};
 pub use documents::{Document, check_document};
 pub(crate) use graph::{undefined, undefined_output};
 pub use levels::{Levels, UnknownCode};
 pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
-pub use types::check_types;
-pub(crate) use types::{add_contradictions, infer_to_check};
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone)]

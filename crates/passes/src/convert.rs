@@ -20,7 +20,8 @@ use sardonyx_ops::operators::CONSTANT;
 use sardonyx_ops::{Assumption, OpRef, Refusal, Registry};
 use sardonyx_tensor::Tensor;
 
-use crate::check::{against_changing, codes};
+use crate::check::against_changing;
+use crate::codes;
 use crate::cross::{Crossings, Goal, Stop, Types, Why};
 use crate::expand::Expansions;
 use crate::finding::{Code, Finding, Places, Severity, Spot};
@@ -28,7 +29,8 @@ use crate::infer::{InferOptions, infer_everywhere};
 use crate::inline::{InlineRefusal, Specialized, expand_nodes, is_other, specialize};
 use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
-use crate::results::{Accepted, JobInput, JobKind, Origins};
+use crate::origins::Origins;
+use crate::results::{Accepted, JobInput, JobKind};
 use crate::same_meaning::was_added_before;
 
 pub use report::{

@@ -14,7 +14,8 @@ use crate::finding::Finding;
 use crate::infer::Inference;
 use crate::ir_version::raise_ir_version;
 use crate::order::{inner_graphs, sorted, tree};
-use crate::results::{Accepted, JobInput, JobKind, Origins, Rejected};
+use crate::origins::Origins;
+use crate::results::{Accepted, JobInput, JobKind, Rejected};
 
 /// Options of the gradients to add to a model.
 pub struct GradientOptions<'a> {

@@ -26,7 +26,7 @@ use sardonyx_model::{
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::GRADIENT;
 
-use crate::check::codes;
+use crate::codes;
 use crate::expand::{Expansions, expand_operators};
 use crate::finding::{Finding, Spot};
 use crate::infer::{InferOptions, infer};

@@ -12,7 +12,7 @@ pub(crate) use call::{
     BodyKey, CallFunction, Scratch, function_for, function_to_differentiate, function_to_split,
 };
 pub use call::{function_of_call, why_no_function};
-pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
+pub(crate) use sizes::{FunctionOf, callees, nodes_of};
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use sardonyx_ops::OpRef;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_function};
 
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Finding, Spot};
 use crate::infer::Inference;
 use crate::resolve::{OpId, Resolved};
@@ -289,6 +289,24 @@ pub(crate) trait Host {
     fn function_of(&self, node: NodeId) -> Option<usize>;
     /// Replaces a node by the body of a function. Returns the new nodes, also in subgraphs.
     fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError>;
+}
+
+impl Host for Resolved {
+    fn model(&self) -> &Model {
+        self.model()
+    }
+
+    fn made(&self) -> &MadeNodes {
+        self.made()
+    }
+
+    fn function_of(&self, node: NodeId) -> Option<usize> {
+        self.function_of(node)
+    }
+
+    fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
+        self.inline_call(call, function)
+    }
 }
 
 /// Replaces calls by bodies, and calls in these bodies, and passes each one to `replaced`. In

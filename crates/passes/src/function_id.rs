@@ -5,7 +5,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use sardonyx_model::{Function, Model, Symbol, normalize_domain, shown_domain};
 
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Finding, Spot};
 
 /// Identifier of a function of a model.

@@ -34,12 +34,11 @@ mod windows;
 use std::panic::Location;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Type, ValueId};
+use sardonyx_model::{Bindings, GraphId, Id, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::{Demand, Infer, Known, Registry, Schema, ValueTypes};
 use sardonyx_proto::switch;
 
-use crate::check::codes;
-use crate::cost::CallCosts;
+use crate::codes;
 use crate::finding::{Code, Finding, Findings, Places, Severity, Spot, SpotPart};
 use crate::resolve::Resolved;
 
@@ -94,6 +93,31 @@ pub enum RuleAnswer {
     Misfit(String),
 }
 
+/// Observer of the calls of functions: the types in a body are those of one call only while
+/// inference is there.
+pub trait CallObserver {
+    /// Observes a body whose types were just inferred. Returns a number for that call.
+    fn observe(&self, body: CalledBody<'_>) -> usize;
+
+    /// Takes note of a node that makes the call with a number, or one that equals it.
+    fn note(&self, node: NodeId, call: usize);
+}
+
+/// The body of a function in one call.
+#[derive(Debug, Clone, Copy)]
+pub struct CalledBody<'a> {
+    /// The model around it.
+    pub model: &'a Model,
+    /// The operators that exist.
+    pub registry: &'a Registry,
+    /// The types of the body's values in this call.
+    pub found: &'a Inference,
+    /// Position of the function.
+    pub function: usize,
+    /// The attributes that the call gives.
+    pub bindings: &'a Bindings,
+}
+
 /// What is known beyond the model, and how to reason.
 #[derive(Clone, Copy, Default)]
 pub struct InferOptions<'a> {
@@ -122,9 +146,8 @@ pub struct InferOptions<'a> {
     pub differences: bool,
     /// Rules beyond those of the standard's operators.
     pub rules: Option<&'a dyn Rules>,
-    /// Where the costs of calls of functions are kept: the types in their bodies are known while
-    /// inference is there.
-    pub calls: Option<&'a CallCosts>,
+    /// Observer of the calls of functions.
+    pub calls: Option<&'a dyn CallObserver>,
 }
 
 impl InferOptions<'_> {

@@ -21,16 +21,17 @@ use sardonyx_model::{
 };
 use sardonyx_ops::{OpRef, Registry};
 
-use crate::check::codes;
+use crate::codes;
 use crate::expand::{self, Expansions, Host};
 use crate::finding::{Code, Finding, Places, Severity, Spot, place_of_node};
 use crate::function_id::FunctionId;
 use crate::infer::{InferOptions, infer_model};
 use crate::ir_version::ir_version_of_opset;
 use crate::order::tree;
+use crate::origins::Origins;
 use crate::required::{MissingInput, RequiredInputs};
 use crate::resolve::Scope;
-use crate::results::{Origins, Rejected};
+use crate::results::Rejected;
 
 use plans::{Bodies, Plans, roots};
 

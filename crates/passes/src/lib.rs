@@ -10,6 +10,8 @@ mod align;
 mod annotations;
 mod attributes;
 pub mod check;
+mod check_types;
+pub mod codes;
 mod convert;
 mod cost;
 mod cross;
@@ -29,6 +31,7 @@ mod ir_version;
 mod json_form;
 mod node_path;
 pub mod order;
+mod origins;
 pub mod payload;
 mod required;
 mod resolve;
@@ -47,7 +50,8 @@ pub use annotations::{
     Configuration, FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim,
     add_configuration, annotate_devices, annotations, configurations,
 };
-pub use check::{CheckOptions, CheckPart, check, check_part, check_types};
+pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use check_types::check_types;
 pub use convert::{
     Assumed, ConvertError, ConvertOptions, ConvertReport, Converted, ConvertedImport,
     ConvertedOperator, RELEASES, Release, Target, convert, convert_in_any_order,
@@ -78,9 +82,9 @@ pub use finding::{
 pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
-    Conditions, Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind,
-    RuleAnswer, Rules, Style, Unknown, annotate, declaration, find_differences, infer,
-    infer_function, infer_inside, infer_model, infer_node, newer_types,
+    CallObserver, CalledBody, Conditions, Equality, InferOptions, Inference, Missing, Naming,
+    Problem, ProblemKind, RuleAnswer, Rules, Style, Unknown, annotate, declaration,
+    find_differences, infer, infer_function, infer_inside, infer_model, infer_node, newer_types,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, Inlining, WithoutBody};
 pub use ir_version::{
@@ -90,8 +94,9 @@ pub use ir_version::{
 #[cfg(feature = "serde")]
 pub use json_form::BriefFinding;
 pub use node_path::{NodePath, Part, PathNode};
+pub use origins::Origins;
 pub use resolve::{OpId, Resolved, resolve};
-pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
+pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Rejected};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};
 pub use strip::{StripOptions, StripReport, strip};

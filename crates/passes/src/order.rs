@@ -112,6 +112,11 @@ pub fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
     graphs
 }
 
+/// Returns the nodes of a graph and of all graphs in it.
+pub(crate) fn nodes_of_tree(model: &Model, root: GraphId) -> impl Iterator<Item = NodeId> + '_ {
+    tree(model, root).into_iter().flat_map(|graph| model.graph(graph).nodes.iter().copied())
+}
+
 /// Graphs in the attributes of a node.
 pub fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();

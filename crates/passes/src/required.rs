@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use sardonyx_model::{Id, Model, NodeId, ValueId};
 use sardonyx_ops::{Arity, Schema};
 
-use crate::expand::nodes_of_tree;
+use crate::order::nodes_of_tree;
 
 /// Callee of a node in the body of a function.
 pub(crate) enum Called<'s> {

@@ -18,13 +18,13 @@ use sardonyx_model::{
 use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 use sardonyx_proto::switch;
 
-use crate::check::{self, codes};
-use crate::expand::Host;
+use crate::check;
+use crate::codes;
 use crate::finding::{Finding, Findings, Severity, Spot};
 use crate::function_id::{FunctionKey, function_key, functions_by_key};
 use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
-use crate::results::Origins;
+use crate::origins::Origins;
 
 /// Maximum number of findings: a person reads the first few, and a malformed file may have one for
 /// every few of its bytes.
@@ -233,6 +233,11 @@ impl Resolved {
                 self.calls.set(copy.node, callee);
             }
         }
+    }
+
+    /// Returns the nodes that were made.
+    pub(crate) fn made(&self) -> &MadeNodes {
+        &self.made
     }
 
     /// Returns a builder of nodes beside a node. [`place_made`](Resolved::place_made) adds them to
@@ -506,21 +511,14 @@ fn circle(callees: &BTreeMap<usize, Vec<usize>>) -> Option<usize> {
     None
 }
 
-impl Host for Resolved {
-    fn model(&self) -> &Model {
-        &self.model
-    }
-
-    fn made(&self) -> &MadeNodes {
-        &self.made
-    }
-
-    fn function_of(&self, node: NodeId) -> Option<usize> {
-        self.function_of(node)
-    }
-
-    /// Inlines a function, which must be resolved.
-    fn inline(&mut self, node: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
+impl Resolved {
+    /// Replaces a call by the body of a function, which must be resolved. Returns the new nodes,
+    /// also in subgraphs.
+    pub(crate) fn inline_call(
+        &mut self,
+        node: NodeId,
+        function: usize,
+    ) -> Result<Vec<NodeId>, InlineError> {
         let copied = self.build(node).inline(function)?.copied;
         let (_, newest) = self.registry.versions("").unwrap_or_default();
         self.take_callees(&copied);

@@ -8,7 +8,6 @@
 //! which the node at fault was made, or at the same element of the model.
 
 mod edits;
-mod origins;
 
 use std::fmt;
 use std::thread;
@@ -17,14 +16,13 @@ use hashbrown::HashSet;
 use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol};
 use sardonyx_ops::Registry;
 
-use crate::check::{
-    CheckOptions, Levels, add_contradictions, check_header_into, check_into, infer_to_check,
-};
+use crate::check::{CheckOptions, Levels, check_header_into, check_into};
+use crate::check_types::{add_contradictions, infer_to_check};
 use crate::finding::{Fault, Finding, Findings, Place, Places, Spot, SpotPart, name_of_element};
 use crate::infer::Inference;
+use crate::origins::Origins;
 
 pub use edits::Edit;
-pub use origins::Origins;
 
 /// Errors of each code that are listed.
 const LISTED: usize = 20;

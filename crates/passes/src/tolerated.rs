@@ -2,7 +2,7 @@
 
 use sardonyx_model::{Model, Producer};
 
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Finding, Spot};
 use crate::ir_version::{IMPORTS, NEWEST_IR_VERSION, PLAIN_INITIALIZERS};
 

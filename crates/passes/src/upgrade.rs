@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashSet;
 use sardonyx_model::NodeId;
 
-use crate::check::codes;
+use crate::codes;
 use crate::cross::{Crossings, Goal, Types};
 use crate::finding::{Finding, Spot};
 use crate::infer::Inference;

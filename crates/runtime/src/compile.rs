@@ -8,7 +8,7 @@ use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
-use sardonyx_passes::check::codes::{INPUT_TYPE, MALFORMED_NODE, TYPES_CONTRADICT};
+use sardonyx_passes::codes::{INPUT_TYPE, MALFORMED_NODE, TYPES_CONTRADICT};
 use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, ProblemKind, Resolved, differentiate,
     eliminate_common, fuse, infer, infer_model, needed, remove_dead, unpack_sequences, upgrade,

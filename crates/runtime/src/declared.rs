@@ -4,7 +4,7 @@
 //! inferred holds.
 
 use sardonyx_model::{GraphId, Model, Producer, Type, TypeProto, ValueId};
-use sardonyx_passes::check::codes::TYPES_CONTRADICT;
+use sardonyx_passes::codes::TYPES_CONTRADICT;
 use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use sardonyx_tensor::{DataType, ValueType};
 

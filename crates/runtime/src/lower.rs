@@ -301,7 +301,7 @@ impl Making<'_> {
 
 /// A node contradicts the standard.
 pub(crate) fn malformed(model: &Model, node: NodeId, fact: String) -> CompileError {
-    let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
+    let code = &sardonyx_passes::codes::MALFORMED_NODE;
     CompileError::Invalid(vec![Finding::new(model, code, Spot::node(node), fact)])
 }
 

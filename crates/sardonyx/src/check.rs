@@ -26,7 +26,8 @@ use std::path::Path;
 
 use sardonyx_model::{AttributeId, NodeId, TensorId};
 use sardonyx_passes as passes;
-use sardonyx_passes::check::{CODES, Document, OperatorSet, UnknownCode, codes};
+use sardonyx_passes::check::{Document, OperatorSet, UnknownCode};
+use sardonyx_passes::codes::{self, CODES};
 
 use sardonyx_passes::{CheckPart, Findings, Spot};
 

@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
-use sardonyx_passes::check::{CODES, Levels};
+use sardonyx_passes::check::Levels;
+use sardonyx_passes::codes::CODES;
 use sardonyx_passes::{CheckOptions, CheckPart, Severity, check_part};
 use sardonyx_tensor::Buffer;
 

@@ -33,7 +33,7 @@ pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
 pub use sardonyx_model::{normalize_domain, shown_domain}; // cli, python: messages and answers
 #[cfg(feature = "serde")]
 pub use sardonyx_passes::BriefFinding; // cli: inline, infer
-pub use sardonyx_passes::check::{CODES, code}; // cli: check, explain
+pub use sardonyx_passes::codes::{CODES, code}; // cli: check, explain
 pub use sardonyx_passes::{CheckPart, Reference}; // python: onnx.checker; cli: check --json
 pub use sardonyx_passes::{NEWEST_IR_VERSION, RELEASES}; // python: onnx.helper; cli: convert --help
 pub use sardonyx_passes::{Optimizer, WithoutBody}; // cli, python: add-training, inline

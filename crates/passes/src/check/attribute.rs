@@ -6,7 +6,8 @@ use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
 use sardonyx_ops::AttrDefault;
 use sardonyx_proto::{AttributeType, shown};
 
-use super::{Checker, Root, codes};
+use super::{Checker, Root};
+use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {

@@ -5,10 +5,11 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{NodeId, Span, Symbol, TypeKind};
 use sardonyx_proto::shown;
 
-use super::{Checker, codes};
+use super::Checker;
 use crate::annotations::{
     Configuration, NodeAnnotation, ShardedDim, ShardingSpec, annotation, configuration,
 };
+use crate::codes;
 use crate::finding::Spot;
 
 /// Configurations of the model by name, with the number of devices if they say it.

@@ -9,7 +9,8 @@ use sardonyx_proto::{
 
 use super::operator_set::OperatorSet;
 use super::value_info::{element_name, is_key_type};
-use super::{CheckOptions, codes, count};
+use super::{CheckOptions, count};
+use crate::codes;
 use crate::finding::{CheckReport, Code, Findings, Spot, SpotPart};
 
 /// A file of the standard that is no model.

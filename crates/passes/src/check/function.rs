@@ -5,7 +5,8 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, NodeId, Symbol, shown_domain};
 use sardonyx_proto::shown;
 
-use super::{Checker, Root, codes, count};
+use super::{Checker, Root, count};
+use crate::codes;
 use crate::finding::{Spot, place_of_node};
 use crate::required::{Called, MissingInput, RequiredInputs};
 

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Producer, Symbol, ValueId};
 
-use super::{Checker, Root, codes, is_identifier};
+use super::{Checker, Root, is_identifier};
+use crate::codes;
 use crate::finding::{Spot, place_of_node};
 
 /// How a name got its value.

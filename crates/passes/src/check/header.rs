@@ -3,7 +3,8 @@
 use sardonyx_model::{Entry, shown_domain};
 use sardonyx_proto::shown;
 
-use super::{Checker, codes};
+use super::Checker;
+use crate::codes;
 use crate::finding::Spot;
 use crate::ir_version::{NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::codes::{CODES, code};
+use crate::codes::{CODES, code};
 use crate::finding::{Code, Reference, Severity};
 
 /// What counts how much. By default each code counts as its table says.
@@ -129,8 +129,8 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::codes;
     use super::*;
+    use crate::codes;
 
     #[test]
     fn wishes_beat_strictness() {

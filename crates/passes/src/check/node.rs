@@ -4,7 +4,8 @@ use sardonyx_model::{GraphId, NodeId};
 use sardonyx_ops::{Arity, Param};
 
 use super::operator::Formals;
-use super::{Checker, Root, codes, count, graph::graph_number};
+use super::{Checker, Root, count, graph::graph_number};
+use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {

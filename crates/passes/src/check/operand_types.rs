@@ -9,7 +9,8 @@ use sardonyx_ops::{Arity, OpDef, Param, Schema, TypeSet};
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
-use super::{Checker, codes};
+use super::Checker;
+use crate::codes;
 use crate::finding::Spot;
 
 /// A type without its shape in one byte: kind and number of the element type.

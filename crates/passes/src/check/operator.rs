@@ -10,8 +10,9 @@ use sardonyx_proto::{AttributeType, OperatorStatus, shown};
 use smallvec::SmallVec;
 
 use super::operand_types::Operands;
-use super::{Checker, OperatorSet, Root, codes};
+use super::{Checker, OperatorSet, Root};
 use crate::attributes::attribute_type;
+use crate::codes;
 use crate::finding::{Code, Spot};
 
 /// Versions of operator sets by domain.

@@ -6,8 +6,8 @@ use sardonyx_proto::{
     Reader, shown,
 };
 
-use super::codes;
 use super::documents::{Judge, WHOLE};
+use crate::codes;
 
 /// The text that documents of operator sets begin with.
 pub const OPERATOR_SET_MAGIC: &[u8] = b"ONNXOPSET";

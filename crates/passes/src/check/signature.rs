@@ -2,7 +2,8 @@
 
 use sardonyx_model::{Attribute, AttributeValue, Id, NodeId};
 
-use super::{Checker, codes, count};
+use super::{Checker, count};
+use crate::codes;
 use crate::finding::Spot;
 
 /// How many inputs the graph of a node has, and how many outputs at least: the last ones may be

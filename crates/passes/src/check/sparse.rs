@@ -3,7 +3,8 @@
 use sardonyx_model::{GraphId, SparseTensorProto, TensorProto};
 use sardonyx_proto::{DataType, TensorField};
 
-use super::{Checker, codes};
+use super::Checker;
+use crate::codes;
 use crate::finding::Spot;
 use crate::payload::for_each_chunk;
 

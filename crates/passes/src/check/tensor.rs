@@ -6,7 +6,8 @@ use sardonyx_proto::{
     DataLocation, DataType, TensorField, Typed, TypedField, find_oversized_entry, shown,
 };
 
-use super::{Checker, codes, count};
+use super::{Checker, count};
+use crate::codes;
 use crate::finding::Spot;
 use crate::payload::{
     bad_location, compare, element_count, entries_needed, field_name, for_each_chunk, lists,

@@ -7,7 +7,8 @@ use sardonyx_model::{
 };
 use sardonyx_proto::shown;
 
-use super::{Checker, codes};
+use super::Checker;
+use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {

@@ -6,7 +6,8 @@ use sardonyx_model::{
 };
 use sardonyx_proto::shown;
 
-use super::{Checker, Root, codes};
+use super::{Checker, Root};
+use crate::codes;
 use crate::finding::Spot;
 
 /// Element type and dimensions, as far as a file says them; a dimension that may be anything is

@@ -3,7 +3,8 @@
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, NodeId, Producer, ValueId};
 
-use super::{Checker, Root, codes};
+use super::{Checker, Root};
+use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {

@@ -4,7 +4,8 @@ use sardonyx_model::{Dim, DimValue, GraphId, ShapeProto, TypeKind, TypeProto, Va
 use sardonyx_proto::{DataType, shown};
 
 use super::graph::text;
-use super::{Checker, codes, is_identifier};
+use super::{Checker, is_identifier};
+use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {

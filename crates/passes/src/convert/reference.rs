@@ -11,7 +11,7 @@ use sardonyx_ops::operators::{
 };
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
-use crate::check::codes;
+use crate::codes;
 use crate::cross::Crossings;
 use crate::finding::{Finding, Spot};
 use crate::order::tree;

@@ -10,7 +10,8 @@ use crate::expand::Expansions;
 use crate::finding::{Finding, Place};
 use crate::function_id::FunctionId;
 use crate::order::tree;
-use crate::results::{Origins, Rejected};
+use crate::origins::Origins;
+use crate::results::Rejected;
 
 /// Converted model, with a report.
 #[derive(Debug, Clone)]

@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 
 use hashbrown::HashMap;
-use sardonyx_model::{Bindings, Model, NodeId};
-use sardonyx_ops::Registry;
+use sardonyx_model::NodeId;
 
 use super::sum::Sum;
 use super::walk::Walk;
-use crate::infer::Inference;
+use crate::infer::{CallObserver, CalledBody};
 
 /// Costs of the calls of functions. Inference fills the table.
 #[derive(Debug, Default)]
@@ -29,15 +28,16 @@ pub(super) struct BodyCost {
 }
 
 impl CallCosts {
-    /// Records the cost of a function's body whose types were just inferred, and returns its index.
-    pub(crate) fn called(
-        &self,
-        model: &Model,
-        registry: &Registry,
-        found: &Inference,
-        function: usize,
-        bindings: &Bindings,
-    ) -> usize {
+    /// Returns the cost of the call that a node makes.
+    pub(super) fn of(&self, node: NodeId) -> Option<BodyCost> {
+        let index = *self.of.borrow().get(&node)?;
+        self.bodies.borrow().get(index).cloned()
+    }
+}
+
+impl CallObserver for CallCosts {
+    fn observe(&self, body: CalledBody<'_>) -> usize {
+        let CalledBody { model, registry, found, function, bindings } = body;
         let function = &model.functions[function];
         let walk = Walk::new(model, registry, found, self, &function.opset_import);
         let cost = walk.in_call(bindings).cost_of(function.body);
@@ -51,14 +51,7 @@ impl CallCosts {
         bodies.len() - 1
     }
 
-    /// Records that a node makes the call with an index.
-    pub(crate) fn is_made_by(&self, node: NodeId, call: usize) {
+    fn note(&self, node: NodeId, call: usize) {
         self.of.borrow_mut().insert(node, call);
-    }
-
-    /// Returns the cost of the call that a node makes.
-    pub(super) fn of(&self, node: NodeId) -> Option<BodyCost> {
-        let index = *self.of.borrow().get(&node)?;
-        self.bodies.borrow().get(index).cloned()
     }
 }

@@ -10,8 +10,8 @@ use sardonyx_model::{
 use sardonyx_ops::{Call, GraphText, OpRef, Registry};
 use sardonyx_text::{PrintOptions, PrintPart};
 
-use super::sizes::nodes_of_tree;
 use crate::infer::Inference;
+use crate::order::nodes_of_tree;
 use crate::resolve::Resolved;
 use crate::same_meaning::change;
 

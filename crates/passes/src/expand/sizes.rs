@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Attribute, GraphId, Model, NodeId, Symbol};
 
-use crate::order::{inner_graphs, tree};
+use crate::order::{inner_graphs, nodes_of_tree};
 
 /// Lookup of the index of the function whose body replaces a node.
 pub(crate) type FunctionOf<'a> = &'a dyn Fn(NodeId) -> Option<usize>;
@@ -154,11 +154,6 @@ pub(crate) fn nodes_of(model: &Model, function: usize) -> impl Iterator<Item = N
     let defaults = function.attribute_protos.iter().flat_map(Attribute::graphs);
     let graphs = std::iter::once(function.body).chain(defaults);
     graphs.flat_map(|graph| nodes_of_tree(model, graph))
-}
-
-/// Returns the nodes of a graph and of all graphs in it.
-pub(crate) fn nodes_of_tree(model: &Model, root: GraphId) -> impl Iterator<Item = NodeId> + '_ {
-    tree(model, root).into_iter().flat_map(|graph| model.graph(graph).nodes.iter().copied())
 }
 
 fn nodes_inside(model: &Model, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {

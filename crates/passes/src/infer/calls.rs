@@ -9,6 +9,7 @@ use sardonyx_model::{Bindings, Dim, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::{InferError, Inferred, Known, Said};
 use sardonyx_proto::shown;
 
+use super::CalledBody;
 use super::engine::{Engine, Given, MOST_LISTED};
 use super::unknown::Unknown;
 
@@ -79,8 +80,8 @@ pub(super) struct Answer {
     fresh: Range<usize>,
     /// What was listed on the way as unknown, as far as it is unknown of the outputs.
     unknown: Vec<Unknown>,
-    /// Under which number its cost is kept.
-    cost: Option<usize>,
+    /// The number that the observer gave it.
+    observed: Option<usize>,
 }
 
 impl Engine<'_> {
@@ -139,7 +140,7 @@ impl Engine<'_> {
             Some(answer) => {
                 let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
                 let unknown = if fresh.is_empty() { Vec::new() } else { answer.unknown.clone() };
-                self.counts_as(node, answer.cost);
+                self.note_call(node, answer.observed);
                 self.renewed(node, outputs, &fresh, &unknown)
             }
             None => {
@@ -155,15 +156,21 @@ impl Engine<'_> {
                 self.join_call(function, outputs.is_ok());
                 self.calls.pop();
                 let outputs = outputs?;
-                let cost = self.options.calls.map(|calls| {
-                    calls.called(model, self.registry, &self.found, function, &bindings)
+                let observed = self.options.calls.map(|calls| {
+                    calls.observe(CalledBody {
+                        model,
+                        registry: self.registry,
+                        found: &self.found,
+                        function,
+                        bindings: &bindings,
+                    })
                 });
-                self.counts_as(node, cost);
+                self.note_call(node, observed);
                 let answer = Answer {
                     outputs: outputs.clone(),
                     fresh: first..self.fresh.count(),
                     unknown: self.unknown_of(&outputs, listed),
-                    cost,
+                    observed,
                 };
                 self.answers.insert(key, answer);
                 outputs
@@ -207,10 +214,10 @@ impl Engine<'_> {
         listed.iter().filter(is_of_output).cloned().collect()
     }
 
-    /// Keeps what the call of a node costs.
-    fn counts_as(&self, node: NodeId, cost: Option<usize>) {
-        if let (Some(calls), Some(cost)) = (self.options.calls, cost) {
-            calls.is_made_by(node, cost);
+    /// Hands the node of a call to the observer.
+    fn note_call(&self, node: NodeId, call: Option<usize>) {
+        if let (Some(calls), Some(call)) = (self.options.calls, call) {
+            calls.note(node, call);
         }
     }
 

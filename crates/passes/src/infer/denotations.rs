@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::engine::{Callee, Engine, Given, MOST_LISTED};
 use super::{Problem, ProblemKind};
-use crate::check::codes;
+use crate::codes;
 use crate::finding::Spot;
 
 /// By dimension, what it means.

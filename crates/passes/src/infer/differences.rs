@@ -6,7 +6,7 @@ use sardonyx_ops::Registry;
 
 use super::engine::Engine;
 use super::{InferOptions, Inference};
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 
 impl Inference {

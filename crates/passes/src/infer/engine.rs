@@ -29,7 +29,7 @@ use super::repeats::{Repeats, is_of_types};
 use super::table::TypeTable;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
-use crate::check::codes;
+use crate::codes;
 use crate::finding::Spot;
 use crate::order::sorted;
 use crate::resolve::Resolved;

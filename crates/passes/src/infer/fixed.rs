@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Model, NodeId, ValueId};
 use sardonyx_proto::shown;
 
 use super::{Equality, Inference};
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 
 /// Integers of an input that are shown.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::Inference;
 use super::operands::Bound;
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Finding, Spot};
 use crate::resolve::Resolved;
 

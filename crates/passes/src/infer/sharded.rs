@@ -5,7 +5,7 @@ use sardonyx_model::{GraphId, Model, NodeId, TypeKind, ValueId};
 
 use super::Inference;
 use crate::annotations::{ShardingSpec, annotations};
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 use crate::order::tree;
 

@@ -5,7 +5,8 @@ use sardonyx_model::{GraphId, Producer};
 use super::engine::{Engine, MOST_LISTED};
 use super::unknown::Missing;
 use super::{Problem, ProblemKind};
-use crate::check::{codes, undefined, undefined_output};
+use crate::check::{undefined, undefined_output};
+use crate::codes;
 use crate::finding::Spot;
 use crate::order::tree;
 

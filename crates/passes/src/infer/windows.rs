@@ -4,7 +4,7 @@ use sardonyx_model::{Model, NodeId};
 
 use super::Inference;
 use super::engine::MOST_LISTED;
-use crate::check::codes;
+use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 
 impl Inference {

@@ -11,10 +11,11 @@ use super::imports::{Conflict, Imports, Versions};
 use super::plans::roots;
 use super::{InlineRefusal, Job, WithoutBody};
 use crate::align::convert_bodies;
-use crate::check::codes;
-use crate::expand::{self, BodyKey, CallFunction, Scratch, function_for, nodes_of_tree};
+use crate::codes;
+use crate::expand::{self, BodyKey, CallFunction, Scratch, function_for};
 use crate::finding::place_of_node;
 use crate::infer::{InferOptions, Inference, infer_everywhere};
+use crate::order::nodes_of_tree;
 use crate::resolve::Scope;
 
 /// Node to be replaced by a body.

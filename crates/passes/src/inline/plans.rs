@@ -9,10 +9,11 @@ use sardonyx_ops::Registry;
 
 use super::InlineRefusal;
 use super::imports::{Conflict, Imports, Versions, is_operator, versions_of};
-use crate::check::codes;
-use crate::expand::{callees, nodes_of, nodes_of_tree};
+use crate::codes;
+use crate::expand::{callees, nodes_of};
 use crate::finding::{Finding, Spot};
 use crate::function_id::{FunctionId, FunctionKey, function_key, functions_by_key};
+use crate::order::nodes_of_tree;
 use crate::required::{Called, RequiredInputs};
 use crate::resolve::Scope;
 

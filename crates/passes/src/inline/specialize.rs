@@ -14,12 +14,13 @@ use sardonyx_ops::{OpRef, Registry};
 use super::imports::{Versions, versions_of};
 use super::plans::{Functions, roots};
 use super::{InlineOptions, InlineRefusal, InlineReport, Inlining};
-use crate::expand::{nodes_of, nodes_of_tree};
+use crate::expand::nodes_of;
 use crate::finding::{Finding, Place, Places, Spot, SpotPart};
 use crate::function_id::FunctionId;
+use crate::order::nodes_of_tree;
+use crate::origins::Origins;
 use crate::required::{Reading, inputs_that_matter};
 use crate::resolve::Scope;
-use crate::results::Origins;
 
 /// Model in which all calls of a function omit the same inputs, as far as these are relevant.
 pub(crate) struct Specialized {

@@ -1,6 +1,6 @@
 //! Edits that leave nodes as they are, and the rules that each can break.
 
-use crate::check::codes;
+use crate::codes::{self, CODES};
 use crate::finding::Code;
 use crate::strip::StripOptions;
 
@@ -90,7 +90,7 @@ impl Edit {
     /// operators](Edit::changes_operators).
     pub fn rules(self) -> &'static [&'static Code] {
         match self {
-            Edit::OperatorSets => crate::check::CODES,
+            Edit::OperatorSets => CODES,
             Edit::IrVersion => OF_IR_VERSION,
             Edit::Metadata => OF_METADATA,
             Edit::UnusedInitializers => OF_INITIALIZERS,

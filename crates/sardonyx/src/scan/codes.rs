@@ -5,7 +5,7 @@
 /// Finding codes of the model checker.
 mod check {
     pub(super) use sardonyx_passes::Code;
-    pub(super) use sardonyx_passes::check::codes::*;
+    pub(super) use sardonyx_passes::codes::*;
 }
 
 use sardonyx_passes::Severity;

@@ -178,7 +178,7 @@ impl Findings {
             }
         }
         for (name, more) in &report.more {
-            let code = sardonyx_passes::check::code(name).and_then(codes::from_checker);
+            let code = sardonyx_passes::codes::code(name).and_then(codes::from_checker);
             if let Some(total) = code.and_then(|code| self.totals.get_mut(code.name)) {
                 total.count += more;
             }

@@ -2,7 +2,8 @@
 
 use sardonyx_model::Model;
 
-use super::{CheckOptions, codes};
+use crate::check::CheckOptions;
+use crate::codes;
 use crate::finding::{CheckReport, Findings, Reference, Severity};
 use crate::infer::{InferOptions, Inference, infer_model, infer_with_training};
 
