@@ -11,8 +11,10 @@
 //! that is neither a number nor a name of the file gets a new name.
 
 mod annotate;
+mod callees;
 mod calls;
 mod conditions;
+mod declarations;
 mod denotations;
 mod differences;
 mod engine;
@@ -20,12 +22,16 @@ mod equalities;
 mod everywhere;
 mod fixed;
 mod inner;
+mod judged;
 mod newer;
 mod operands;
 mod outputs;
+mod problems;
 mod reference;
 mod repeats;
+mod rulebook;
 mod sharded;
+mod style;
 mod table;
 mod undefined;
 mod unknown;
@@ -390,7 +396,7 @@ pub fn infer_node(
     schema: &Schema,
     options: InferOptions<'_>,
 ) -> (Vec<Option<Type>>, Vec<Problem>) {
-    Engine::new(model, registry, options).alone(node, Ok(schema))
+    Engine::new(model, registry, options).infer_as_operator(node, schema)
 }
 
 /// Infers the outputs of a function of the model, by position, for a node of the main graph that
@@ -402,7 +408,7 @@ pub fn infer_function(
     function: usize,
     options: InferOptions<'_>,
 ) -> (Vec<Option<Type>>, Vec<Problem>) {
-    Engine::new(model, registry, options).alone(node, Err(function))
+    Engine::new(model, registry, options).infer_as_call(node, function)
 }
 
 /// Infers the types of all values of a model that is resolved.

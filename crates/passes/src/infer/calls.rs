@@ -10,7 +10,9 @@ use sardonyx_ops::{InferError, Inferred, Known, Said};
 use sardonyx_proto::shown;
 
 use super::CalledBody;
-use super::engine::{Engine, Given, MOST_LISTED};
+use super::engine::Engine;
+use super::problems::MOST_LISTED;
+use super::rulebook::Given;
 use super::unknown::Unknown;
 
 /// A call on the way.
@@ -114,8 +116,7 @@ impl Engine<'_> {
             return Err(InferError(format!("function {} calls itself", name())));
         }
         let formal = model.graph(callee.body).inputs.len();
-        // The reference implementation passes over what is too much.
-        if given.inputs.len() > formal && self.is_algebra() {
+        if given.inputs.len() > formal && self.style().refuses_inputs_beyond() {
             return Err(InferError(format!(
                 "function {} has {formal} inputs, but the node passes {}",
                 name(),
@@ -159,7 +160,7 @@ impl Engine<'_> {
                 let observed = self.options.calls.map(|calls| {
                     calls.observe(CalledBody {
                         model,
-                        registry: self.registry,
+                        registry: self.callees.registry,
                         found: &self.found,
                         function,
                         bindings: &bindings,
@@ -177,10 +178,8 @@ impl Engine<'_> {
             }
         };
         let count = model.outputs(node).len();
-        // The reference implementation passes over outputs beyond those of the node only if it
-        // knows nothing of them.
         let mut beyond = outputs.iter().skip(count);
-        if !self.is_algebra() && beyond.any(|output| output.ty.is_some()) {
+        if self.style().refuses_outputs_beyond() && beyond.any(|output| output.ty.is_some()) {
             return Err(InferError(format!(
                 "function {} has {} outputs, but the node has {count}",
                 name(),

@@ -15,7 +15,10 @@ use sardonyx_ops::{Format, Known, OpDef, Said};
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
 
-use super::engine::{Callee, Engine, Given, MOST_LISTED};
+use super::callees::Callee;
+use super::engine::Engine;
+use super::problems::MOST_LISTED;
+use super::rulebook::Given;
 use super::{Problem, ProblemKind};
 use crate::codes;
 use crate::finding::Spot;
@@ -231,10 +234,10 @@ impl<'a> Engine<'a> {
         given.inputs.extend(types.iter().map(Option::as_ref));
         given.known.extend(known.iter().map(Option::as_ref));
         let listed = (self.found.problems.len(), self.found.unknown.len());
-        let said = self.by_walk(node, callee, &given);
+        let ruling = self.by_walk(node, callee, &given);
         self.found.problems.truncate(listed.0);
         self.found.unknown.truncate(listed.1);
-        Some(said.ok()??.0)
+        Some(ruling.ok()??.said)
     }
 }
 

@@ -58,7 +58,7 @@ impl Engine<'_> {
             self.begin(callee.body);
             self.walk(callee.body);
             self.calls.pop();
-            self.unsupported = false;
+            self.complaints.is_unsupported = false;
             kept.extend(values_of(model, function).map(|value| (value, self.inferred(value))));
         }
         kept

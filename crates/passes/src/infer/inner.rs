@@ -24,16 +24,16 @@ impl Engine<'_> {
         let graph = model.graph(id);
         self.enter()?;
         self.begin(id);
-        let unsupported = std::mem::take(&mut self.unsupported);
-        let muted = self.muted;
-        self.muted |= unsupported;
+        let is_unsupported = std::mem::take(&mut self.complaints.is_unsupported);
+        let is_muted = self.complaints.is_muted;
+        self.complaints.is_muted |= is_unsupported;
         let result = self.bind_inputs(id, inputs);
         if result.is_ok() {
             self.walk(id);
         }
         self.depth -= 1;
-        self.unsupported = unsupported;
-        self.muted = muted;
+        self.complaints.is_unsupported = is_unsupported;
+        self.complaints.is_muted = is_muted;
         result?;
         let outputs = graph.outputs.iter().map(|info| match info.value {
             Some(value) => Inferred {
@@ -80,9 +80,8 @@ impl Engine<'_> {
         for (index, (info, given)) in formal.iter().zip(inputs).enumerate() {
             let Some(value) = info.value else { continue };
             let declared = self.found.types.take(value);
-            let algebra = self.is_algebra();
             if let Some(given) = given.ty.as_ref().filter(|ty| element(ty) != Some(None))
-                && self.strange.contains(&value)
+                && self.declarations.undefined_elements.contains(&value)
             {
                 return Err(InferError(format!(
                     "input {index} of the graph is declared with an undefined element type, but the node passes {given}"
@@ -90,9 +89,7 @@ impl Engine<'_> {
             }
             let merged = match (&given.ty, declared) {
                 (Some(given), Some(declared)) => {
-                    let merged =
-                        if algebra { given.merge(&declared) } else { declared.merge(given) };
-                    Some(merged.ok_or_else(|| {
+                    Some(self.style().join(given, &declared).ok_or_else(|| {
                         InferError(format!(
                             "input {index} of the graph is declared as {declared}, but the node passes {given}"
                         ))

@@ -4,9 +4,10 @@ use sardonyx_model::{Dim, Id, NodeAttributes, NodeId, Type, ValueId};
 use sardonyx_ops::{AttrValue, Attributes, Demand, Said};
 use smallvec::SmallVec;
 
-use super::engine::{Engine, MOST_LISTED, element, only_names};
+use super::ProblemKind;
+use super::engine::{Engine, element, only_names};
+use super::problems::MOST_LISTED;
 use super::unknown::{Missing, Unknown, usual_reason};
-use super::{ProblemKind, Style};
 
 impl Engine<'_> {
     pub(super) fn note(
@@ -17,7 +18,7 @@ impl Engine<'_> {
         reason: String,
         symbol: Option<String>,
     ) {
-        self.complaints += 1;
+        self.complaints.count += 1;
         if self.options.explain && self.found.unknown.len() < MOST_LISTED {
             let call = self.calls.first().map(|call| call.node);
             self.found.unknown.push(Unknown { value, missing, node, reason, call, symbol });
@@ -30,8 +31,7 @@ impl Engine<'_> {
         for fact in said.cut_windows {
             self.found.add_cut_window(node, fact);
         }
-        let algebra = self.is_algebra();
-        if algebra {
+        if self.style().learns_equalities() {
             let replaced = self.equalities.count();
             for (a, b) in &said.equal {
                 let fresh = &self.fresh;
@@ -51,10 +51,7 @@ impl Engine<'_> {
             let found = model.node(node);
             model.maybe_text(found.op_type) == Some(b"Constant") && model.domain_of(node).is_empty()
         };
-        let follows = match self.options.style {
-            Style::Algebra | Style::Reference { data_prop: true } => true,
-            Style::Reference { data_prop: false } => is_constant(),
-        };
+        let follows = self.style().follows_values() || is_constant();
         let mut known = said.known.into_iter();
         for (index, (value, ty)) in model.outputs(node).iter().zip(said.types).enumerate() {
             let known = known.next().flatten().filter(|_| follows);
@@ -75,14 +72,14 @@ impl Engine<'_> {
         ty: Option<Type>,
         reasons: &mut dyn Iterator<Item = &str>,
     ) {
-        let algebra = self.is_algebra();
+        let style = self.style();
         let Some(mut ty) = ty else {
             if self.found.ty(value).is_none() {
                 self.note_unless_it_follows(node, value, Missing::Type, reasons);
             }
             return;
         };
-        if algebra {
+        if style.learns_equalities() {
             self.equalities.apply_to(&mut ty);
             if let Type::Sequence(_) = ty {
                 // Names made up while a body ran for one element say nothing of the others.
@@ -100,7 +97,7 @@ impl Engine<'_> {
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types.take(value);
-        if self.strange.contains(&value) && element(&ty) != Some(None) {
+        if self.declarations.undefined_elements.contains(&value) && element(&ty) != Some(None) {
             let fact =
                 format!("the node computes {ty}, but the model declares an undefined element type");
             self.problem(node, ProblemKind::Declared, fact);
@@ -110,22 +107,22 @@ impl Engine<'_> {
             Some(declared) => {
                 // A declared type adds to what was inferred, but what was inferred is what will
                 // happen.
-                let merge =
-                    |ty: &Type| if algebra { ty.merge(&declared) } else { declared.merge(ty) };
                 // A loop without iterations returns the optional that it begins with. A file may
-                // declare what the body returns.
-                let merged = merge(&ty).or_else(|| match &ty {
-                    Type::Optional(inner) if self.is_opened_by_body(node, index) => merge(inner),
+                // declare the type that the body returns.
+                let merged = style.join(&ty, &declared).or_else(|| match &ty {
+                    Type::Optional(inner) if self.is_opened_by_body(node, index) => {
+                        style.join(inner, &declared)
+                    }
                     _ => None,
                 });
                 merged.unwrap_or_else(|| {
                     let fact = format!("the node computes {ty}, but the model declares {declared}");
                     self.problem(node, ProblemKind::Declared, fact);
-                    if algebra { ty } else { declared }
+                    if style.prefers_declarations() { declared } else { ty }
                 })
             }
         };
-        if algebra {
+        if style.explains() {
             self.name_unknown(node, value, &mut merged, reasons);
             if let Type::Tensor(tensor) = &merged {
                 if tensor.elem.is_none() {
@@ -164,7 +161,7 @@ impl Engine<'_> {
         reasons: &mut dyn Iterator<Item = &str>,
     ) {
         let named = self.name_open(ty);
-        if named.is_empty() || !self.is_algebra() || !self.options.explain {
+        if named.is_empty() || !self.style().explains() || !self.options.explain {
             return;
         }
         let reason = self.reason(node, reasons);
@@ -175,24 +172,18 @@ impl Engine<'_> {
 
     /// Gives names to sizes that are open: the axes, and their names.
     pub(super) fn name_open(&mut self, ty: &mut Type) -> SmallVec<[(usize, String); 2]> {
-        let algebra = self.is_algebra();
+        let style = self.style();
         let mut axis = 0;
         let mut named = SmallVec::new();
         if self.alone {
             ty.for_each_dim(&mut only_names);
             return named;
         }
-        // One name would say that the tensors of a sequence are all alike.
-        if algebra && matches!(ty, Type::Sequence(_) | Type::Map(..)) {
+        if matches!(ty, Type::Sequence(_) | Type::Map(..)) && !style.names_sizes_of_elements() {
             return named;
         }
         ty.for_each_dim(&mut |dim| {
-            let is_open = match dim {
-                Dim::Unknown => true,
-                Dim::Expr(_) => !algebra && dim.as_symbol().is_none(),
-                Dim::Known(_) => false,
-            };
-            if is_open {
+            if style.leaves_open(dim) {
                 let name = self.fresh.next(self.model);
                 *dim = Dim::symbol(&name);
                 named.push((axis, name));

@@ -9,16 +9,56 @@ use sardonyx_model::{
 use sardonyx_ops::operators::{ADD, MUL, SUB};
 use sardonyx_ops::{Known, MAX_KNOWN, OpDef, Said, Schema};
 use sardonyx_tensor::DataType;
+use sardonyx_tensor::shape::RANK_LIMIT;
 
-use super::engine::{Callee, Engine, Given};
+use super::callees::Callee;
+use super::engine::Engine;
+use super::rulebook::Given;
 use super::{ProblemKind, Style};
 
 pub(super) mod weaken;
 
 impl Engine<'_> {
-    /// Whether a node has outputs where its operator has some; rules would have nothing to speak
-    /// of.
-    pub(super) fn demand_outputs(&mut self, node: NodeId, schema: &Schema) -> bool {
+    /// Whether the rule of a node is applied at all: it has outputs, integers that decide shapes
+    /// can be read, and values are declared with elements that exist. Writes down why not, and
+    /// values of too many dimensions, which do not end inference.
+    pub(super) fn meets_demands(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
+        if let Some(schema) = callee.schema
+            && !(self.demand_outputs(node, schema) && self.demand_integers(node, schema, callee))
+        {
+            return false;
+        }
+        let (too_deep, undefined) =
+            (&self.declarations.too_deep, &self.declarations.undefined_elements);
+        let are_sound = too_deep.is_empty() && undefined.is_empty();
+        let is_known =
+            || callee.schema.is_some() || self.callees.function_of(node, callee).is_some();
+        if are_sound || !is_known() {
+            return true;
+        }
+        let inputs = || self.model.inputs(node);
+        let outputs = self.model.outputs(node).iter().copied();
+        let mut touched = inputs().chain(outputs).flatten();
+        let rank = touched.find_map(|value| too_deep.get(&value).copied());
+        let is_undefined = |value: Option<ValueId>| value.is_some_and(|id| undefined.contains(&id));
+        let undefined = inputs().position(is_undefined);
+        if let Some(rank) = rank {
+            let fact =
+                format!("a value in it has {rank} dimensions; at most {RANK_LIMIT} are supported");
+            self.problem(node, ProblemKind::Rank, fact);
+        }
+        match undefined.filter(|_| self.options.check_types) {
+            None => true,
+            Some(index) => {
+                let fact = format!("input {index} is declared with an undefined element type");
+                self.problem(node, ProblemKind::Signature, fact);
+                false
+            }
+        }
+    }
+
+    /// Whether a node has outputs where its operator has some; rules would have nothing to infer.
+    fn demand_outputs(&mut self, node: NodeId, schema: &Schema) -> bool {
         let missing = self.model.outputs(node).is_empty() && schema.output_count().0 > 0;
         if missing {
             let fact = format!("{} must have at least one output", schema.name);
@@ -30,12 +70,7 @@ impl Engine<'_> {
     /// Whether the integers that decide the shapes of a node's outputs, where they are constants,
     /// can be read: are not in a data file, of a type that the operator takes, and as many as the
     /// sizes say.
-    pub(super) fn demand_integers(
-        &mut self,
-        node: NodeId,
-        schema: &Schema,
-        callee: &Callee<'_>,
-    ) -> bool {
+    fn demand_integers(&mut self, node: NodeId, schema: &Schema, callee: &Callee<'_>) -> bool {
         if callee.deciding.is_empty() {
             return true;
         }
@@ -57,7 +92,7 @@ impl Engine<'_> {
         let model = self.model;
         let index = match model.value(value).producer {
             Producer::Initializer(index) => index as usize,
-            Producer::Input(_) => *self.defaults.get(&value)?,
+            Producer::Input(_) => *self.declarations.defaults.get(&value)?,
             Producer::Node(node, _) => {
                 let mut attributes = model.attributes(node).iter();
                 let is_constant = model.maybe_text(model.node(node).op_type) == Some(b"Constant")

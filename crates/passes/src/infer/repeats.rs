@@ -12,7 +12,8 @@ use sardonyx_model::{Attribute, AttributeValue, Id, Model, NodeId};
 use sardonyx_ops::Said;
 use smallvec::SmallVec;
 
-use super::engine::{Callee, Engine};
+use super::callees::Callee;
+use super::engine::Engine;
 
 /// Operands, attributes and numbers in an attribute of nodes that are looked up: to compare longer
 /// lists takes as long as to infer.
@@ -83,9 +84,8 @@ impl Engine<'_> {
     /// Looks at what a node is given; `None` if more than that decides what is found of it, or it
     /// would take as long to compare.
     pub(super) fn given_hash(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<GivenHash> {
-        // The reference implementation looks at how constants are stored.
         let has_rule = callee.schema.is_some() && !callee.has_graphs;
-        let is_usual = self.is_algebra() && !self.alone && self.options.rules.is_none();
+        let is_usual = self.style().reuses_results() && !self.alone && self.options.rules.is_none();
         let (model, attributes) = (self.model, self.model.attributes(node));
         let (inputs, outputs) = (model.inputs(node), model.outputs(node));
         if !has_rule

@@ -2,7 +2,8 @@
 
 use sardonyx_model::{GraphId, Producer};
 
-use super::engine::{Engine, MOST_LISTED};
+use super::engine::Engine;
+use super::problems::MOST_LISTED;
 use super::unknown::Missing;
 use super::{Problem, ProblemKind};
 use crate::check::{undefined, undefined_output};

@@ -3,7 +3,7 @@
 use sardonyx_model::{Model, NodeId};
 
 use super::Inference;
-use super::engine::MOST_LISTED;
+use super::problems::MOST_LISTED;
 use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 

@@ -17,7 +17,7 @@ use sardonyx_model::{Attributes, Dim, TensorType, Type};
 use sardonyx_ops::{Known, OpDef, Said};
 use smallvec::SmallVec;
 
-use super::super::engine::Given;
+use super::super::rulebook::Given;
 
 /// One thing that the reference implementation does not say of some versions of an operator.
 struct Row {
