@@ -215,8 +215,9 @@ mod tests {
     fn complaints_become_short() {
         for (complaint, wanted) in [
             (
-                "error: the model uses 2 operators that this release does not support\n  in m.onnx\n  LSTM, opset 18, 2 nodes: \
-                 operator not implemented\n  ai.onnx.ml.Scaler, opset 1, 1 node: operator not implemented\n",
+                "error: the model uses 2 operators that this release does not support\n  in \
+                 m.onnx\n  LSTM, opset 18, 2 nodes: operator not implemented\n  ai.onnx.ml.Scaler, \
+                 opset 1, 1 node: operator not implemented\n",
                 "LSTM, ai.onnx.ml.Scaler",
             ),
             ("error: too many\n  A, opset 1, 1 node: no\n  and 2 more: B, C\n", "A, B, C"),
