@@ -397,8 +397,9 @@ impl OnTheWay<'_, '_> {
                 }
                 let build = NodeBuilder::new(self.model, self.made, node);
                 let runs = matches!(self.crossings.goal, Goal::Newest);
-                let mut cx =
-                    Adapt::new(build, &*types).granting(self.crossings.granted).running(runs);
+                let mut cx = Adapt::new(build, &*types)
+                    .with_granted(self.crossings.granted)
+                    .with_running(runs);
                 let result = adapt(&mut cx);
                 let Adapted { made, assumed, is_wrapped } = cx.finish();
                 self.assumed.extend(assumed);

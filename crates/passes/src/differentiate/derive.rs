@@ -85,7 +85,7 @@ impl Region {
         let types = Types::new(way.inference);
         let build = way.resolved.build(way.gradient);
         let around = Around { arriving, wanted: &wanted, gathered: &gathered };
-        let cx = Backward::new(build, &types, (node, op.schema), around);
+        let cx = Backward::new(build, &types, node, op.schema, around);
         rule(&cx)?;
         let derived = cx.finish();
         way.resolved.note_derived(node, &derived.made);
