@@ -30,7 +30,7 @@ pub(super) struct BodyCost {
 
 impl CallCosts {
     /// Records the cost of a function's body whose types were just inferred, and returns its index.
-    pub(crate) fn called(
+    pub(crate) fn record_call(
         &self,
         model: &Model,
         registry: &Registry,

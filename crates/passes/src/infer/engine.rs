@@ -1,4 +1,4 @@
-//! The walk over the nodes.
+//! Walk over the nodes of a graph.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -11,7 +11,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::{
     AttrType, Attribute, Demand, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef,
-    Present, Registry, Said, Schema, Subgraphs,
+    Present, Registry, RuleOutcome, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -25,21 +25,21 @@ use super::everywhere::InAllCalls;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
 use super::reference::weaken;
-use super::repeats::{Repeats, is_of_types};
+use super::repeats::{Repeats, depends_on_types_only};
 use super::table::TypeTable;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
 use crate::finding::Spot;
-use crate::order::sorted;
+use crate::order::sort_nodes;
 use crate::resolve::Resolved;
 
-/// Node visits of graphs that are walked through more than once, for each node that the model has,
-/// and to begin with.
+/// Maximum number of node visits of graphs that are walked through several times: a share per node
+/// of the model, and a constant part.
 const VISITS_PER_NODE: u64 = 64;
 const VISITS: u64 = 100_000;
 
-/// What is listed of each kind; nobody reads more.
+/// Maximum number of listed items of each kind.
 pub(super) const MOST_LISTED: usize = 100_000;
 
 /// Inference in progress.
@@ -48,85 +48,83 @@ pub(super) struct Engine<'a> {
     pub(super) texts: Texts<'a>,
     pub(super) registry: &'a Registry,
     pub(super) options: InferOptions<'a>,
-    /// What resolving found: operators of nodes, and graphs in an order in which they can run.
+    /// Results of resolving: operators of nodes, and graphs in topological order.
     resolved: Option<&'a Resolved>,
-    /// By number of an operator of it.
+    /// Callees by the number of the operator in `resolved`.
     of_resolved: Vec<Option<Callee<'a>>>,
     pub(super) found: Inference,
     pub(super) equalities: Equalities,
-    /// What nodes demand of sizes, if it is asked for.
+    /// Conditions of nodes on sizes, if they are recorded.
     pub(super) demands: HashSet<Demand>,
     pub(super) fresh: Fresh,
-    /// The sizes that names of the file stand for.
+    /// Sizes for the names of the file.
     named: HashMap<Symbol, Dim>,
     imports: HashMap<Scope, std::collections::HashMap<Cow<'a, str>, i64>>,
     callees: HashMap<CalleeKey, Callee<'a>>,
-    /// Nodes that were looked at, for those that are given the same.
+    /// Nodes that were visited, for look-up of nodes with equal inputs.
     pub(super) repeats: Repeats,
-    /// Problems and gaps so far, listed or not.
+    /// Number of problems and unknown sizes so far, listed or not.
     pub(super) complaints: usize,
     /// Functions of the model by domain, name and overload; empty texts are `None`.
     functions: HashMap<FunctionKey, usize>,
     empty: Option<Symbol>,
-    /// Calls on the way, the innermost last.
+    /// Calls in progress, the innermost last.
     pub(super) calls: Vec<Call>,
-    /// What calls of functions gave, by all that they were given.
+    /// Results of calls of functions, by everything that determines them.
     pub(super) answers: HashMap<Asked, Answer>,
-    /// What calls have found of the values of functions, if that is asked for.
+    /// Facts of all calls about the values of functions, if they are collected.
     pub(super) in_all_calls: Option<InAllCalls>,
     pub(super) depth: usize,
     pub(super) visits: u64,
-    /// The number of the first name that could be made up by the node at hand.
+    /// Number of the first name that the current node could make up.
     pub(super) first_name: usize,
-    /// Whether the graph has a node of which nothing is known: then it is no wonder if types are
-    /// missing further down.
+    /// Whether the graph has a node without a rule, which explains missing types after it.
     pub(super) unsupported: bool,
-    /// Whether that is so of a graph around this one.
+    /// Whether an outer graph has such a node.
     pub(super) muted: bool,
-    /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get
+    /// Whether a single node is inferred: it is compared with its operator, and unknown sizes get
     /// no names.
     pub(super) alone: bool,
-    /// Inputs that are constants as well, with the position among these.
+    /// Inputs that are also constants, with the index among the constants.
     pub(super) defaults: HashMap<ValueId, usize>,
-    /// Values that the file gives more dimensions than a tensor can have, with how many, in the
-    /// style of the reference implementation: it lets them be, so that they matter only where a
-    /// node needs them.
+    /// Values with more declared dimensions than supported, with their number, in the style of the
+    /// reference implementation. It allows them, so they only matter if a node reads them.
     deep: HashMap<ValueId, usize>,
-    /// Graphs that were walked through before: of their values there is something to forget.
+    /// Graphs that were walked through before, for whose values there are results to forget.
     walked: HashSet<GraphId>,
-    /// Values that are declared with an element type that the standard does not have, if that is
-    /// asked for.
+    /// Values that are declared with an element type outside of the standard, if these are
+    /// reported.
     pub(super) strange: HashSet<ValueId>,
-    /// The order of their nodes, where that is not the one of the file.
+    /// Order of the nodes of graphs, if it is not that of the file.
     orders: HashMap<GraphId, Option<Rc<[NodeId]>>>,
 }
 
-/// What decides which operator sets count: the model, or a function.
+/// Owner of the imports of operator sets: the model, or a function.
 type Scope = Option<usize>;
 
-/// Key of a callee: the operator sets in force, the domain, and the operator.
+/// Key of a callee: scope of the imports, domain, and operator.
 type CalleeKey = (Scope, Option<Symbol>, Option<Symbol>);
 
 type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
-/// What a node calls, by domain and operator.
+/// Callee of a node, by domain and operator.
 #[derive(Clone, Copy)]
 pub(super) struct Callee<'a> {
-    /// A number that no other one has.
+    /// Unique number.
     pub(super) number: u32,
     pub(super) schema: Option<&'a Schema>,
-    /// The definition, of an operator of the standard.
+    /// Definition, for an operator of the standard.
     pub(super) operator: Option<&'static OpDef>,
     rule: Option<InferFn>,
-    /// The function, where that is decided already.
+    /// Function, if it has been determined.
     function: Option<usize>,
-    /// Whether the operator set is imported, whatever its version.
+    /// Whether the operator set is imported, in any version.
     imported: bool,
     /// Whether attributes are graphs.
     pub(super) has_graphs: bool,
-    /// Inputs whose integers decide shapes.
+    /// Inputs whose integers determine shapes.
     pub(super) deciding: &'static [usize],
-    /// What the reference implementation does not say, in its style.
+    /// Facts that the reference implementation does not derive, in its style.
     weaker: weaken::Rows,
 }
 
@@ -154,25 +152,31 @@ impl<'a> Callee<'a> {
     }
 }
 
-/// Why nothing is said of a node.
-pub(super) enum Unsaid {
-    /// Its inputs contradict what its operator demands.
+/// Reason why a node has no result.
+pub(super) enum NoResult {
+    /// The inputs contradict the conditions of the operator.
     Misfit(InferError),
-    /// A rule of the program failed, which knows of it.
+    /// A rule of the program failed, which reports it.
     Failed,
 }
 
-/// Who said something of a node.
+/// Results of inference for a node.
+pub(super) struct NodeResults {
+    pub(super) outcome: RuleOutcome,
+    pub(super) origin: Origin,
+}
+
+/// Source of the result of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The rule of an operator of the standard.
+    /// Rule of an operator of the standard.
     Standard,
-    /// A rule of [`InferOptions::rules`].
+    /// Rule of [`InferOptions::rules`].
     Program,
-    /// The body of a function.
+    /// Body of a function.
     Function,
-    /// Nobody: the operator has no rule.
-    Nobody,
+    /// None: the operator has no rule.
+    NoRule,
 }
 
 impl<'a> Engine<'a> {
@@ -219,11 +223,11 @@ impl<'a> Engine<'a> {
             walked: HashSet::new(),
             strange: HashSet::new(),
             orders: HashMap::new(),
-            visits: visits(model),
+            visits: max_visits(model),
         }
     }
 
-    /// For a model that is resolved.
+    /// Creates the inference of a resolved model.
     pub(super) fn for_resolved(resolved: &'a Resolved, options: InferOptions<'a>) -> Self {
         let engine = Engine::new(resolved.model(), resolved.registry(), options);
         Engine { resolved: Some(resolved), ..engine }
@@ -233,7 +237,7 @@ impl<'a> Engine<'a> {
         self.run_with(&[])
     }
 
-    /// Looks at the main graph, then at the graphs of training steps, which see its values.
+    /// Infers the main graph, then the graphs of training steps, which read its values.
     pub(super) fn run_with_training(self) -> Inference {
         let steps = self.model.training_info.iter();
         let steps = steps.flat_map(|step| [step.initialization, step.algorithm]).flatten();
@@ -247,10 +251,10 @@ impl<'a> Engine<'a> {
         };
         self.begin(main);
         self.given_inputs(main);
-        // The names of a model that is resolved are defined, and the reference implementation
-        // passes others over.
+        // All names of a resolved model are defined, and the reference implementation ignores
+        // undefined ones.
         if self.is_algebra() && self.resolved.is_none() {
-            self.undefined(main);
+            self.report_undefined(main);
         }
         self.walk(main);
         for step in steps {
@@ -258,7 +262,7 @@ impl<'a> Engine<'a> {
             self.walk(*step);
         }
         self.conclude();
-        // A session does not need to know what dimensions mean.
+        // Sessions do not need denotations.
         if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {
             self.options.calls = None;
             self.denote(main);
@@ -266,14 +270,14 @@ impl<'a> Engine<'a> {
         self.found
     }
 
-    /// What is known in the end, once all nodes have been looked at.
+    /// Completes the results after all nodes have been visited.
     fn conclude(&mut self) {
         if !self.equalities.is_empty() {
             let equalities = &self.equalities;
             self.found.types.change(|ty| equalities.apply_to(ty));
         }
         self.found.types.forget_equal();
-        self.found.visits = visits(self.model) - self.visits;
+        self.found.visits = max_visits(self.model) - self.visits;
         self.found.names = self.fresh.count();
         let equalities = take(&mut self.equalities);
         if let Some(sizes) = self.options.sizes {
@@ -282,7 +286,7 @@ impl<'a> Engine<'a> {
         self.found.equalities = equalities.into_learned();
     }
 
-    /// Looks at one graph inside of a node, and at those in it.
+    /// Infers one graph in a node, and graphs in it.
     pub(super) fn run_inside(
         mut self,
         id: GraphId,
@@ -291,8 +295,8 @@ impl<'a> Engine<'a> {
     ) -> Inference {
         self.found.types.clone_from(&around.types);
         self.found.known.clone_from(&around.known);
-        self.fresh = Fresh::after(around.names);
-        // What was found of these graphs held for other types.
+        self.fresh = Fresh::starting_after(around.names);
+        // Earlier results for these graphs held for other types.
         self.walked.extend(self.resolved.iter().flat_map(|resolved| resolved.graphs()));
         self.begin(id);
         for (value, ty) in given {
@@ -304,8 +308,7 @@ impl<'a> Engine<'a> {
         self.found
     }
 
-    /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand
-    /// in the file.
+    /// Visits the nodes of a graph in topological order, whatever their order in the file.
     pub(super) fn walk(&mut self, id: GraphId) {
         let nodes = &self.model.graph(id).nodes;
         for node in self.order(id).as_deref().unwrap_or(nodes) {
@@ -313,21 +316,21 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The order of the nodes of a graph, where that is not the one of the file.
+    /// Returns the order of the nodes of a graph, if it is not that of the file.
     pub(super) fn order(&mut self, id: GraphId) -> Option<Rc<[NodeId]>> {
         let model = self.model;
-        // The reference implementation goes by the file. A cycle has no order at all.
+        // The reference implementation uses the order of the file. A cycle has no order.
         if !self.is_algebra() || self.resolved.is_some() {
             return None;
         }
         let nodes = &model.graph(id).nodes;
-        let sort = || sorted(model, nodes).ok().flatten().map(Rc::from);
+        let sort = || sort_nodes(model, nodes).ok().flatten().map(Rc::from);
         self.orders.entry(id).or_insert_with(sort).clone()
     }
 
-    /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by
-    /// the body of a function. Unknown sizes stay unknown.
-    pub(super) fn alone(
+    /// Infers the outputs of one node of the main graph by the rule of an operator, or by the body
+    /// of a function. Unknown sizes stay unknown.
+    pub(super) fn infer_alone(
         mut self,
         node: NodeId,
         callee: Result<&Schema, usize>,
@@ -338,16 +341,16 @@ impl<'a> Engine<'a> {
         }
         let opset = callee.map_or(1, |schema| schema.since);
         if callee.is_err() {
-            // The body is looked at as if it stood alone.
+            // The body is inferred without the other functions.
             self.functions.clear();
         }
         let mut found = Callee::new(self.registry, callee.ok(), callee.err(), opset);
-        self.as_reference(&mut found);
+        self.use_reference_rule(&mut found);
         let callee = found;
-        let said = self.said(node, &callee).unwrap_or_default();
-        let mut types = said.types;
+        let outcome = self.infer_outputs(node, &callee).unwrap_or_default();
+        let mut types = outcome.types;
         for ty in types.iter_mut().flatten() {
-            ty.for_each_dim(&mut only_names);
+            ty.for_each_dim(&mut drop_expressions);
         }
         types.resize(self.model.outputs(node).len(), None);
         (types.into_vec(), self.found.problems)
@@ -357,7 +360,7 @@ impl<'a> Engine<'a> {
         self.options.style == Style::Algebra
     }
 
-    /// Types of sparse constants; compares defaults of inputs with their declarations.
+    /// Sets the types of sparse constants, and compares defaults of inputs with their declarations.
     fn begin_sparse_initializers(&mut self, id: GraphId) {
         let model = self.model;
         for (index, initializer) in model.graph(id).sparse_initializers.iter().enumerate() {
@@ -366,19 +369,19 @@ impl<'a> Engine<'a> {
                 continue;
             };
             if matches!(model.value(value).producer, Producer::Input(_)) && self.is_algebra() {
-                // The default of an input, which must fit its declaration.
+                // The default of an input must fit its declaration.
                 let default = self.constant(id, value, values.data_type, &initializer.tensor.dims);
                 let declared = self.found.types.get(value);
                 let differs = declared.filter(|ty| ty.merge(&default).is_none());
                 if let Some(declared) = differs.map(Type::to_string) {
-                    self.differs(id, ("sparse_initializer", index), &default, &declared);
+                    self.report_default(id, "sparse_initializer", index, &default, &declared);
                 }
             }
             if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
-                // Nodes see the whole tensor.
+                // Nodes read the dense tensor.
                 let dims = &initializer.tensor.dims;
                 let ty = match self.constant(id, value, values.data_type, dims) {
-                    // The reference implementation hands it on as it is stored.
+                    // The reference implementation passes it on in its stored form.
                     Type::Tensor(tensor) if !self.is_algebra() => Type::SparseTensor(tensor),
                     ty => ty,
                 };
@@ -387,7 +390,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Types of inputs and constants, and declared types of everything else.
+    /// Sets the types of inputs and constants, and the declared types of other values.
     pub(super) fn begin(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -395,12 +398,12 @@ impl<'a> Engine<'a> {
             self.forget(id);
         }
         let is_body = |call: &Call| model.functions[call.function].body == id;
-        // Functions take other types in every call; the reference implementation reads nothing
-        // about them.
+        // Functions get other types in every call; the reference implementation ignores their
+        // declarations.
         let is_read = self.is_algebra() || !self.calls.last().is_some_and(is_body);
         let declared: &[_] = if is_read { &graph.value_info } else { &[] };
         let infos = declared.iter().chain(&graph.outputs).chain(&graph.inputs);
-        // Only of inputs of the model does a declaration hold for all sizes.
+        // Only declarations of inputs of the model hold for all sizes.
         let all_count = self.options.sizes.is_none();
         for info in infos {
             let is_input = |value| matches!(model.value(value).producer, Producer::Input(_));
@@ -408,8 +411,8 @@ impl<'a> Engine<'a> {
             if !all_count && !is_certain {
                 continue;
             }
-            // Lists of an inner graph may name values of an outer one, which are what that one
-            // says.
+            // Lists of an inner graph may name values of an outer one, whose own declarations
+            // count.
             if let (Some(value), Some(ty)) = (info.value, &info.ty)
                 && model.value(value).graph == id
             {
@@ -417,11 +420,11 @@ impl<'a> Engine<'a> {
                     self.strange.insert(value);
                 }
                 if let Some(denotations) =
-                    denotations::declared(model, ty).filter(|_| self.calls.is_empty())
+                    denotations::declared_denotations(model, ty).filter(|_| self.calls.is_empty())
                 {
                     self.found.denotations.insert(value, denotations);
                 }
-                let mut declared = self.declared(ty);
+                let mut declared = self.convert_declared(ty);
                 if let Some(rank) = declared.as_mut().and_then(bound_rank) {
                     self.too_deep(id, value, rank);
                 }
@@ -436,8 +439,8 @@ impl<'a> Engine<'a> {
             }
         }
         self.begin_sparse_initializers(id);
-        // Before version 4 of the format every constant had to be an input as well, so that says
-        // nothing about overriding it.
+        // Before IR version 4 each constant had to be an input too, which does not mean that
+        // callers override it.
         let all_are_inputs =
             self.is_algebra() && model.main == Some(id) && model.header.ir_version.unwrap_or(0) < 4;
         for (index, initializer) in graph.initializers.iter().enumerate() {
@@ -455,18 +458,19 @@ impl<'a> Engine<'a> {
             let has_type = declared.is_some();
             let differs = declared.filter(|ty| ty.merge(&constant).is_none());
             if let Some(declared) = differs.map(Type::to_string) {
-                self.differs(id, ("initializer", index), &constant, &declared);
+                self.report_default(id, "initializer", index, &constant, &declared);
             } else if self.strange.contains(&value) {
-                self.differs(
+                self.report_default(
                     id,
-                    ("initializer", index),
+                    "initializer",
+                    index,
                     &constant,
                     "a tensor with an undefined element type",
                 );
             }
-            // The reference implementation goes by what is declared.
+            // The reference implementation uses the declared type.
             let is_declared = !self.is_algebra() && (has_type || self.strange.contains(&value));
-            // It may give way to anything that the declared type of the input allows.
+            // Any value that the declared type of the input allows may replace it.
             if is_default && self.is_algebra() {
                 continue;
             }
@@ -483,8 +487,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Forgets what an earlier walk through a graph found, and what was bound to its inputs for
-    /// that walk.
+    /// Forgets the results of an earlier walk through a graph, and the types that its inputs had
+    /// for that walk.
     fn forget(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -496,7 +500,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Types that the caller gives to inputs of the main graph.
+    /// Sets the types that the caller gives for inputs of the main graph.
     fn given_inputs(&mut self, main: GraphId) {
         let inputs = &self.model.graph(main).inputs;
         for (info, given) in inputs.iter().zip(self.options.inputs) {
@@ -507,7 +511,7 @@ impl<'a> Engine<'a> {
         if !self.is_algebra() {
             return;
         }
-        // What the file leaves open gets a name as well, so that it can be followed.
+        // Open sizes of the file also get names, so that they can be propagated.
         for value in inputs.iter().filter_map(|info| info.value) {
             let Some(mut ty) = self.found.types.take(value) else {
                 continue;
@@ -523,7 +527,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The type of a constant.
+    /// Returns the type of a constant.
     fn constant(
         &mut self,
         id: GraphId,
@@ -541,13 +545,13 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// What a file declares, in the style of this inference.
-    fn declared(&mut self, ty: &TypeProto) -> Option<Type> {
+    /// Converts a declared type in the style of this inference.
+    fn convert_declared(&mut self, ty: &TypeProto) -> Option<Type> {
         let model = self.model;
         let (named, options) = (&mut self.named, self.options);
         model.type_with(ty, &mut |value| {
             let symbol = match (value, options.style) {
-                // The reference implementation compares negative sizes like others; as a rule they
+                // The reference implementation compares negative sizes like others; they usually
                 // mean "any".
                 (DimValue::Value(size), Style::Reference { .. }) => return Dim::Known(size),
                 (DimValue::Value(size @ 0..), _) => return Dim::Known(size),
@@ -591,25 +595,24 @@ impl<'a> Engine<'a> {
         if given.is_some_and(|given| self.repeat(node, &callee, given)) {
             return;
         }
-        let follows_from_types = self.look_at(node, &callee);
+        let follows_from_types = self.visit(node, &callee);
         if let Some(given) = given.filter(|_| follows_from_types) {
             self.keep(node, given);
         }
     }
 
-    /// Finds what there is to say of the outputs of a node. Returns whether that follows from types
-    /// alone, and nothing is wrong or open.
-    pub(super) fn look_at(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
+    /// Infers the outputs of a node. Returns whether the results follow from types alone, without
+    /// problems and unknown sizes.
+    pub(super) fn visit(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
         let before = (self.complaints, self.fresh.count());
-        let Some(said) = self.said(node, callee) else { return false };
-        let follows_from_types = is_of_types(&said);
-        self.outputs(node, said);
+        let Some(outcome) = self.infer_outputs(node, callee) else { return false };
+        let follows_from_types = depends_on_types_only(&outcome);
+        self.outputs(node, outcome);
         follows_from_types && before == (self.complaints, self.fresh.count())
     }
 
-    /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody
-    /// knows its operator.
-    fn said(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<Said> {
+    /// Returns the results of a node; `None` if there is a contradiction, or no rule.
+    fn infer_outputs(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<RuleOutcome> {
         let model = self.model;
         if !self.is_algebra()
             && let Some(schema) = callee.schema
@@ -658,12 +661,12 @@ impl<'a> Engine<'a> {
                     given.inputs.push(value.and_then(|value| self.found.ty(value)));
                     given.known.push(value.and_then(|value| self.found.known(value)));
                 }
-                let said = self.book().apply(node, schema, callee, &given, None);
-                said.map(|said| Some(self.judged(node, callee, &given, said)))
+                let found = self.book().apply(node, schema, callee, &given, None);
+                found.map(|found| Some(self.compare_with_operator(node, callee, &given, found)))
             }
             None if callee.schema.is_none() && self.function_of(node, callee).is_none() => Ok(None),
             None => {
-                // What is known changes while graphs are walked through.
+                // Results change while graphs are walked through.
                 let types: SmallVec<[Option<Type>; 6]> =
                     values.iter().map(|value| self.found.ty((*value)?).cloned()).collect();
                 let known: SmallVec<[Option<Known>; 6]> =
@@ -671,23 +674,25 @@ impl<'a> Engine<'a> {
                 let mut given = Given::new(&present, &attributes);
                 given.inputs.extend(types.iter().map(Option::as_ref));
                 given.known.extend(known.iter().map(Option::as_ref));
-                let said = self.by_walk(node, callee, &given);
-                said.map(|said| said.map(|said| self.judged(node, callee, &given, said)))
+                let found = self.infer_by_walk(node, callee, &given);
+                found.map(|found| {
+                    found.map(|found| self.compare_with_operator(node, callee, &given, found))
+                })
             }
         };
-        // Nodes inside have had their own.
+        // Inner nodes had their own.
         self.first_name = first_name;
         match judged {
-            Ok(Some(judged)) => self.accepted(node, judged),
+            Ok(Some(judged)) => self.report_faults(node, judged),
             Ok(None) => {
                 self.no_rule(node, callee);
                 None
             }
-            Err(Unsaid::Misfit(error)) => {
+            Err(NoResult::Misfit(error)) => {
                 self.problem(node, ProblemKind::Node, error.0);
                 None
             }
-            Err(Unsaid::Failed) => None,
+            Err(NoResult::Failed) => None,
         }
     }
 
@@ -700,28 +705,27 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What is said of a node whose attributes are graphs, or that calls a function.
-    pub(super) fn by_walk(
+    /// Infers a node whose attributes are graphs, or that calls a function.
+    pub(super) fn infer_by_walk(
         &mut self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-    ) -> Result<Option<(Said, Origin)>, Unsaid> {
+    ) -> Result<Option<NodeResults>, NoResult> {
         if let Some(schema) = callee.schema {
             let (book, inside) = (self.book(), Inside::new(self));
-            let said = book.apply(node, schema, callee, given, Some(&inside));
-            return said.map(Some);
+            return book.apply(node, schema, callee, given, Some(&inside)).map(Some);
         }
         match self.function_of(node, callee) {
             Some(function) => {
-                let said = self.call(node, function, given).map_err(Unsaid::Misfit)?;
-                Ok(Some((said, Origin::Function)))
+                let outcome = self.call(node, function, given).map_err(NoResult::Misfit)?;
+                Ok(Some(NodeResults { outcome, origin: Origin::Function }))
             }
             None => Ok(None),
         }
     }
 
-    /// The function of the model that a node calls.
+    /// Returns the function of the model that a node calls.
     fn function_of(&self, node: NodeId, callee: &Callee<'_>) -> Option<usize> {
         let found = self.model.node(node);
         let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
@@ -729,46 +733,47 @@ impl<'a> Engine<'a> {
         callee.function.or(self.functions.get(&key).copied())
     }
 
-    /// What was said of a node next to what its operator takes and makes.
-    fn judged(
+    /// Compares the results of a node with the types of its operator.
+    fn compare_with_operator(
         &self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-        (mut said, origin): (Said, Origin),
+        results: NodeResults,
     ) -> Judged {
+        let NodeResults { mut outcome, origin } = results;
         let (mut wrong, mut unmet) = (None, Vec::new());
-        let ranks = said.types.iter_mut().enumerate();
+        let ranks = outcome.types.iter_mut().enumerate();
         let too_deep =
             ranks.filter_map(|(index, ty)| Some((index, bound_rank(ty.as_mut()?)?))).collect();
         if let Some(schema) = callee.schema {
             let reference = !self.is_algebra();
             let check = self.options.check_types || self.alone && self.depth == 0;
             let is_open = |ty: &Option<Type>| ty.as_ref().is_none_or(|ty| ty.elem().is_none());
-            if check || said.types.iter().any(is_open) {
+            if check || outcome.types.iter().any(is_open) {
                 let (mut bound, of_inputs) = Bound::of_inputs(schema, &given.inputs);
                 if check || !reference || origin == Origin::Standard {
-                    bound.complete(schema, &mut said.types);
+                    bound.complete(schema, &mut outcome.types);
                 }
                 if check && reference {
                     let counts = [given.inputs.len(), self.model.outputs(node).len()];
                     wrong = wrong_count(schema, counts)
                         .or(of_inputs)
                         .or_else(|| without_element(&given.inputs))
-                        .or_else(|| bound.outputs(schema, &said.types).err());
+                        .or_else(|| bound.outputs(schema, &outcome.types).err());
                 } else if check {
                     wrong = of_inputs;
                 }
             }
             if reference && origin == Origin::Standard {
-                unmet = self.unmet(node, callee, given, &said);
+                unmet = self.find_unmet_conditions(node, callee, given, &outcome);
             }
         }
-        Judged { said, wrong, unmet, too_deep }
+        Judged { outcome, wrong, unmet, too_deep }
     }
 
-    /// Lists what does not fit; gives what was said if it counts all the same.
-    fn accepted(&mut self, node: NodeId, judged: Judged) -> Option<Said> {
+    /// Reports what does not fit. Returns the results if they count nevertheless.
+    fn report_faults(&mut self, node: NodeId, judged: Judged) -> Option<RuleOutcome> {
         for (index, rank) in judged.too_deep {
             let fact =
                 format!("output {index} has {rank} dimensions; at most {RANK_LIMIT} are supported");
@@ -783,12 +788,12 @@ impl<'a> Engine<'a> {
         for fact in judged.unmet {
             self.problem(node, ProblemKind::Node, fact);
         }
-        if let Some(difference) = &judged.said.difference
+        if let Some(difference) = &judged.outcome.difference
             && self.found.differences.len() < MOST_LISTED
         {
             self.found.differences.insert(node, difference.clone());
         }
-        Some(judged.said)
+        Some(judged.outcome)
     }
 
     pub(super) fn callee(&mut self, node: NodeId) -> Callee<'a> {
@@ -805,9 +810,9 @@ impl<'a> Engine<'a> {
             return found.unwrap_or_else(|| {
                 let OpRef { schema, opset, .. } = resolved.op_of_id(op);
                 let mut callee = Callee::new(self.registry, Some(schema), None, opset);
-                // Those that are not resolved have odd numbers.
+                // Callees that are not resolved have odd numbers.
                 callee.number = 2 * op.index() as u32;
-                self.as_reference(&mut callee);
+                self.use_reference_rule(&mut callee);
                 self.of_resolved[op.index()] = Some(callee);
                 callee
             });
@@ -822,7 +827,7 @@ impl<'a> Engine<'a> {
         callee
     }
 
-    /// Looks up what a node calls.
+    /// Looks up the callee of a node.
     fn find_callee(&mut self, node: NodeId, scope: Scope) -> Callee<'a> {
         let (model, is_algebra) = (self.model, self.is_algebra());
         let imports = self.imports.entry(scope).or_insert_with(|| {
@@ -840,7 +845,7 @@ impl<'a> Engine<'a> {
         });
         let opset = imports.get(&model.domain_of(node)).copied();
         let mut callee = self.look_up(node, u32::try_from(opset.unwrap_or(0)).unwrap_or(0));
-        // The reference implementation knows no operators of version 0, as it knows none of other
+        // The reference implementation has no operators of version 0, just like none of other
         // domains.
         callee.imported |= opset.is_some() && !is_algebra;
         callee
@@ -850,8 +855,8 @@ impl<'a> Engine<'a> {
         let domain = self.model.domain_of(node);
         let name = self.model.display(self.model.node(node).op_type);
         let schema = self.registry.schema(&domain, &name, opset);
-        // A function of the model takes the place of an operator that is not the standard's, and
-        // the reference implementation knows none of these.
+        // A function of the model takes precedence over an operator outside of the standard, and
+        // the reference implementation has none of these.
         let schema = schema.filter(|schema| {
             let is_function = || {
                 let functions = self.model.functions.iter();
@@ -864,13 +869,13 @@ impl<'a> Engine<'a> {
             !self.registry.is_added(schema) || (self.is_algebra() && !is_function())
         });
         let mut callee = Callee::new(self.registry, schema, None, opset);
-        self.as_reference(&mut callee);
+        self.use_reference_rule(&mut callee);
         callee
     }
 
-    /// Puts the rule of the reference implementation in the place of the operator's, where it has
-    /// one of its own or none, and notes what it does not say.
-    fn as_reference(&self, callee: &mut Callee<'_>) {
+    /// Replaces the operator's rule by that of the reference implementation, if that has its own or
+    /// none, and records the facts that it does not derive.
+    fn use_reference_rule(&self, callee: &mut Callee<'_>) {
         if self.is_algebra() {
             return;
         }
@@ -882,7 +887,7 @@ impl<'a> Engine<'a> {
             return;
         }
         callee.rule = operator.reference_inference_at(schema.since);
-        callee.weaker = weaken::Rows::of(operator, schema.since);
+        callee.weaker = weaken::Rows::new(operator, schema.since);
     }
 
     fn no_rule(&mut self, node: NodeId, callee: &Callee<'_>) {
@@ -912,7 +917,7 @@ impl<'a> Engine<'a> {
     pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
         self.complaints += 1;
         if !self.is_algebra() {
-            // Inside of a node it is a reason why that has no types.
+            // Inside a node, it is a reason why that node has no types.
             if self.depth > usize::from(self.alone)
                 && !matches!(kind, ProblemKind::Limit | ProblemKind::Rank)
             {
@@ -934,7 +939,7 @@ impl<'a> Engine<'a> {
         self.found.add_problem(Problem { spot: Spot::node(node), kind, fact, advice });
     }
 
-    /// Notes a value that the file gives too many dimensions.
+    /// Records a value with too many declared dimensions.
     fn too_deep(&mut self, id: GraphId, value: ValueId, rank: usize) {
         if !self.is_algebra() {
             self.deep.insert(value, rank);
@@ -951,7 +956,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Notes a value that the lists of its graph declare with types that contradict each other.
+    /// Reports a value that the lists of its graph declare with contradictory types.
     fn declared_twice(&mut self, id: GraphId, value: ValueId, before: &Type, declared: &Type) {
         if self.found.problems.len() >= MOST_LISTED {
             return;
@@ -976,11 +981,12 @@ impl<'a> Engine<'a> {
         });
     }
 
-    /// Notes a constant that is an input as well, and not what that is declared to be.
-    fn differs(
+    /// Reports a constant that is also an input and does not fit its declaration.
+    fn report_default(
         &mut self,
         id: GraphId,
-        (list, index): (&'static str, usize),
+        list: &'static str,
+        index: usize,
         constant: &Type,
         declared: &str,
     ) {
@@ -995,7 +1001,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// What a node is given.
+/// Inputs and attributes of a node.
 pub(super) struct Given<'g> {
     pub(super) inputs: SmallVec<[Option<&'g Type>; 6]>,
     pub(super) known: SmallVec<[Option<&'g Known>; 6]>,
@@ -1009,30 +1015,30 @@ impl<'g> Given<'g> {
     }
 }
 
-/// What was said of a node, and what is wrong with it.
+/// Results of a node, with the faults in them.
 struct Judged {
-    said: Said,
-    /// Where it is not what its operator takes and makes.
+    outcome: RuleOutcome,
+    /// Difference from the types of its operator.
     wrong: Option<String>,
-    /// What the reference implementation demands beyond that.
+    /// Further conditions of the reference implementation that do not hold.
     unmet: Vec<String>,
-    /// Outputs that have more dimensions than a tensor can have, with how many.
+    /// Outputs with more dimensions than supported, and their number of dimensions.
     too_deep: Vec<(usize, usize)>,
 }
 
-/// What it takes to apply the rules of operators.
+/// Context for applying the rules of operators.
 #[derive(Clone, Copy)]
 struct Rulebook<'a> {
     model: &'a Model,
     rules: Option<&'a dyn Rules>,
-    /// Whether demands are listed.
+    /// Whether conditions on sizes are recorded.
     demands: bool,
-    /// Whether differences between runtimes are listed.
+    /// Whether differences between runtimes are recorded.
     differences: bool,
 }
 
 impl Rulebook<'_> {
-    /// What the rule of an operator says of a node.
+    /// Applies the rule of an operator to a node.
     fn apply(
         self,
         node: NodeId,
@@ -1040,7 +1046,7 @@ impl Rulebook<'_> {
         callee: &Callee<'_>,
         given: &Given<'_>,
         inside: Option<&dyn Subgraphs>,
-    ) -> Result<(Said, Origin), Unsaid> {
+    ) -> Result<NodeResults, NoResult> {
         let last = given.present.iter().rposition(|present| *present);
         let count_given = last.map_or(0, |last| last + 1);
         let outputs = self.model.outputs(node);
@@ -1058,47 +1064,51 @@ impl Rulebook<'_> {
         let mut cx = context(&given.inputs[..count_given], &given.known[..]);
         let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
         match (custom, callee.rule) {
-            (Some(RuleAnswer::Inferred), _) => Ok((cx.finish(), Origin::Program)),
-            (Some(RuleAnswer::Failed), _) => Err(Unsaid::Failed),
-            (Some(RuleAnswer::Misfit(fact)), _) => Err(Unsaid::Misfit(InferError(fact))),
+            (Some(RuleAnswer::Inferred), _) => {
+                Ok(NodeResults { outcome: cx.finish(), origin: Origin::Program })
+            }
+            (Some(RuleAnswer::Failed), _) => Err(NoResult::Failed),
+            (Some(RuleAnswer::Misfit(fact)), _) => Err(NoResult::Misfit(InferError(fact))),
             (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
-                let mut said = match weaken::hidden(callee.weaker, given) {
+                let mut outcome = match weaken::hide_inputs(callee.weaker, given) {
                     Some(seen) => {
                         let types = seen.types();
                         let mut cx = context(&types[..count_given], &seen.known[..]);
-                        rule(&mut cx).map_err(Unsaid::Misfit)?;
+                        rule(&mut cx).map_err(NoResult::Misfit)?;
                         cx.finish()
                     }
                     None => {
-                        rule(&mut cx).map_err(Unsaid::Misfit)?;
+                        rule(&mut cx).map_err(NoResult::Misfit)?;
                         let differs = callee.operator.and_then(OpDef::difference_rule);
                         let differs = differs.filter(|_| self.differences);
                         let difference = differs.and_then(|differs| differs(&cx));
-                        Said { difference, ..cx.finish() }
+                        RuleOutcome { difference, ..cx.finish() }
                     }
                 };
-                weaken::weaken(callee.weaker, given, &mut said);
-                Ok((said, Origin::Standard))
+                weaken::weaken(callee.weaker, given, &mut outcome);
+                Ok(NodeResults { outcome, origin: Origin::Standard })
             }
-            (Some(RuleAnswer::NoRule) | None, None) => Ok((cx.finish(), Origin::Nobody)),
+            (Some(RuleAnswer::NoRule) | None, None) => {
+                Ok(NodeResults { outcome: cx.finish(), origin: Origin::NoRule })
+            }
         }
     }
 }
 
-/// Leaves numbers and names, the sizes that the reference implementation knows.
-pub(super) fn only_names(dim: &mut Dim) {
+/// Makes expressions unknown, since the reference implementation has only numbers and names.
+pub(super) fn drop_expressions(dim: &mut Dim) {
     if matches!(dim, Dim::Expr(_)) && dim.as_symbol().is_none() {
         *dim = Dim::Unknown;
     }
 }
 
-/// How many nodes may be looked at.
-fn visits(model: &Model) -> u64 {
+/// Returns the maximum number of node visits.
+fn max_visits(model: &Model) -> u64 {
     VISITS + VISITS_PER_NODE * model.node_count() as u64
 }
 
-/// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map
-/// holds; `Some(None)` if it is not known. Opaque types have none.
+/// Returns the type of the elements of a tensor, or of the tensors in a sequence, an optional or a
+/// map; `Some(None)` if it is unknown. Opaque types have none.
 pub(crate) fn element(ty: &Type) -> Option<Option<DataType>> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.elem),
@@ -1107,15 +1117,15 @@ pub(crate) fn element(ty: &Type) -> Option<Option<DataType>> {
     }
 }
 
-/// Which input is a tensor of elements that the standard does not have.
+/// Describes an input whose element type is not in the standard.
 fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
     let is_without = |ty: &Option<&Type>| ty.is_some_and(|ty| element(ty) == Some(None));
     let index = inputs.iter().position(is_without)?;
     Some(format!("the element type of input {index} is unknown"))
 }
 
-/// Whether a declared tensor has elements of a type that the standard does not have; no type at all
-/// is not meant.
+/// Whether a declared tensor has an element type outside of the standard. A missing type does not
+/// count.
 fn has_strange_element(ty: &TypeProto) -> bool {
     match &ty.kind {
         Some(TypeKind::Tensor { elem_type, .. } | TypeKind::SparseTensor { elem_type, .. }) => {
@@ -1129,7 +1139,7 @@ fn has_strange_element(ty: &TypeProto) -> bool {
     }
 }
 
-/// Takes away the shape of a tensor of too many dimensions; how many it has.
+/// Removes the shape of a tensor with too many dimensions, and returns their number.
 fn bound_rank(ty: &mut Type) -> Option<usize> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
