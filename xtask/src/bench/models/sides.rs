@@ -92,7 +92,7 @@ impl Sides {
     ) -> Result<std::result::Result<Sample, String>> {
         let mut first = self.bound(job.processors, &self.ours)?;
         add_job(first.args(["run", "-q"]).args(options), job);
-        // What it complains about, the measurement does as well.
+        // An error of this run occurs in the measurement as well.
         let _ = shell::attempt(&mut first)?;
         let mut command = self.bound(job.processors, &self.ours)?;
         add_job(command.args(["bench", "--json"]).args(options), job);
