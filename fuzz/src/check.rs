@@ -1,5 +1,5 @@
-//! Property: any model can be checked. What is said of it is bounded, and what is said when only
-//! the findings that are shared with the `onnx` package are wanted is said otherwise, too.
+//! Property: any model can be checked. The number and the length of findings are bounded, and every
+//! finding of a check for the findings that the `onnx` package has too is one of the usual check.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use sardonyx::Model;
 use sardonyx::check::{CheckOptions, CheckReport, Severity};
 use sardonyx::tool::{CODES, Reference};
 
-/// Findings of one code that are listed.
+/// Findings listed for each code.
 const PER_CODE: usize = 3;
 
-/// Bytes of a finding: names in it are shortened, lists too.
+/// Longest text of a finding in bytes: names and lists in it are shortened.
 const LONGEST: usize = 2 << 10;
 
-/// Checks the bytes as a model, in every way.
+/// Checks the bytes as a model, with the usual, the strict and the shared findings.
 pub(crate) fn check(input: &[u8]) {
     let Ok(model) = Model::from_bytes(input.to_vec()) else {
         return;
@@ -25,8 +25,8 @@ pub(crate) fn check(input: &[u8]) {
     for report in [&usual, &strict, &shared] {
         assert_bounded(&model, report, input.len());
     }
-    let all = totals(&usual);
-    for (code, count) in totals(&shared) {
+    let all = count_codes(&usual);
+    for (code, count) in count_codes(&shared) {
         assert!(all.get(code) >= Some(&count), "{code}: {count}, {all:?}");
     }
     for found in &shared.findings {
@@ -36,7 +36,7 @@ pub(crate) fn check(input: &[u8]) {
 }
 
 fn assert_bounded(model: &Model, report: &CheckReport, size: usize) {
-    let total: u64 = totals(report).values().sum();
+    let total: u64 = count_codes(report).values().sum();
     assert_eq!(total, report.errors + report.warnings + report.notes);
     // A node takes two bytes and may break a few rules.
     assert!(total <= 100 + 10 * size as u64, "{total} findings");
@@ -47,8 +47,8 @@ fn assert_bounded(model: &Model, report: &CheckReport, size: usize) {
     }
 }
 
-/// How often each code was found, listed or not.
-fn totals(report: &CheckReport) -> HashMap<&str, u64> {
+/// Counts the findings of each code, listed or not.
+fn count_codes(report: &CheckReport) -> HashMap<&str, u64> {
     let mut totals = HashMap::new();
     for found in &report.findings {
         *totals.entry(found.code.name).or_default() += 1;

@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use crate::Property;
 use crate::wire_tree::{self, Record};
 
-/// What inputs are that are no protobuf messages.
+/// Kind of the inputs that are no protobuf messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Bytes of some other kind.
+    /// Binary data.
     Bytes,
     /// Text, or mostly so.
     Text,
 }
 
-/// Inputs to start from.
+/// Saved inputs of a property, from which mutations are made.
 #[derive(Debug)]
 pub struct Corpus {
-    /// What they are, unless they have a tree.
+    /// Kind of the samples without a tree.
     pub form: Form,
-    /// Sets lengths right after a mutation.
+    /// Corrects lengths after a mutation.
     pub repair: fn(&mut [u8]),
-    /// At least one.
+    /// Samples, at least one.
     pub samples: Vec<Sample>,
     selector: usize,
 }
@@ -31,20 +31,20 @@ pub struct Corpus {
 /// One input.
 #[derive(Debug)]
 pub struct Sample {
-    /// Name of its file.
+    /// Name of the file.
     pub name: String,
-    /// All of it.
+    /// Content of the file.
     pub bytes: Vec<u8>,
-    /// What stands after the selector, if it is a protobuf message.
+    /// Records of the bytes after the selector if they are a protobuf message.
     pub tree: Option<Vec<Record>>,
 }
 
-/// The directory of this package.
+/// Returns the directory of this package.
 pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the inputs of a property lie.
+/// Returns the directory with the saved inputs of a property.
 pub fn directory_of(property: &Property) -> PathBuf {
     directory().join("corpus").join(property.name)
 }
@@ -73,7 +73,7 @@ impl Corpus {
         })
     }
 
-    /// The bytes of a sample that choose what to do with the rest.
+    /// Returns the first bytes of a sample, which choose what is done with the rest.
     pub fn selector_of<'s>(&self, sample: &'s Sample) -> &'s [u8] {
         &sample.bytes[..self.selector.min(sample.bytes.len())]
     }

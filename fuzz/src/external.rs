@@ -1,7 +1,7 @@
-//! Property: whatever a model says about its data files, nothing outside its directory is read, and
-//! values are what the file has.
+//! Property: whatever locations and offsets a model names for its data files, nothing outside its
+//! directory is read, and values are those of the file.
 //!
-//! Once with files in memory, once in a directory with links, pipes and directories in it.
+//! Checked with files in memory and in a directory that also has links, directories and a socket.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,21 +13,21 @@ use sardonyx::value::Buffer;
 use sardonyx::{Model, OpenOptions};
 use tempfile::TempDir;
 
-/// The byte that files in the directory are made of, and the one that files outside are made of.
+/// Bytes of the files in the directory and of those outside.
 const INSIDE: u8 = 0x11;
 const OUTSIDE: u8 = 0xee;
 
 /// Reads the bytes as a model and all its tensors, wherever they lie.
 pub(crate) fn check(input: &[u8]) {
     static DIRECTORY: OnceLock<Option<TempDir>> = OnceLock::new();
-    let Some(directory) = DIRECTORY.get_or_init(|| directory().ok()) else {
+    let Some(directory) = DIRECTORY.get_or_init(|| make_directory().ok()) else {
         panic!("no temporary directory");
     };
     let mut options = OpenOptions::new().verify_checksums(input.len().is_multiple_of(2));
     if input.len().is_multiple_of(3) {
         options = options.follow_links(false);
     }
-    let in_memory = options.clone().resolver(Arc::new(files()));
+    let in_memory = options.clone().resolver(Arc::new(make_files()));
     if let Ok(model) = in_memory.from_bytes(input.to_vec()) {
         read_all(&model);
         let in_directory = options.directory(directory.path().join("model"));
@@ -58,7 +58,7 @@ fn read_all(model: &Model) {
 
 const FILE_BYTES: usize = 96;
 
-fn files() -> HashMap<String, Buffer> {
+fn make_files() -> HashMap<String, Buffer> {
     let file = |bytes: usize| Buffer::from_vec(vec![INSIDE; bytes]);
     HashMap::from([
         ("w.bin".to_string(), file(FILE_BYTES)),
@@ -67,12 +67,12 @@ fn files() -> HashMap<String, Buffer> {
     ])
 }
 
-/// A directory in which a model could lie, with everything in it that a location might lead to.
-fn directory() -> std::io::Result<TempDir> {
+/// Makes a directory for a model, with every kind of entry that a location might lead to.
+fn make_directory() -> std::io::Result<TempDir> {
     let scratch = tempfile::tempdir()?;
     let model = scratch.path().join("model");
     fs::create_dir_all(model.join("d"))?;
-    for (name, bytes) in files() {
+    for (name, bytes) in make_files() {
         fs::write(model.join(name), bytes.as_slice())?;
     }
     fs::write(scratch.path().join("secret"), [OUTSIDE; FILE_BYTES])?;
@@ -87,7 +87,8 @@ fn make_links(outside: &Path, model: &Path) -> std::io::Result<()> {
     symlink(outside, model.join("up"))?;
     symlink("circle", model.join("circle"))?;
     symlink("d/w.bin", model.join("in"))?;
-    // A socket, for want of a way to make a pipe; opening either could wait for ever.
+    // A socket because the standard library cannot make a pipe. Opening either could block for
+    // ever.
     std::os::unix::net::UnixListener::bind(model.join("socket")).map(drop)
 }
 

@@ -1,11 +1,11 @@
-//! Property: any model can be inferred, in every style, and the types that are found can be written
-//! into it. The model is one afterwards, with the nodes that it had, and can be inferred again.
+//! Property: types of any model can be inferred in every style and written into it. The result can
+//! be read again, has as many nodes as before, and its types can be inferred again.
 
 use sardonyx::Model;
 use sardonyx::infer::InferOptions;
 use sardonyx::tool::infer::{Naming, Style};
 
-/// Infers the bytes as a model, in every way.
+/// Infers the types of a model read from the bytes, in every style.
 pub(crate) fn check(input: &[u8]) {
     let Ok(model) = Model::from_bytes(input.to_vec()) else {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn check(input: &[u8]) {
 
 fn assert_bounded(findings: &[sardonyx::check::Finding], size: usize) {
     for found in findings {
-        // Types of many sizes are told in full.
+        // Types with many axes are written in full.
         assert!(found.fact.len() <= (64 << 10) + 4 * size, "{}", found.fact.len());
     }
 }

@@ -1,13 +1,13 @@
-//! Properties that must hold for any bytes, and an engine that looks for bytes that break them.
+//! Properties that must hold for any bytes, and an engine that searches for bytes that break them.
 //!
-//! A property is an ordinary function of bytes that panics if it does not hold: one file each,
-//! listed in [`PROPERTIES`]. Three things run them. The tests of this package take the saved inputs
-//! under `fuzz/corpus` and a few thousand mutations of them; the binary takes mutations for as long
-//! as one likes, in processes of bounded memory that may hang, overflow their stack or be ended
-//! without harm; and `--input FILE` takes one file, to look at a failure.
+//! A property is a function of bytes that panics if it does not hold. Each has a file of its own
+//! and an entry in [`PROPERTIES`]. The tests of this package check the saved inputs under
+//! `fuzz/corpus` and a few thousand mutations of them. The binary checks mutations for a given
+//! time, in processes of bounded memory that may hang, overflow their stack or be killed without
+//! harm; `--input FILE` checks one file, to examine a failure.
 //!
-//! The engine is ours instead of libFuzzer's so that it needs no nightly compiler and no C: what it
-//! lacks in feedback from the program it makes up by knowing the format.
+//! The engine is our own instead of libFuzzer so that it needs no nightly compiler and no C. It has
+//! no feedback from the program, and makes up for that with knowledge of the format.
 
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -41,24 +41,24 @@ pub mod wire_tree;
 use corpus::{Corpus, Form};
 use random::Random;
 
-/// Something that must hold for any bytes.
+/// Statement that must hold for any bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Property {
-    /// Its name: that of its file, and of the directory with its corpus.
+    /// Name of the property, of its file and of the directory with its corpus.
     pub name: &'static str,
-    /// Panics if it does not hold.
+    /// Function that panics if the property does not hold.
     pub check: fn(&[u8]),
-    /// What its inputs are, where they are no protobuf messages.
+    /// Kind of the inputs that are no protobuf messages.
     pub form: Form,
-    /// How many bytes at the start choose what to do with the rest.
+    /// Length in bytes of the selector at the start, which chooses what is done with the rest.
     pub selector: usize,
-    /// Sets lengths right that would keep nearly every mutation from getting anywhere.
+    /// Corrects lengths that would otherwise end nearly every mutation early.
     pub repair: fn(&mut [u8]),
-    /// How many mutations it gets, relative to the others.
+    /// Share of the mutations, relative to other properties.
     pub share: u32,
 }
 
-/// All of them.
+/// All properties.
 pub const PROPERTIES: &[Property] = &[
     property("proto_read", proto_read::check).selector(2).share(4),
     property("proto_roundtrip", proto_roundtrip::check).selector(1).share(4),
@@ -104,15 +104,15 @@ impl Property {
         self
     }
 
-    /// The property of that name.
+    /// Finds the property with a name.
     pub fn find(name: &str) -> Option<&'static Property> {
         PROPERTIES.iter().find(|property| property.name == name)
     }
 }
 
-/// The mutation with this number.
-pub fn input(property: &Property, corpus: &Corpus, seed: u64, index: u64) -> Vec<u8> {
-    // Properties with the same inputs should not get the same mutations.
+/// Makes the mutation with a number.
+pub fn make_input(property: &Property, corpus: &Corpus, seed: u64, index: u64) -> Vec<u8> {
+    // The name is part of the seed so that properties with equal inputs get different mutations.
     let name = property
         .name
         .bytes()

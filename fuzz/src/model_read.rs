@@ -1,9 +1,9 @@
-//! Property: any bytes are a model or an error, and everything about a model can be asked.
+//! Property: any bytes are a model or an error, and the accessors of a model that was read work.
 
 use sardonyx_model::{AttributeValue, Id, Model, NoExternalData, ReadLimits, TypeProto, ValueId};
 use sardonyx_tensor::Buffer;
 
-/// Reads the bytes as a model and asks for everything.
+/// Reads the bytes as a model and calls its accessors.
 pub(crate) fn check(input: &[u8]) {
     let source = Buffer::from_vec(input.to_vec());
     let read = Model::read(source.clone());
@@ -31,7 +31,7 @@ fn walk(model: &Model) {
             for (position, value) in model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
                 reads += 1;
-                // Looking every use up would be quadratic in one value that all nodes read.
+                // Checking each use would take quadratic time if all nodes read one value.
                 if position < 4 && reads < 64 {
                     assert!(model.uses(value).any(|found| found == (*node, position)));
                 }

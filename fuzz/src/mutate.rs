@@ -5,10 +5,10 @@ use crate::corpus::{Corpus, Form};
 use crate::random::Random;
 use crate::wire_tree::{self, Record, Value, push_varint};
 
-/// Longest input that is made, in bytes. Small inputs are many inputs.
+/// Longest input that is made, in bytes. Small inputs allow more inputs a second.
 pub const MAX_INPUT: usize = 16 << 10;
 
-/// Numbers at which code tends to change its mind.
+/// Numbers near the bounds of types and limits.
 const NUMBERS: &[u64] = &[
     0,
     1,
@@ -44,7 +44,7 @@ const NUMBERS: &[u64] = &[
     u64::MAX,
 ];
 
-/// Bytes that no message should have in the place of a record.
+/// Invalid or unknown records, to be put in the place of a record.
 const INTRUDERS: &[&[u8]] = &[
     b"\x00",
     b"\x00\x00",
@@ -64,7 +64,7 @@ const INTRUDERS: &[&[u8]] = &[
     b"\xbb\x3e\x08\x01\xbc\x3e",
 ];
 
-/// Words of the texts that are read: JSON, protobuf's text format, the headers of arrays.
+/// Words of the texts that are read: JSON, protobuf's text format and headers of arrays.
 const WORDS: &[&str] = &[
     "{",
     "}",
@@ -135,13 +135,13 @@ const WORDS: &[&str] = &[
     "é",
 ];
 
-/// A new input from one or two samples of a corpus.
+/// Makes an input from one or two samples of a corpus.
 pub fn mutate(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
     let sample = random.choose(&corpus.samples);
     let mut bytes = match &sample.tree {
         Some(tree) if !random.one_in(3) => {
             let mut tree = tree.clone();
-            for _ in 0..rounds(random) {
+            for _ in 0..draw_rounds(random) {
                 change_tree(&mut tree, corpus, random);
             }
             let mut selector = corpus.selector_of(sample).to_vec();
@@ -155,7 +155,7 @@ pub fn mutate(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
             if random.one_in(8) {
                 bytes = splice(&bytes, &random.choose(&corpus.samples).bytes, random);
             }
-            for _ in 0..rounds(random) {
+            for _ in 0..draw_rounds(random) {
                 match corpus.form {
                     Form::Text if random.one_in(2) => change_text(&mut bytes, random),
                     _ => change_bytes(&mut bytes, random),
@@ -174,8 +174,8 @@ pub fn mutate(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Mostly one change, now and then many.
-fn rounds(random: &mut Random) -> usize {
+/// Draws the number of changes: mostly one, rarely many.
+fn draw_rounds(random: &mut Random) -> usize {
     let mut rounds = 1;
     while rounds < 16 && random.one_in(2) {
         rounds += 1;
@@ -183,7 +183,7 @@ fn rounds(random: &mut Random) -> usize {
     rounds
 }
 
-fn interesting(random: &mut Random) -> u64 {
+fn draw_number(random: &mut Random) -> u64 {
     let number = *random.choose(NUMBERS);
     match random.below(6) {
         0 => number.wrapping_sub(1),
@@ -194,14 +194,14 @@ fn interesting(random: &mut Random) -> u64 {
     }
 }
 
-/// The beginning of one and the end of another.
+/// Joins the beginning of `a` and the end of `b`.
 fn splice(a: &[u8], b: &[u8], random: &mut Random) -> Vec<u8> {
     let (end, start) = (random.below(a.len() + 1), random.below(b.len() + 1));
     [&a[..end], &b[start..]].concat()
 }
 
-/// A short range that lies in `len` bytes, and often is an entire record's length.
-fn range(len: usize, random: &mut Random) -> std::ops::Range<usize> {
+/// Draws a range within `len` bytes. Most are short, as records are.
+fn draw_range(len: usize, random: &mut Random) -> std::ops::Range<usize> {
     let start = random.below(len + 1);
     let most = if random.one_in(4) { len } else { 16 };
     let end = (start + 1 + random.below(most)).min(len);
@@ -219,22 +219,22 @@ fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
         4 => change_length(bytes, random),
         5 => bytes.truncate(at),
         6 => {
-            let copied = bytes[range(bytes.len(), random)].to_vec();
+            let copied = bytes[draw_range(bytes.len(), random)].to_vec();
             let times = if random.one_in(8) { 1 + random.below(64) } else { 1 };
             let room = MAX_INPUT.saturating_sub(bytes.len());
             let many = copied.repeat(times.min(room / copied.len().max(1)));
             insert(bytes, &many, random);
         }
         7 => {
-            bytes.drain(range(bytes.len(), random));
+            bytes.drain(draw_range(bytes.len(), random));
         }
         8 => {
             let mut number = Vec::new();
             match random.below(4) {
-                0 => push_varint(&mut number, interesting(random)),
-                1 => number.extend((interesting(random) as u32).to_le_bytes()),
-                2 => number.extend(interesting(random).to_le_bytes()),
-                _ => number.extend(interesting(random).to_string().bytes()),
+                0 => push_varint(&mut number, draw_number(random)),
+                1 => number.extend((draw_number(random) as u32).to_le_bytes()),
+                2 => number.extend(draw_number(random).to_le_bytes()),
+                _ => number.extend(draw_number(random).to_string().bytes()),
             }
             if random.one_in(2) {
                 insert(bytes, &number, random);
@@ -265,7 +265,8 @@ fn overwrite(bytes: &mut [u8], new: &[u8], random: &mut Random) {
     }
 }
 
-/// Finds what may be the length of a length-prefixed value and changes it by a little or by a lot.
+/// Finds a byte that may be the tag of a length-prefixed value and changes the length after it by a
+/// little or by a lot.
 fn change_length(bytes: &mut Vec<u8>, random: &mut Random) {
     let start = random.below(bytes.len());
     let tag = (start..bytes.len().saturating_sub(1)).find(|at| bytes[*at] & 0x87 == 2);
@@ -279,7 +280,7 @@ fn change_length(bytes: &mut Vec<u8>, random: &mut Random) {
         0 => old.wrapping_add(1),
         1 => old.wrapping_sub(1),
         2 => (bytes.len() - end) as u64,
-        _ => interesting(random),
+        _ => draw_number(random),
     };
     let mut varint = Vec::new();
     push_varint(&mut varint, new);
@@ -293,14 +294,14 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
             insert(bytes, word.as_bytes(), random);
         }
         1 => {
-            // A number becomes another.
+            // Replace a number.
             let start = random.below(bytes.len());
             let Some(at) = (start..bytes.len()).find(|at| bytes[*at].is_ascii_digit()) else {
                 return;
             };
             let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit());
             let end = at + digits.count();
-            let number = interesting(random);
+            let number = draw_number(random);
             let text = match random.below(4) {
                 0 => (number as i64).to_string(),
                 _ => number.to_string(),
@@ -308,7 +309,7 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
             bytes.splice(at..end, text.into_bytes());
         }
         2 => {
-            // From one word to the next, twice or not at all.
+            // Remove or repeat the text between two word breaks.
             let breaks: Vec<usize> = (0..bytes.len())
                 .filter(|at| {
                     matches!(bytes[*at], b' ' | b',' | b'{' | b'}' | b'[' | b']' | b'\n' | b'"')
@@ -327,8 +328,8 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
             }
         }
         _ => {
-            // One word instead of another.
-            let range = range(bytes.len(), random);
+            // Replace a range with a word.
+            let range = draw_range(bytes.len(), random);
             let word = *random.choose(WORDS);
             bytes.splice(range, word.bytes());
         }
@@ -337,7 +338,7 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
 
 fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
     let index = random.below(wire_tree::count(tree));
-    let foreign = if random.one_in(3) { foreign_record(corpus, random) } else { None };
+    let foreign = if random.one_in(3) { choose_foreign_record(corpus, random) } else { None };
     let Some((list, at)) = wire_tree::find(tree, index) else {
         tree.extend(foreign);
         return;
@@ -376,7 +377,7 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
             list.insert(at, Record { number: 0, value });
         }
         5 => {
-            // Deeper: the record inside a record of its own kind, a few times or very often.
+            // Nest the record in records of its own number, a few times or very often.
             let times =
                 if random.one_in(16) { 50 + random.below(700) } else { 1 + random.below(4) };
             let number = list[at].number;
@@ -394,15 +395,15 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
             let length = match random.below(3) {
                 0 => (content.len() as u64).wrapping_add(1),
                 1 => (content.len() as u64).wrapping_sub(1),
-                _ => interesting(random),
+                _ => draw_number(random),
             };
-            list[at].value = Value::Lying(length, content);
+            list[at].value = Value::WrongLength(length, content);
         }
         _ => change_value(&mut list[at].value, random),
     }
 }
 
-fn foreign_record(corpus: &Corpus, random: &mut Random) -> Option<Record> {
+fn choose_foreign_record(corpus: &Corpus, random: &mut Random) -> Option<Record> {
     let tree = random.choose(&corpus.samples).tree.as_ref()?;
     let index = random.below(wire_tree::count(tree));
     wire_tree::get(tree, index).cloned()
@@ -410,12 +411,12 @@ fn foreign_record(corpus: &Corpus, random: &mut Random) -> Option<Record> {
 
 fn change_value(value: &mut Value, random: &mut Random) {
     if random.one_in(8) {
-        // Another wire type.
+        // Replace the value with one of another wire type.
         *value = match random.below(4) {
-            0 => Value::Varint(interesting(random)),
-            1 => Value::Fixed32((interesting(random) as u32).to_le_bytes()),
-            2 => Value::Fixed64(interesting(random).to_le_bytes()),
-            _ => Value::Bytes(interesting(random).to_le_bytes().to_vec()),
+            0 => Value::Varint(draw_number(random)),
+            1 => Value::Fixed32((draw_number(random) as u32).to_le_bytes()),
+            2 => Value::Fixed64(draw_number(random).to_le_bytes()),
+            _ => Value::Bytes(draw_number(random).to_le_bytes().to_vec()),
         };
         return;
     }
@@ -423,17 +424,17 @@ fn change_value(value: &mut Value, random: &mut Random) {
         Value::Varint(number) => {
             *number = match random.below(3) {
                 0 => number.wrapping_add(random.below(5) as u64).wrapping_sub(2),
-                _ => interesting(random),
+                _ => draw_number(random),
             }
         }
-        Value::Fixed32(bytes) => *bytes = (interesting(random) as u32).to_le_bytes(),
-        Value::Fixed64(bytes) => *bytes = interesting(random).to_le_bytes(),
+        Value::Fixed32(bytes) => *bytes = (draw_number(random) as u32).to_le_bytes(),
+        Value::Fixed64(bytes) => *bytes = draw_number(random).to_le_bytes(),
         Value::Bytes(bytes) if random.one_in(2) => change_text(bytes, random),
         Value::Bytes(bytes) => change_bytes(bytes, random),
         Value::Message(fields) => {
             fields.clear();
         }
-        Value::Lying(length, _) => *length = interesting(random),
+        Value::WrongLength(length, _) => *length = draw_number(random),
         Value::Raw(bytes) => change_bytes(bytes, random),
     }
 }
@@ -444,7 +445,7 @@ mod tests {
     use crate::PROPERTIES;
 
     #[test]
-    fn inputs_are_repeatable_small_and_various() {
+    fn inputs_are_repeatable_and_mostly_small_and_distinct() {
         for property in PROPERTIES {
             let corpus = Corpus::load(property).unwrap();
             let make = |index| mutate(&corpus, &mut Random::new(1, index));

@@ -1,5 +1,5 @@
-//! Property: any text is a model or a list of errors; a model that was read comes back from its
-//! text, and formatting changes the look of a text only.
+//! Property: any text is a model or a list of errors; a model that was read is equal after a round
+//! trip through its text, and formatting keeps the meaning of a text.
 
 use sardonyx_model::{ExternalData, Model, ReadLimits};
 use sardonyx_tensor::Buffer;
@@ -18,7 +18,8 @@ const PARTS: [TextPart; 7] = [
     TextPart::Type,
 ];
 
-/// Reads the text as what the first byte says, and as a model also prints and formats it.
+/// Reads the text as the part that the first byte chooses. Text of a model is also printed and
+/// formatted.
 pub(crate) fn check(input: &[u8]) {
     let Some((selector, text)) = input.split_first() else {
         return;
@@ -47,24 +48,24 @@ pub(crate) fn check(input: &[u8]) {
     let under_limits = parse_model(text.clone(), small);
     let Ok(parsed) = parse_model(text.clone(), ParseOptions::default()) else {
         assert!(under_limits.is_err(), "limits made it readable");
-        // Who looks at a text for an editor does not miss the files that it names.
+        // A text without an error in the syntax tree fails only if a data file is missing.
         let with_files = ParseOptions { external: &AnyFile, ..ParseOptions::default() };
         assert!(!found.is_empty() || parse_model(text, with_files).is_ok());
         return;
     };
-    assert_comes_back(&parsed.model);
+    assert_round_trip(&parsed.model);
     let formatted = format(text).expect("what can be read can be formatted");
     let again = format(Buffer::from_vec(formatted.clone())).expect("a formatted text can be read");
-    assert_same(&formatted, &again, "formatting twice");
+    assert_equal_text(&formatted, &again, "formatting twice");
     let meant = parse(formatted.clone());
     assert!(
         meant.to_bytes() == parsed.model.to_bytes(),
         "formatting changed the meaning of\n{}",
-        shown(&formatted)
+        to_text(&formatted)
     );
 }
 
-/// Every file is there, and has nothing in it.
+/// Data files of which each exists and is empty.
 struct AnyFile;
 
 impl ExternalData for AnyFile {
@@ -73,42 +74,41 @@ impl ExternalData for AnyFile {
     }
 }
 
-/// A model is the same after it was printed and read.
-pub(crate) fn assert_comes_back(model: &Model) {
+/// Asserts that a model is equal after a round trip through its text.
+pub(crate) fn assert_round_trip(model: &Model) {
     let (text, left_out) = model_to_text(model, PrintOptions::default()).expect("into memory");
     assert!(left_out.is_empty(), "{left_out}");
     let again = parse(text.clone());
     assert!(
         again.to_bytes() == model.to_bytes(),
         "the model is another one after\n{}",
-        shown(&text)
+        to_text(&text)
     );
     let formatted = format(Buffer::from_vec(text.clone())).expect("it was read");
-    assert_same(&text, &formatted, "formatting what was printed");
+    assert_equal_text(&text, &formatted, "formatting what was printed");
     let portable = PrintOptions { form: TextForm::Portable, ..PrintOptions::default() };
     let (portable, _) = model_to_text(model, portable).expect("into memory");
-    // The reference cannot hold everything that a portable text leaves out, but what is there can
-    // be read.
+    // A portable text leaves out what the reference cannot represent, but the rest can be read.
     parse(portable);
 }
 
-/// Two texts are the same; otherwise says in which line they are not.
-fn assert_same(before: &[u8], after: &[u8], what: &str) {
-    let (before, after) = (shown(before), shown(after));
+/// Asserts that two texts are equal. Shows the first line that differs otherwise.
+fn assert_equal_text(before: &[u8], after: &[u8], step: &str) {
+    let (before, after) = (to_text(before), to_text(after));
     let mut lines = before.lines().zip(after.lines()).enumerate();
     if let Some((number, (before, after))) = lines.find(|(_, (before, after))| before != after) {
-        panic!("{what} changes line {}:\n{before}\n{after}", number + 1);
+        panic!("{step} changes line {}:\n{before}\n{after}", number + 1);
     }
-    assert_eq!(before.len(), after.len(), "{what} changes the end");
+    assert_eq!(before.len(), after.len(), "{step} changes the end");
 }
 
 fn parse(text: Vec<u8>) -> Model {
     match parse_model(Buffer::from_vec(text.clone()), ParseOptions::default()) {
         Ok(parsed) => parsed.model,
-        Err(error) => panic!("{error}\nin\n{}", shown(&text)),
+        Err(error) => panic!("{error}\nin\n{}", to_text(&text)),
     }
 }
 
-fn shown(text: &[u8]) -> String {
+fn to_text(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }

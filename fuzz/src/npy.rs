@@ -1,9 +1,9 @@
-//! Property: any bytes are an array or an error, and an array that was read comes back from its
-//! file.
+//! Property: any bytes are an array or an error, and an array that was read is equal after a round
+//! trip through its file.
 
 use sardonyx_tensor::{Buffer, DataType, npy};
 
-/// Reads the bytes as an array, by itself and as types that NumPy has no name for.
+/// Reads the bytes as an array of its own type and of types that NumPy has no name for.
 pub(crate) fn check(input: &[u8]) {
     let file = Buffer::from_vec(input.to_vec());
     match npy::read(&file) {
@@ -26,7 +26,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// Makes the header's length that of the header, up to its last brace.
+/// Sets the length of the header to the distance up to the last brace.
 pub(crate) fn repair(input: &mut [u8]) {
     let Some(end) = input.iter().take(1 << 12).rposition(|byte| *byte == b'}') else {
         return;

@@ -1,12 +1,12 @@
-//! Property: any bytes are an archive of arrays or an error, and arrays that were read come back
-//! from an archive of ours.
+//! Property: any bytes are an archive of arrays or an error, and arrays that were read are equal
+//! after a round trip through an archive.
 
 use std::io::Cursor;
 
 use sardonyx_formats::npz::{self, Packing};
 use sardonyx_tensor::{Buffer, Tensor, npy};
 
-/// Reads the bytes as an archive.
+/// Reads the bytes as an archive and writes its arrays with each packing.
 pub(crate) fn check(input: &[u8]) {
     let archive = Buffer::from_vec(input.to_vec());
     let files = match npz::read(&archive) {
@@ -26,7 +26,7 @@ pub(crate) fn check(input: &[u8]) {
     }
     for packing in [Packing::Stored, Packing::Deflated] {
         let pairs = arrays.iter().map(|(name, tensor)| (name.as_str(), tensor));
-        // A name may be one that no archive of ours can have.
+        // The writer refuses some names that the reader accepts.
         let Ok(written) = npz::write(Cursor::new(Vec::new()), pairs, packing) else {
             continue;
         };

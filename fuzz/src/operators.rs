@@ -1,9 +1,9 @@
-//! Property: any version of any operator runs, or it is said why not, whatever types, shapes,
-//! values and attributes it gets, within limits of memory, time and turns. What fails without
-//! rewrites fails with them, and the other way round.
+//! Property: every version of every operator runs or returns an error that gives the reason, for
+//! any types, shapes, values and attributes, within limits of memory, time and iterations. A run
+//! that succeeds without rewrites also succeeds with them.
 //!
-//! All bytes together choose a node of `tests/versions`; one after the other they choose its
-//! version and what is changed about it.
+//! All bytes together choose a node of `tests/versions`; the bytes in their order choose the
+//! version and the changes to the node.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sardonyx::run::Optimization;
 use sardonyx::{DataType, Error, ErrorKind, Model, RunOptions, Session, Tensor};
 
-/// What the versions are run with where all is well.
+/// Valid examples of every version.
 const TEXTS: [&str; 3] = [
     include_str!("../../tests/versions/ai.onnx.txt"),
     include_str!("../../tests/versions/ai.onnx.ml.txt"),
@@ -19,16 +19,17 @@ const TEXTS: [&str; 3] = [
 ];
 
 const MEMORY: usize = 16 << 20;
-/// Iterations of all loops of a run.
-const TURNS: u64 = 200;
-/// After this a run ends before its next step.
+/// Limit of the iterations of all loops of a run.
+const ITERATIONS: u64 = 200;
+/// Time after which a run ends before its next step.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// No single step of a model that fits the memory takes longer, also without optimisation.
+/// Time that a run may take: no step of a model within the memory limit takes longer, also without
+/// optimisation.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Elements of an input.
+/// Most elements of an input.
 const ELEMENTS: usize = 1 << 12;
 
-/// Element types that an input may get in place of its own.
+/// Element types that may replace the type of an input.
 const TYPES: [DataType; 14] = [
     DataType::Float,
     DataType::Double,
@@ -46,10 +47,10 @@ const TYPES: [DataType; 14] = [
     DataType::Complex64,
 ];
 
-/// Sizes of axes.
+/// Sizes that may replace the size of an axis.
 const SIZES: [usize; 8] = [0, 1, 2, 3, 1, 4, 7, 17];
 
-/// Numbers that an attribute may get.
+/// Numbers that may replace an integer of an attribute.
 const NUMBERS: [&str; 10] = [
     "0",
     "1",
@@ -63,7 +64,7 @@ const NUMBERS: [&str; 10] = [
     "64",
 ];
 
-/// A node, or a few, that run.
+/// Example of some versions of an operator, with one or more nodes.
 struct Block {
     operator: &'static str,
     versions: Vec<u32>,
@@ -72,7 +73,7 @@ struct Block {
     outputs: Vec<&'static str>,
 }
 
-fn blocks() -> &'static [Block] {
+fn read_blocks() -> &'static [Block] {
     static BLOCKS: OnceLock<Vec<Block>> = OnceLock::new();
     BLOCKS.get_or_init(|| TEXTS.into_iter().flat_map(read).collect())
 }
@@ -101,7 +102,7 @@ fn read(text: &'static str) -> Vec<Block> {
     found
 }
 
-/// The bytes that are left.
+/// Bytes that have not been used yet.
 struct Choices<'b>(&'b [u8]);
 
 impl Choices<'_> {
@@ -119,26 +120,27 @@ impl Choices<'_> {
         (self.next() << 8 | self.next()) % count.max(1)
     }
 
-    /// Whether something happens that does once in so many times.
-    fn once_in(&mut self, times: usize) -> bool {
+    /// Draws a byte. Returns true for one in `times` values of it.
+    fn one_in(&mut self, times: usize) -> bool {
         self.next() % times == times - 1
     }
 }
 
-/// An input that is passed to a run.
+/// Input that is passed to a run.
 struct Given {
     name: String,
     tensor: Tensor,
 }
 
-/// Runs a node of the choices.
+/// Runs the node that the bytes choose.
 pub(crate) fn check(input: &[u8]) {
-    runs(input);
+    run(input);
 }
 
-/// The same; whether it ran to its end.
-fn runs(input: &[u8]) -> bool {
-    let (text, given) = model(input);
+/// Runs the node that the bytes choose, without rewrites and with all of them. Returns whether the
+/// run without them succeeded.
+fn run(input: &[u8]) -> bool {
+    let (text, given) = write_model(input);
     let Ok(model) = Model::from_text(&text) else {
         return false;
     };
@@ -147,7 +149,8 @@ fn runs(input: &[u8]) -> bool {
         let builder = Session::builder(&model).threads(1).memory_limit(MEMORY).seed(1);
         let session = builder.optimization(optimization).build()?;
         let inputs = given.iter().map(|given| (given.name.clone(), given.tensor.clone()));
-        let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
+        let options =
+            RunOptions::new().iteration_limit(ITERATIONS).deadline(Instant::now() + DEADLINE);
         session.run(inputs, &options).map(|_| ())
     };
     let [plain, rewritten] = [Optimization::Off, Optimization::All].map(run);
@@ -163,17 +166,17 @@ fn runs(input: &[u8]) -> bool {
     plain.is_ok()
 }
 
-/// A number that changes with every byte, so that mutations of one input reach all nodes: FNV-1a.
-fn sum_of(input: &[u8]) -> usize {
+/// Hashes the input with FNV-1a. Every byte counts, so that mutations of one input reach all nodes.
+fn hash(input: &[u8]) -> usize {
     let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     (input.iter().fold(0xcbf2_9ce4_8422_2325, add) >> 8) as usize
 }
 
-/// A model of the choices, and its inputs.
-fn model(input: &[u8]) -> (String, Vec<Given>) {
+/// Writes the model that the bytes choose and makes its inputs.
+fn write_model(input: &[u8]) -> (String, Vec<Given>) {
     let mut choices = Choices(input);
-    let blocks = blocks();
-    let block = &blocks[sum_of(input) % blocks.len()];
+    let blocks = read_blocks();
+    let block = &blocks[hash(input) % blocks.len()];
     let version = block.versions[choices.below(block.versions.len())];
     let imports = match block.operator.rsplit_once('.') {
         Some((domain, _)) => format!("\"\": 21, \"{domain}\": {version}"),
@@ -183,13 +186,13 @@ fn model(input: &[u8]) -> (String, Vec<Given>) {
     for input in &block.inputs {
         let (ty, name) =
             input.split(" = ").next().unwrap_or(input).rsplit_once(' ').unwrap_or(("", input));
-        match changed(ty, &mut choices) {
+        match make_tensor(ty, &mut choices) {
             Some(tensor) => {
                 let elem = tensor.data_type();
-                declared.push(if choices.once_in(3) {
+                declared.push(if choices.one_in(3) {
                     format!("{elem}[] {name}")
                 } else {
-                    format!("{elem}{} {name}", bracketed(tensor.dims()))
+                    format!("{elem}{} {name}", write_dims(tensor.dims()))
                 });
                 given.push(Given { name: name.to_string(), tensor });
             }
@@ -197,8 +200,8 @@ fn model(input: &[u8]) -> (String, Vec<Given>) {
         }
     }
     let nodes: Vec<String> =
-        block.nodes.iter().map(|node| renumbered(node, &mut choices)).collect();
-    // What comes out may have another type than it had.
+        block.nodes.iter().map(|node| change_numbers(node, &mut choices)).collect();
+    // The output type depends on the changed inputs, so it is left out.
     let outputs = block.outputs.iter().map(|output| {
         let declared = output.split(" = ").next().unwrap_or(output);
         declared.rsplit_once(' ').map_or(declared, |(_, name)| name).to_string()
@@ -216,14 +219,14 @@ fn model(input: &[u8]) -> (String, Vec<Given>) {
     (text, given)
 }
 
-fn bracketed(dims: &[usize]) -> String {
+fn write_dims(dims: &[usize]) -> String {
     let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
     if dims.is_empty() { String::new() } else { format!("[{}]", dims.join(", ")) }
 }
 
-/// Another tensor in the place of an input of a type, as in `float[2, 3]`; `None` for one that
-/// stays as it is.
-fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
+/// Makes a tensor in the place of an input of a type such as `float[2, 3]`. Returns `None` if the
+/// input stays as it is.
+fn make_tensor(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
     let (elem, dims) = ty.split_once('[').unwrap_or((ty, "]"));
     let mut elem = DataType::from_name(elem)?;
     if choices.next().is_multiple_of(4) {
@@ -231,17 +234,17 @@ fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
     }
     let dims = dims.trim_end_matches(']').split(", ").filter(|size| !size.is_empty());
     let mut dims: Vec<usize> = dims.map(|size| size.parse().unwrap_or(2)).collect();
-    if choices.once_in(6) {
+    if choices.one_in(6) {
         elem = TYPES[choices.below(TYPES.len())];
     }
     for size in &mut dims {
-        if choices.once_in(5) {
+        if choices.one_in(5) {
             *size = SIZES[choices.below(SIZES.len())];
         }
     }
-    if choices.once_in(12) {
+    if choices.one_in(12) {
         dims.push(SIZES[choices.below(SIZES.len())]);
-    } else if choices.once_in(12) {
+    } else if choices.one_in(12) {
         dims.pop();
     }
     if dims.iter().product::<usize>() > ELEMENTS {
@@ -251,7 +254,7 @@ fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
     let Some(width) = elem.bits().filter(|bits| bits % 8 == 0).map(|bits| bits / 8) else {
         return Some(tensor);
     };
-    let is_small = !choices.once_in(4);
+    let is_small = !choices.one_in(4);
     for element in tensor.bytes_mut().ok()?.chunks_mut(width) {
         let choice = choices.next() as u8;
         match elem {
@@ -262,7 +265,7 @@ fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
             DataType::Double if is_small => {
                 element.copy_from_slice(&(f64::from(choice as i8) / 16.0).to_le_bytes());
             }
-            // -2 to 5, sign-extended.
+            // Integers from -2 to 5, sign-extended.
             _ if is_small => {
                 let small = i64::from(choice % 8) - 2;
                 let bytes = small.to_le_bytes();
@@ -270,7 +273,7 @@ fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
                     *byte = bytes.get(place).copied().unwrap_or_default();
                 }
             }
-            // Extremes: the smallest, the largest, not a number, anything.
+            // Extreme values: the smallest, the largest, NaN and others.
             _ => {
                 let fill = [0x00, 0xff, 0x7f, 0x80][usize::from(choice % 4)];
                 element.fill(fill);
@@ -283,8 +286,8 @@ fn changed(ty: &str, choices: &mut Choices<'_>) -> Option<Tensor> {
     Some(tensor)
 }
 
-/// A node some of whose attributes have other numbers.
-fn renumbered(node: &str, choices: &mut Choices<'_>) -> String {
+/// Replaces some integers among the attributes of a node.
+fn change_numbers(node: &str, choices: &mut Choices<'_>) -> String {
     let Some((head, rest)) = node.split_once('<') else {
         return node.to_string();
     };
@@ -298,7 +301,7 @@ fn renumbered(node: &str, choices: &mut Choices<'_>) -> String {
             continue;
         }
         let is_integer = number.parse::<i64>().is_ok();
-        let changes = is_integer && choices.once_in(8);
+        let changes = is_integer && choices.one_in(8);
         out.push_str(if changes { NUMBERS[choices.below(NUMBERS.len())] } else { &number });
         number.clear();
         out.push(character);
@@ -311,24 +314,26 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Changes leave enough of them alone.
+    /// Checks that the changes leave enough of the nodes valid.
     #[test]
-    fn a_good_part_runs() {
+    fn more_than_a_fifth_of_the_nodes_run() {
         let mut random = Random::new(1, 1);
         let count = 400;
         let run = (0..count).filter(|_| {
             let choices: Vec<u8> = (0..400).map(|_| random.below(256) as u8).collect();
-            runs(&choices)
+            run(&choices)
         });
         let run = run.count();
         assert!(run > count / 5, "{run} of {count} run");
     }
 
     #[test]
-    fn numbers_of_attributes_change() {
+    fn only_integers_of_attributes_change() {
         let always = [7; 40];
-        let found =
-            renumbered("y = Op <axis = -1, pads = [0, 2], f = 1.5> (x1)", &mut Choices(&always));
+        let found = change_numbers(
+            "y = Op <axis = -1, pads = [0, 2], f = 1.5> (x1)",
+            &mut Choices(&always),
+        );
         assert_eq!(found, "y = Op <axis = 64, pads = [64, 64], f = 1.5> (x1)");
     }
 }

@@ -1,5 +1,5 @@
-//! Property: the pull reader takes any bytes as any message and gives fields whose bytes are those
-//! of the source, or an error.
+//! Property: the pull reader reads any bytes as any message and returns fields that borrow from the
+//! source, or an error.
 //!
 //! The first byte chooses the message type, the second the limit on depth; the rest is the message.
 
@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use sardonyx_proto::*;
 
-/// Every message type with its fields by what they hold: messages, lists of numbers, texts and
-/// bytes. What is in none of the three is a single number and needs no visit.
+/// Declares every message type with its fields of three groups: messages, lists of numbers, and
+/// text or bytes. Fields in none of them are single numbers and need no visit.
 macro_rules! visits {
     ($($message:ident $field:ident [$($inner:ident)*] [$($list:ident)*] [$($text:ident)*];)*) => {
         $(impl Visit for $message {
@@ -38,32 +38,57 @@ macro_rules! visits {
             }
         })*
 
-        /// Reads bytes as one of the message types.
+        /// Readers of each message type.
         const TYPES: &[fn(&[u8], Limits) -> Result<(), Error>] = &[$(read::<$message>),*];
     };
 }
 
 visits! {
-    ModelProto ModelField [Graph OpsetImport MetadataProps TrainingInfo Functions Configuration] [] [ProducerName ProducerVersion Domain DocString];
+    ModelProto ModelField
+        [Graph OpsetImport MetadataProps TrainingInfo Functions Configuration]
+        []
+        [ProducerName ProducerVersion Domain DocString];
     OperatorSetIdProto OperatorSetIdField [] [] [Domain];
-    GraphProto GraphField [Node Initializer Input Output ValueInfo QuantizationAnnotation SparseInitializer MetadataProps] [] [Name DocString];
-    NodeProto NodeField [Attribute MetadataProps DeviceConfigurations] [] [Input Output Name OpType DocString Domain Overload];
-    AttributeProto AttributeField [T G Tensors Graphs Tp TypeProtos SparseTensor SparseTensors] [Floats Ints] [Name S Strings DocString RefAttrName];
+    GraphProto GraphField
+        [Node Initializer Input Output ValueInfo QuantizationAnnotation SparseInitializer
+         MetadataProps]
+        []
+        [Name DocString];
+    NodeProto NodeField
+        [Attribute MetadataProps DeviceConfigurations]
+        []
+        [Input Output Name OpType DocString Domain Overload];
+    AttributeProto AttributeField
+        [T G Tensors Graphs Tp TypeProtos SparseTensor SparseTensors]
+        [Floats Ints]
+        [Name S Strings DocString RefAttrName];
     ValueInfoProto ValueInfoField [Type MetadataProps] [] [Name DocString];
-    TensorProto TensorField [Segment ExternalData MetadataProps] [Dims FloatData Int32Data Int64Data DoubleData Uint64Data] [StringData Name RawData DocString];
+    TensorProto TensorField
+        [Segment ExternalData MetadataProps]
+        [Dims FloatData Int32Data Int64Data DoubleData Uint64Data]
+        [StringData Name RawData DocString];
     TensorSegment TensorSegmentField [] [] [];
     SparseTensorProto SparseTensorField [Values Indices] [Dims] [];
     TensorShapeProto TensorShapeField [Dim] [] [];
     Dimension DimensionField [] [] [DimParam Denotation];
-    TypeProto TypeField [TensorType SequenceType MapType OpaqueType SparseTensorType OptionalType] [] [Denotation];
+    TypeProto TypeField
+        [TensorType SequenceType MapType OpaqueType SparseTensorType OptionalType]
+        []
+        [Denotation];
     TensorTypeProto TensorTypeField [Shape] [] [];
     SequenceTypeProto SequenceTypeField [ElemType] [] [];
     MapTypeProto MapTypeField [ValueType] [] [];
     OptionalTypeProto OptionalTypeField [ElemType] [] [];
     SparseTensorTypeProto SparseTensorTypeField [Shape] [] [];
     OpaqueTypeProto OpaqueTypeField [] [] [Domain Name];
-    FunctionProto FunctionField [Node OpsetImport AttributeProto ValueInfo MetadataProps] [] [Name Input Output Attribute DocString Domain Overload];
-    TrainingInfoProto TrainingInfoField [Initialization Algorithm InitializationBinding UpdateBinding] [] [];
+    FunctionProto FunctionField
+        [Node OpsetImport AttributeProto ValueInfo MetadataProps]
+        []
+        [Name Input Output Attribute DocString Domain Overload];
+    TrainingInfoProto TrainingInfoField
+        [Initialization Algorithm InitializationBinding UpdateBinding]
+        []
+        [];
     StringStringEntryProto StringStringEntryField [] [] [Key Value];
     TensorAnnotation TensorAnnotationField [QuantParameterTensorNames] [] [TensorName];
     DeviceConfigurationProto DeviceConfigurationField [] [] [Name Device];
@@ -72,14 +97,23 @@ visits! {
     IntIntListEntryProto IntIntListEntryField [] [Value] [];
     ShardedDimProto ShardedDimField [SimpleSharding] [] [];
     SimpleShardedDimProto SimpleShardedDimField [] [] [DimParam];
-    OperatorSetProto OperatorSetField [Operator Functions] [] [Magic IrVersionPrerelease Domain DocString IrBuildMetadata];
+    OperatorSetProto OperatorSetField
+        [Operator Functions]
+        []
+        [Magic IrVersionPrerelease Domain DocString IrBuildMetadata];
     OperatorProto OperatorField [] [] [OpType DocString];
-    SequenceProto SequenceField [TensorValues SparseTensorValues SequenceValues MapValues OptionalValues] [] [Name];
+    SequenceProto SequenceField
+        [TensorValues SparseTensorValues SequenceValues MapValues OptionalValues]
+        []
+        [Name];
     MapProto MapField [Values] [Keys] [Name StringKeys];
-    OptionalProto OptionalField [TensorValue SparseTensorValue SequenceValue MapValue OptionalValue] [] [Name];
+    OptionalProto OptionalField
+        [TensorValue SparseTensorValue SequenceValue MapValue OptionalValue]
+        []
+        [Name];
 }
 
-/// Reads the bytes with everything in them.
+/// Reads the bytes as the chosen message type, with every field in them.
 pub(crate) fn check(input: &[u8]) {
     let Some(([which, depth], bytes)) = input.split_first_chunk() else {
         return;
@@ -100,7 +134,7 @@ fn read<M: Visit>(bytes: &[u8], limits: Limits) -> Result<(), Error> {
     let mut walk = Walk { source: bytes, messages: 0, numbers: 0, shown: 0 };
     let result = M::visit(Reader::with_limits(bytes, limits), &mut walk);
     if let Err(error) = &result {
-        // Where it is must be found in any file that has an error.
+        // The place of any error must be found.
         let place = find_place::<M>(bytes, error.offset(), limits);
         assert!(place.len() <= 64 * bytes.len(), "{place}");
     }
@@ -112,7 +146,7 @@ trait Visit: MessageType {
     fn visit(reader: Reader<'_, Self>, walk: &mut Walk<'_>) -> Result<(), Error>;
 }
 
-/// What has been seen on the way.
+/// Counts of the fields that were read.
 struct Walk<'a> {
     source: &'a [u8],
     messages: usize,
@@ -127,7 +161,7 @@ impl Walk<'_> {
         self.slice(slice);
     }
 
-    /// The bytes must be those of the source at the offset that they name.
+    /// Asserts that the bytes lie in the source at the offset that the slice gives.
     fn slice(&self, slice: Slice<'_>) {
         let start = slice.offset as usize;
         let here = self.source.get(start..start + slice.bytes.len());
@@ -135,7 +169,8 @@ impl Walk<'_> {
         assert!(here.is_empty() || std::ptr::eq(here, slice.bytes));
     }
 
-    /// Showing a field must work for any field; a few are enough, since it is slow.
+    /// Writes a field with `Debug`, which must work for any field. Only a few per input, since it
+    /// is slow.
     fn field(&mut self, field: &dyn std::fmt::Debug) {
         struct Nowhere;
         impl Write for Nowhere {

@@ -1,13 +1,13 @@
-//! Property: what was read and written once does not change when it is read and written again.
+//! Property: writing a message that was read is stable, so a second round trip changes nothing.
 //!
-//! For every message type through the table, and for models through the graph. The first byte
-//! chooses the message type, the rest is the message.
+//! Checked for every message type by the table of fields, and for models by the graph. The first
+//! byte chooses the message type, the rest is the message.
 
 use sardonyx_model::Model;
 use sardonyx_proto::*;
 use sardonyx_tensor::Buffer;
 
-/// Writes bytes again, as one of the message types.
+/// Rewriters of each message type.
 const TYPES: &[fn(&[u8], Limits) -> Result<Vec<u8>, Error>] = &[
     rewrite::<ModelProto>,
     rewrite::<OperatorSetIdProto>,
@@ -44,7 +44,7 @@ const TYPES: &[fn(&[u8], Limits) -> Result<Vec<u8>, Error>] = &[
     rewrite::<OptionalProto>,
 ];
 
-/// Writes the bytes again, twice.
+/// Rewrites the bytes twice and compares the results.
 pub(crate) fn check(input: &[u8]) {
     let Some((which, bytes)) = input.split_first() else {
         return;

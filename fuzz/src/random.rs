@@ -1,20 +1,21 @@
-//! Random numbers that are the same everywhere: an input is named by a seed and a number, and can
-//! be made again from them.
+//! Random numbers that are equal on every platform, so that an input can be made again from a seed
+//! and an index.
 
-/// SplitMix64: one addition and a few multiplications per number, and good enough to choose
-/// mutations with.
+/// SplitMix64: one addition and two multiplications per number, and good enough to choose mutations
+/// with.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A stream of its own for every pair.
+    /// Creates a stream that differs for every pair.
     pub fn new(seed: u64, index: u64) -> Random {
-        // Mixed twice: states that differ by a multiple of the step would be one stream, shifted.
+        // Mixed twice because states that differ by a multiple of the step give one stream,
+        // shifted.
         let start = Random(seed).number().wrapping_add(index);
         Random(Random(start).number())
     }
 
-    /// Any number.
+    /// Draws any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,21 +24,21 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Draws a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         // The bias of the remainder does not matter here.
         (self.number() >> 16) as usize % end.max(1)
     }
 
-    /// True once in `times`.
+    /// Draws a number below `times`. Returns whether it is 0.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of them.
+    /// Draws an item.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no items.
     pub fn choose<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_repeatable_and_apart() {
+    fn streams_are_repeatable_and_distinct() {
         let numbers = |seed, index| {
             let mut random = Random::new(seed, index);
             [random.number(), random.number(), random.number()]

@@ -1,10 +1,10 @@
-//! Property: any bytes are a safetensors file or an error; one that was read, once written, does
-//! not change any more.
+//! Property: any bytes are a safetensors file or an error, and writing a file that was read is
+//! stable and loses nothing.
 
 use sardonyx_formats::safetensors::{self, Safetensors};
 use sardonyx_tensor::Buffer;
 
-/// Reads the bytes, writes what was read, and does so again.
+/// Reads the bytes and checks the round trip of the content.
 pub(crate) fn check(input: &[u8]) {
     let content = match safetensors::read(&Buffer::from_vec(input.to_vec())) {
         Ok(content) => content,
@@ -36,7 +36,7 @@ fn write(content: &Safetensors) -> Vec<u8> {
     file
 }
 
-/// Makes the header's length that of the header, up to its last brace.
+/// Sets the length of the header to the distance up to the last brace.
 pub(crate) fn repair(input: &mut [u8]) {
     if let Some(end) = input.iter().rposition(|byte| *byte == b'}')
         && end >= 8

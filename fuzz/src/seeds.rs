@@ -1,8 +1,8 @@
-//! The inputs under `fuzz/corpus`: made here, saved there by `--write-corpus`.
+//! Inputs under `fuzz/corpus`, made here and saved there by `--write-corpus`.
 //!
-//! Small, so that many mutations fit into a second, and together of every message, field and form
-//! that is read. What fuzzing has found is added to the directories by hand, under a name that says
-//! what it was.
+//! The inputs are small, so that many mutations can be checked in a second, and together contain
+//! every message, field and form that is read. Failing inputs that fuzzing finds are added to the
+//! directories by hand, under a name that describes the fault.
 
 use std::io::Cursor;
 
@@ -21,60 +21,62 @@ use crate::random::Random;
 use crate::texts::MESSAGE;
 use crate::wire_tree::{Record, Value, bytes, message, number, write};
 
-/// Why seeds could not be made; it would be a mistake in this file.
+/// Error while seeds are made, which is a mistake in this file.
 type Failure = Box<dyn std::error::Error>;
 
-/// A file: its name and its content.
+/// Name and content of a file.
 pub type Seed = (String, Vec<u8>);
 
-/// The inputs of a property.
+/// Makes the inputs of a property.
 ///
 /// # Errors
-/// If a library refuses what this file asks of it.
-pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
+/// If a library refuses a value of this file.
+pub fn make(property: &Property) -> Result<Vec<Seed>, Failure> {
     Ok(match property.name {
-        "proto_read" => selected(messages(), |index| vec![index, 2]),
+        "proto_read" => add_selectors(make_messages(), |index| vec![index, 2]),
         "proto_roundtrip" => {
-            let mut seeds = selected(messages(), |index| vec![index]);
-            let models = models().into_iter();
+            let mut seeds = add_selectors(make_messages(), |index| vec![index]);
+            let models = make_models().into_iter();
             seeds.extend(models.map(|(name, model)| (name, [vec![0], model].concat())));
             seeds
         }
-        "model_read" => [models(), hostile()].concat(),
-        "check" | "infer" => [models(), hostile(), notation_models()?].concat(),
-        "value_files" => value_files()?,
-        "external" => external(),
-        "npy" => arrays()?,
-        "npz" => archives()?,
-        "safetensors" => safetensors_files()?,
-        "json" => [both_forms()?, json()].concat(),
-        "notation_read" => selected(notation()?, |index| vec![index]),
-        "notation_roundtrip" => {
-            let everything = from_notation("everything", MODEL)?;
-            [models(), vec![everything]].concat()
+        "model_read" => [make_models(), make_invalid_models()].concat(),
+        "check" | "infer" => {
+            [make_models(), make_invalid_models(), make_notation_models()?].concat()
         }
-        "operators" => vec![("any".to_string(), choices(0, |choice| choice as u8))],
-        "programs" => programs(),
+        "value_files" => make_value_files()?,
+        "external" => make_external_models(),
+        "npy" => make_arrays()?,
+        "npz" => make_archives()?,
+        "safetensors" => make_safetensors()?,
+        "json" => [make_messages_of_forms()?, make_json()].concat(),
+        "notation_read" => add_selectors(make_texts()?, |index| vec![index]),
+        "notation_roundtrip" => {
+            let everything = convert_notation("everything", MODEL)?;
+            [make_models(), vec![everything]].concat()
+        }
+        "operators" => vec![("any".to_string(), make_choices(0, |choice| choice as u8))],
+        "programs" => make_programs(),
         "session" => {
-            let mut seeds = [models(), notation_models()?].concat();
-            for (name, choices) in programs() {
-                seeds.push((name, crate::programs::model(&choices[..120]).to_bytes()));
+            let mut seeds = [make_models(), make_notation_models()?].concat();
+            for (name, choices) in make_programs() {
+                seeds.push((name, crate::programs::make_model(&choices[..120]).to_bytes()));
             }
             seeds
         }
-        "text_format" => [both_forms()?, text_format()].concat(),
+        "text_format" => [make_messages_of_forms()?, make_text_format()].concat(),
         _ => Vec::new(),
     })
 }
 
-/// Bytes that choose something.
-fn choices(index: u64, map: fn(usize) -> u8) -> Vec<u8> {
+/// Makes bytes that choose nodes.
+fn make_choices(index: u64, map: fn(usize) -> u8) -> Vec<u8> {
     let mut random = Random::new(22, index);
     (0..400).map(|_| map(random.below(256))).collect()
 }
 
-/// Choices that make models of some kinds of nodes more often than of others.
-fn programs() -> Vec<Seed> {
+/// Makes choices, some of which lead to certain nodes more often than others.
+fn make_programs() -> Vec<Seed> {
     let rows: [(&str, fn(usize) -> u8); 4] = [
         ("any", |choice| choice as u8),
         ("graphs", |choice| if choice % 3 == 0 { 17 + choice as u8 % 3 } else { choice as u8 }),
@@ -82,18 +84,18 @@ fn programs() -> Vec<Seed> {
         ("loops", |choice| if choice % 4 == 0 { 18 } else { choice as u8 % 20 }),
     ];
     let of = |(index, (name, map)): (usize, (&str, fn(usize) -> u8))| {
-        (name.to_string(), choices(index as u64, map))
+        (name.to_string(), make_choices(index as u64, map))
     };
     rows.into_iter().enumerate().map(of).collect()
 }
 
-fn selected(seeds: Vec<Seed>, selector: impl Fn(u8) -> Vec<u8>) -> Vec<Seed> {
+fn add_selectors(seeds: Vec<Seed>, selector: impl Fn(u8) -> Vec<u8>) -> Vec<Seed> {
     let numbered = (0u8..).zip(seeds);
     numbered.map(|(index, (name, content))| (name, [selector(index), content].concat())).collect()
 }
 
-/// Every message with each of its fields, lists in both forms, and a field of the future.
-fn messages() -> Vec<Seed> {
+/// Makes every message with each of its fields, lists in both forms, and an unknown field.
+fn make_messages() -> Vec<Seed> {
     let named = |def: &&MessageDef| (def.name.to_string(), write(&fields(def, 1)));
     MESSAGES.iter().map(named).collect()
 }
@@ -132,8 +134,8 @@ fn fields(def: &MessageDef, depth: usize) -> Vec<Record> {
     records
 }
 
-/// Texts in the notation: the small models, and one of each part.
-fn notation() -> Result<Vec<Seed>, Failure> {
+/// Makes texts in the notation: the small models, and one text of each part.
+fn make_texts() -> Result<Vec<Seed>, Failure> {
     let mut seeds: Vec<Seed> = vec![
         ("model".into(), MODEL.into()),
         (
@@ -160,7 +162,7 @@ fn notation() -> Result<Vec<Seed>, Failure> {
                 .into(),
         ),
     ];
-    for (name, model) in models() {
+    for (name, model) in make_models() {
         let model = Model::read(Buffer::from_vec(model))?;
         let (text, _) = model_to_text(&model, PrintOptions::default())?;
         seeds.push((name, text));
@@ -168,7 +170,7 @@ fn notation() -> Result<Vec<Seed>, Failure> {
     Ok(seeds)
 }
 
-/// A text with something of everything.
+/// Text that contains every construct of the notation.
 const MODEL: &str = r#"# A comment
 <ir_version: 10, opset_import: ["": 21, "local": 1], metadata_props: ["k": "v"], notation: "full">
 main (float[N, 3] x, ?77[2] odd @<doc_string: "d">) => (float y) <
@@ -186,7 +188,7 @@ f <p, q: float = 1.5> (x, float[2] v) => (y) <float u> { y = Mul<e = nan(7fc0000
 @<training_info: [{initialization: i () => () {}, update_binding: ["a": "b"]}]>
 "#;
 
-/// Sound models with all that has rules of its own.
+/// Valid models with every construct that has rules of its own.
 const SOUND: &[(&str, &str)] = &[
     (
         "functions",
@@ -205,14 +207,19 @@ inner <k: int = 3> (a) => (b) { b = Add (a, a) }"#,
         r#"<ir_version: 14, opset_import: ["": 21]>
 main () => (float[2] y) <
   float[2] w = {1, 2}, float6e2m3[3] p = raw {1, 2, 0.5}, string[1] t = {"a"},
-  sparse(float[9], float[2] s = {1, 2}, int64[2] {3, 5}), float[4] e = ["location": "file", "offset": "0", "length": "16"]
-> { y = Identity (w) c = Constant <sparse_value: sparse_tensor = sparse(float[2, 2], float[2] {1, 2}, int64[2, 2] {0, 1, 1, 0})> () }"#,
+  sparse(float[9], float[2] s = {1, 2}, int64[2] {3, 5}),
+  float[4] e = ["location": "file", "offset": "0", "length": "16"]
+> {
+  y = Identity (w)
+  c = Constant <sparse_value: sparse_tensor = sparse(float[2, 2], float[2] {1, 2}, int64[2, 2] {0, 1, 1, 0})> () }"#,
     ),
     (
         "steps",
         r#"<ir_version: 11, opset_import: ["": 21], notation: "full">
-main (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}, float[N, 4] t> @<quantization_annotation: ["t": ["SCALE_TENSOR": "w"]]> {
-  t = Add (x, w) @<device_configurations: [{configuration_id: "two", sharding_spec: [{tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+main (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}, float[N, 4] t>
+@<quantization_annotation: ["t": ["SCALE_TENSOR": "w"]]> {
+  t = Add (x, w) @<device_configurations: [{configuration_id: "two", sharding_spec: [{
+    tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
   y = Relu (t)
 }
 @<training_info: [{
@@ -223,20 +230,20 @@ main (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}, float[N, 4] 
     ),
 ];
 
-fn notation_models() -> Result<Vec<Seed>, Failure> {
-    let sound = SOUND.iter().map(|(name, text)| from_notation(name, text));
+fn make_notation_models() -> Result<Vec<Seed>, Failure> {
+    let sound = SOUND.iter().map(|(name, text)| convert_notation(name, text));
     let mut seeds: Vec<Seed> = sound.collect::<Result<_, _>>()?;
-    seeds.push(from_notation("everything", MODEL)?);
+    seeds.push(convert_notation("everything", MODEL)?);
     Ok(seeds)
 }
 
-fn from_notation(name: &str, text: &str) -> Result<Seed, Failure> {
+fn convert_notation(name: &str, text: &str) -> Result<Seed, Failure> {
     let text = Buffer::from_vec(text.into());
     let model = parse_model(text, ParseOptions::default())?.model;
     Ok((name.into(), model.to_bytes()))
 }
 
-/// `name: float[dims]`.
+/// Makes the value info of a tensor of floats. A negative size becomes a parameter.
 fn value_info(name: &str, dims: &[i64]) -> Vec<Record> {
     let dims: Vec<Record> = dims
         .iter()
@@ -263,7 +270,7 @@ fn attribute(name: &str, ty: i64, value: impl IntoIterator<Item = Record>) -> Ve
     fields
 }
 
-/// A tensor of floats with this in it.
+/// Makes a tensor of floats with the fields of `rest`.
 fn tensor(name: &str, dims: &[i64], rest: impl IntoIterator<Item = Record>) -> Vec<Record> {
     let mut fields: Vec<Record> = dims.iter().map(|dim| number(1, *dim)).collect();
     fields.push(number(2, 1));
@@ -277,9 +284,9 @@ fn model(graph: Vec<Record>, rest: Vec<Record>) -> Vec<u8> {
     write(&[vec![number(1, 10), message(7, graph), opset], rest].concat())
 }
 
-/// Small models, each for one part of what a model can be.
+/// Makes small models, each with one feature of models.
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn models() -> Vec<Seed> {
+fn make_models() -> Vec<Seed> {
     let x = || message(11, value_info("x", &[2, -1]));
     let y = || message(12, value_info("y", &[2, -1]));
     let chain = vec![
@@ -428,7 +435,7 @@ fn models() -> Vec<Seed> {
     ]
 }
 
-/// A type of each kind.
+/// Makes a type of each kind.
 fn types(kind: usize) -> Vec<Record> {
     let tensor = || {
         vec![message(
@@ -454,8 +461,8 @@ fn types(kind: usize) -> Vec<Record> {
     }
 }
 
-/// Models that are wrong in ways that mutations do not come upon soon.
-fn hostile() -> Vec<Seed> {
+/// Makes invalid models with faults that mutations are unlikely to make.
+fn make_invalid_models() -> Vec<Seed> {
     let nested =
         |levels: usize, innermost: Vec<Record>, wrap: &dyn Fn(Vec<Record>) -> Vec<Record>| {
             (0..levels).fold(innermost, |inner, _| wrap(inner))
@@ -485,7 +492,7 @@ fn hostile() -> Vec<Seed> {
     ]
 }
 
-fn value_files() -> Result<Vec<Seed>, Failure> {
+fn make_value_files() -> Result<Vec<Seed>, Failure> {
     let floats =
         |count: usize| Tensor::from_vec([count], vec![1.5f32; count]).map(TensorValue::from);
     let element = ValueType::Tensor(DataType::Float);
@@ -552,14 +559,14 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
         .collect::<Result<_, String>>()?;
     seeds.push(("strings".to_string(), [vec![0], strings].concat()));
     seeds.push(("absent".to_string(), vec![10]));
-    // Typed lists, which our own writer does not use.
+    // Typed lists, which the writer does not use.
     let typed =
         tensor("t", &[2], [bytes(4, [0; 4]), Record { number: 4, value: Value::Fixed32([0; 4]) }]);
     seeds.push(("typed".to_string(), [vec![0], write(&typed)].concat()));
     Ok(seeds)
 }
 
-fn external() -> Vec<Seed> {
+fn make_external_models() -> Vec<Seed> {
     let entry = |key: &str, value: &str| message(13, vec![bytes(1, key), bytes(2, value)]);
     let with = |entries: Vec<Record>| {
         let rest = [entries, vec![number(14, 1)]].concat();
@@ -616,7 +623,7 @@ fn external() -> Vec<Seed> {
     seeds
 }
 
-fn some_tensors() -> Result<Vec<(&'static str, Tensor)>, Failure> {
+fn make_tensors() -> Result<Vec<(&'static str, Tensor)>, Failure> {
     let strings: StringArray = ["a", "größer"].into_iter().collect();
     Ok(vec![
         ("float", Tensor::from_vec([2, 3], vec![1.0f32, -0.0, f32::NAN, 4.0, 5.0, 6.0])?),
@@ -628,9 +635,9 @@ fn some_tensors() -> Result<Vec<(&'static str, Tensor)>, Failure> {
     ])
 }
 
-fn arrays() -> Result<Vec<Seed>, Failure> {
+fn make_arrays() -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
-    for (name, tensor) in some_tensors()? {
+    for (name, tensor) in make_tensors()? {
         seeds.push((name.to_string(), npy::write(&tensor)?));
     }
     let header = |version: u8, dict: &str, elements: &[u8]| {
@@ -665,8 +672,8 @@ fn arrays() -> Result<Vec<Seed>, Failure> {
     Ok(seeds)
 }
 
-fn archives() -> Result<Vec<Seed>, Failure> {
-    let tensors = some_tensors()?;
+fn make_archives() -> Result<Vec<Seed>, Failure> {
+    let tensors = make_tensors()?;
     let mut seeds = Vec::new();
     for (packing, word) in [(Packing::Stored, "stored"), (Packing::Deflated, "deflated")] {
         for count in [0, 1, tensors.len()] {
@@ -681,8 +688,8 @@ fn archives() -> Result<Vec<Seed>, Failure> {
     Ok(seeds)
 }
 
-fn safetensors_files() -> Result<Vec<Seed>, Failure> {
-    let mut tensors = some_tensors()?;
+fn make_safetensors() -> Result<Vec<Seed>, Failure> {
+    let mut tensors = make_tensors()?;
     tensors.retain(|(_, tensor)| tensor.strings().is_none());
     tensors.push(("f4", Tensor::zeros(DataType::Float4e2m1, [4])?));
     let mut seeds = Vec::new();
@@ -696,14 +703,18 @@ fn safetensors_files() -> Result<Vec<Seed>, Failure> {
         )?;
         seeds.push((format!("tensors-{count}"), file));
     }
-    let by_hand = r#"{"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"data_offsets":[0,1],"shape":[],"dtype":"I8","more":{"x":[null,1e9]}},"c":{"dtype":"F64","shape":[0,7],"data_offsets":[3,3]}}"#;
+    let by_hand = concat!(
+        r#"{"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"#,
+        r#""a":{"data_offsets":[0,1],"shape":[],"dtype":"I8","more":{"x":[null,1e9]}},"#,
+        r#""c":{"dtype":"F64","shape":[0,7],"data_offsets":[3,3]}}"#
+    );
     let length = (by_hand.len() as u64).to_le_bytes();
     seeds.push(("by-hand".to_string(), [&length[..], by_hand.as_bytes(), &[1, 2, 3]].concat()));
     Ok(seeds)
 }
 
-/// Messages for both text forms.
-fn both_forms() -> Result<Vec<Seed>, Failure> {
+/// Makes messages for both text forms.
+fn make_messages_of_forms() -> Result<Vec<Seed>, Failure> {
     // In the order of the property's types.
     let names = [
         "ModelProto",
@@ -721,30 +732,43 @@ fn both_forms() -> Result<Vec<Seed>, Failure> {
         fields.retain(|record| record.number != 999);
         seeds.push((format!("{name}.pb"), [vec![index | MESSAGE], write(&fields)].concat()));
     }
-    let models = models().into_iter();
+    let models = make_models().into_iter();
     seeds.extend(
         models.map(|(name, model)| (format!("{name}.pb"), [vec![MESSAGE], model].concat())),
     );
     Ok(seeds)
 }
 
-fn json() -> Vec<Seed> {
+fn make_json() -> Vec<Seed> {
     let deep = "{\"sequenceValues\":[".repeat(300) + &"]}".repeat(300);
     let rows: [(&str, u8, &str); 6] = [
         (
             "model",
             0,
-            r#"{"irVersion": "10", "graph": {"node": [{"input": ["x"], "output": ["y"], "op_type": "Relu"}], "name": "g"}, "opsetImport": [{"version": 23}], "producerName": null}"#,
+            concat!(
+                r#"{"irVersion": "10", "graph": {"node": [{"input": ["x"], "output": ["y"], "#,
+                r#""op_type": "Relu"}], "name": "g"}, "opsetImport": [{"version": 23}], "#,
+                r#""producerName": null}"#
+            ),
         ),
         (
             "tensor",
             4,
-            r#"{"dims": ["2", 3], "dataType": 1, "floatData": [1, -0.5, "NaN", "Infinity", 1e-7, 3.4028235e38], "name": "\u00e9\ud83d\ude00\n", "rawData": "AP8=", "dataLocation": "EXTERNAL", "doubleData": [], "uint64Data": ["18446744073709551615"]}"#,
+            concat!(
+                r#"{"dims": ["2", 3], "dataType": 1, "#,
+                r#""floatData": [1, -0.5, "NaN", "Infinity", 1e-7, 3.4028235e38], "#,
+                r#""name": "\u00e9\ud83d\ude00\n", "rawData": "AP8=", "#,
+                r#""dataLocation": "EXTERNAL", "doubleData": [], "#,
+                r#""uint64Data": ["18446744073709551615"]}"#
+            ),
         ),
         (
             "type",
             5,
-            r#"{"tensorType": {"elemType": 1, "shape": {"dim": [{"dimValue": "3"}, {"dimParam": "N"}, {}]}}, "denotation": ""}"#,
+            concat!(
+                r#"{"tensorType": {"elemType": 1, "#,
+                r#""shape": {"dim": [{"dimValue": "3"}, {"dimParam": "N"}, {}]}}, "denotation": ""}"#
+            ),
         ),
         (
             "attribute",
@@ -758,35 +782,40 @@ fn json() -> Vec<Seed> {
         ),
         ("deep", 6, &deep),
     ];
-    texts(&rows, "json")
+    name_texts(&rows, "json")
 }
 
-fn text_format() -> Vec<Seed> {
+fn make_text_format() -> Vec<Seed> {
     let deep = "sequence_values{".repeat(300) + &"}".repeat(300);
     let rows: [(&str, u8, &str); 6] = [
         (
             "model",
             0,
-            "ir_version: 10 # comment\ngraph {\n  node { input: \"x\" input: '' output: \"y\" op_type: \"Relu\" }\n  name: \"g\"\n}\nopset_import < version: 0x17 >; producer_name: 'a' \"b\"",
+            "ir_version: 10 # comment\ngraph {\n  node { input: \"x\" input: '' output: \"y\" \
+             op_type: \"Relu\" }\n  name: \"g\"\n}\n\
+             opset_import < version: 0x17 >; producer_name: 'a' \"b\"",
         ),
         (
             "tensor",
             4,
-            "dims: [2, 03], data_type: 1 float_data: [1, -.5, nan, -inf, 1e-7f, 3.4028235e38] name: \"\\303\\251\\x0a\\u00e9\" raw_data: \"\\000\\377\" data_location: EXTERNAL uint64_data: 18446744073709551615",
+            "dims: [2, 03], data_type: 1 float_data: [1, -.5, nan, -inf, 1e-7f, 3.4028235e38] \
+             name: \"\\303\\251\\x0a\\u00e9\" raw_data: \"\\000\\377\" \
+             data_location: EXTERNAL uint64_data: 18446744073709551615",
         ),
         (
             "type",
             5,
-            "tensor_type { elem_type: 1 shape { dim { dim_value: 3 } dim { dim_param: \"N\" } dim {} } } denotation: ''",
+            "tensor_type { elem_type: 1 \
+             shape { dim { dim_value: 3 } dim { dim_param: \"N\" } dim {} } } denotation: ''",
         ),
         ("attribute", 3, "name: \"a\" type: INTS ints: 1 ints: -0x8000000000000000 ints: [] tp <>"),
         ("escapes", 2, "doc_string: '\\a\\b\\f\\n\\r\\t\\v\\?\\\\\\\'\\\"\\1\\x4' name: \"\""),
         ("deep", 6, &deep),
     ];
-    texts(&rows, "txt")
+    name_texts(&rows, "txt")
 }
 
-fn texts(rows: &[(&str, u8, &str)], suffix: &str) -> Vec<Seed> {
+fn name_texts(rows: &[(&str, u8, &str)], suffix: &str) -> Vec<Seed> {
     let named = rows.iter();
     named
         .map(|(name, index, text)| {

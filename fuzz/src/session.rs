@@ -1,8 +1,8 @@
-//! Property: a model is made ready to run and run, or it is said why not, within limits of memory,
-//! time and turns, whatever the bytes are. It gives the same twice.
+//! Property: a model can be compiled and run or returns an error that gives the reason, within
+//! limits of memory, time and iterations, for any bytes. Two sessions give equal results.
 //!
-//! Inputs are made for it: small tensors of the declared types, with sizes of their own where the
-//! model leaves them open.
+//! The inputs are small tensors of the declared types, with chosen sizes where the model leaves
+//! them open.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use sardonyx::{
 };
 
 const MEMORY: usize = 16 << 20;
-/// Elements of an input.
+/// Most elements of an input.
 const ELEMENTS: usize = 1 << 12;
-/// Iterations of all loops of a run.
-const TURNS: u64 = 200;
-/// After this a run ends before its next step.
+/// Limit of the iterations of all loops of a run.
+const ITERATIONS: u64 = 200;
+/// Time after which a run ends before its next step.
 const DEADLINE: Duration = Duration::from_millis(300);
-/// No single step of a model that fits the memory takes longer, also without optimisation.
+/// Time that the runs may take: no step of a model within the memory limit takes longer, also
+/// without optimisation.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Runs the bytes as a model.
@@ -45,18 +46,18 @@ pub(crate) fn check(input: &[u8]) {
     assert!(began.elapsed() < LONGEST, "it took {:?}", began.elapsed());
 }
 
-/// The outputs of a run, if it came to its end.
+/// Runs a session. Returns the outputs if the run succeeds.
 fn run(session: &Session) -> Option<Outputs> {
     let mut inputs = Vec::new();
     for port in session.inputs().iter().filter(|port| port.is_required()) {
-        inputs.push((port.name().to_string(), value_of(port.ty()?)?));
+        inputs.push((port.name().to_string(), make_value(port.ty()?)?));
     }
-    let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
+    let options = RunOptions::new().iteration_limit(ITERATIONS).deadline(Instant::now() + DEADLINE);
     match session.run(inputs, &options) {
         Ok(outputs) => Some(outputs),
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            // What is made here fits what is declared.
+            // The inputs fit the declared types, so these kinds would be a fault of the session.
             let kind = error.kind();
             assert!(!matches!(kind, ErrorKind::Output | ErrorKind::Internal), "{error}");
             None
@@ -64,25 +65,25 @@ fn run(session: &Session) -> Option<Outputs> {
     }
 }
 
-/// A small value of a type.
-fn value_of(ty: &Type) -> Option<Value> {
+/// Makes a small value of a type.
+fn make_value(ty: &Type) -> Option<Value> {
     Some(match ty {
-        Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor_of(tensor)?.into(),
+        Type::Tensor(tensor) | Type::SparseTensor(tensor) => make_tensor(tensor)?.into(),
         Type::Sequence(inner) => {
-            let item = value_of(inner)?;
+            let item = make_value(inner)?;
             let mut items = Sequence::new(item.value_type());
             items.push(item.clone()).ok()?;
             items.push(item).ok()?;
             items.into()
         }
-        Type::Map(key, inner) => Map::new(*key, value_of(inner)?.value_type()).ok()?.into(),
-        Type::Optional(inner) => Value::some(value_of(inner)?),
+        Type::Map(key, inner) => Map::new(*key, make_value(inner)?.value_type()).ok()?.into(),
+        Type::Optional(inner) => Value::some(make_value(inner)?),
         Type::Opaque { domain, name } => Opaque::new(domain, name, 0, ()).into(),
     })
     .filter(|value: &Value| !matches!(value.value_type(), ValueType::Sparse(_)))
 }
 
-fn tensor_of(tensor: &TensorType) -> Option<Tensor> {
+fn make_tensor(tensor: &TensorType) -> Option<Tensor> {
     let open = |index: usize, dim: &Dim| dim.size().unwrap_or(1 + index % 3);
     let shape = tensor.shape.iter().flat_map(|shape| shape.iter().enumerate());
     let dims: Vec<usize> = shape.map(|(index, dim)| open(index, dim)).collect();
@@ -92,7 +93,7 @@ fn tensor_of(tensor: &TensorType) -> Option<Tensor> {
         return None;
     }
     let mut made = Tensor::zeros(elem, &dims).ok()?;
-    // Small numbers of any type, among them 0 and 1; strings stay empty.
+    // Fill in small numbers, among them 0 and 1. Strings stay empty.
     if elem.bits().is_some_and(|bits| bits % 8 == 0) {
         let width = elem.bits()? / 8;
         let bytes = made.bytes_mut().ok()?;

@@ -1,5 +1,5 @@
-//! Starts a worker per property, watches it, and starts it again after the input that it did not
-//! survive.
+//! Supervisor of the workers: starts one per property, watches it, and starts another after an
+//! input that ended it.
 
 use std::fs;
 use std::io::Read;
@@ -9,19 +9,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sardonyx_fuzz::corpus::Corpus;
-use sardonyx_fuzz::{PROPERTIES, Property, input};
+use sardonyx_fuzz::{PROPERTIES, Property, make_input};
 
 use crate::work::{GIVEN_UP, report};
 use crate::{Arguments, Result};
 
-/// An input that takes longer is a failure.
+/// Time after which an input counts as a failure.
 const HANG: Duration = Duration::from_secs(2);
 
-/// Address space of a worker, in KiB: an allocation that a length in the input asked for must fail,
-/// not succeed untouched.
+/// Address space of a worker in KiB. With a bound, an allocation of a size from the input fails
+/// instead of succeeding without being touched.
 const ADDRESS_SPACE: u64 = 2 << 20;
 
-/// What came of one property.
+/// Results of one property.
 #[derive(Default)]
 struct Totals {
     executions: u64,
@@ -30,7 +30,7 @@ struct Totals {
     time: Duration,
 }
 
-/// Runs all properties asked for. Whether all held.
+/// Runs the chosen properties. Returns whether all held.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
     let all: Vec<&Property> = PROPERTIES.iter().collect();
     let properties =
@@ -44,13 +44,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
             mutations: arguments.mutations.map_or(u64::MAX / 2, part),
         };
         let totals = run_property(property, arguments, &budget)?;
-        line(property.name, &totals);
+        print_line(property.name, &totals);
         sum.executions += totals.executions;
         sum.failures += totals.failures;
         sum.time += totals.time;
         sum.slowest = sum.slowest.max(totals.slowest);
     }
-    line("all", &sum);
+    print_line("all", &sum);
     Ok(sum.failures == 0)
 }
 
@@ -59,7 +59,7 @@ struct Budget {
     mutations: u64,
 }
 
-fn line(name: &str, totals: &Totals) {
+fn print_line(name: &str, totals: &Totals) {
     let seconds = totals.time.as_secs_f64();
     println!(
         "{name:16} {:>10} executions in {seconds:6.1} s, {:>7.0} per second, slowest {:8.3} ms, {} failures",
@@ -85,7 +85,7 @@ fn run_property(
         if at >= end || left.is_some_and(|left| left <= 0.0) || totals.failures >= GIVEN_UP {
             break;
         }
-        let mut command = limited()?;
+        let mut command = limit_memory()?;
         command
             .args(["--property", property.name, "--seed", &arguments.seed.to_string()])
             .args(["--first", &at.to_string(), "--mutations", &(end - at).to_string()])
@@ -96,19 +96,19 @@ fn run_property(
         }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let hung = watch(&mut child, &progress)?;
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut stdout) = child.stdout.take() {
-            stdout.read_to_string(&mut said)?;
+            stdout.read_to_string(&mut output)?;
         }
         let status = child.wait()?;
-        if let Some([reached, failures, slowest]) = done(&said) {
+        if let Some([reached, failures, slowest]) = parse_totals(&output) {
             totals.executions += reached - at;
             totals.failures += failures;
             totals.slowest = totals.slowest.max(Duration::from_micros(slowest));
-            // It has used up its time, its mutations or its patience.
+            // The worker has reached its limit of time, mutations or failures.
             break;
         }
-        let Some(index) = reached(&progress) else {
+        let Some(index) = read_progress(&progress) else {
             return Err(format!("the worker for {} did not start: {status}", property.name).into());
         };
         totals.executions += index + 1 - at;
@@ -117,20 +117,20 @@ fn run_property(
         let message = if hung {
             format!("an input takes longer than {} s", HANG.as_secs())
         } else {
-            format!("the process ended: {status} (stack or memory at its end?)")
+            format!("the process ended: {status} (out of stack or memory?)")
         };
         report(
             property,
             &message,
-            &input(property, &Corpus::load(property)?, arguments.seed, index),
+            &make_input(property, &Corpus::load(property)?, arguments.seed, index),
         )?;
     }
     totals.time = start.elapsed();
     Ok(totals)
 }
 
-/// This program again, with bounded memory where the system has a shell to bound it with.
-fn limited() -> Result<Command> {
+/// Prepares a command for this program, with bounded memory on Unix.
+fn limit_memory() -> Result<Command> {
     let program = std::env::current_exe()?;
     if !cfg!(unix) {
         return Ok(Command::new(program));
@@ -141,12 +141,13 @@ fn limited() -> Result<Command> {
     Ok(command)
 }
 
-/// Waits for the end of a worker; ends it if it stays at one input for too long, and says so.
+/// Waits for the end of a worker. Kills it if it stays at one input for too long, and returns
+/// whether it did.
 fn watch(child: &mut Child, progress: &Path) -> Result<bool> {
     let mut last = (None, Instant::now());
     while child.try_wait()?.is_none() {
         thread::sleep(Duration::from_millis(50));
-        let now = reached(progress);
+        let now = read_progress(progress);
         if now != last.0 {
             last = (now, Instant::now());
         } else if now.is_some() && last.1.elapsed() > HANG {
@@ -157,16 +158,16 @@ fn watch(child: &mut Child, progress: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The input that a worker is at.
-fn reached(progress: &Path) -> Option<u64> {
+/// Reads the number of the input that a worker is at.
+fn read_progress(progress: &Path) -> Option<u64> {
     let bytes = fs::read(progress).ok()?;
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// What a worker says when it is through: the next index, failures, microseconds of the slowest
-/// input.
-fn done(said: &str) -> Option<[u64; 3]> {
-    let line = said.lines().rev().find_map(|line| line.strip_prefix("done "))?;
+/// Parses the last line of a worker: the next index, the number of failures, and the microseconds
+/// of the slowest input.
+fn parse_totals(output: &str) -> Option<[u64; 3]> {
+    let line = output.lines().rev().find_map(|line| line.strip_prefix("done "))?;
     let mut numbers = line.split(' ').map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }

@@ -1,17 +1,17 @@
-//! Property: any text is a message or an error; a message that was read comes back from its text
-//! format.
+//! Property: any text is a message or an error, and a message that was read is equal after a round
+//! trip through its text format.
 
 use sardonyx_formats::text_format;
 
 use crate::texts::{self, Form, forms};
 
-const FORMS: &[Form] = forms!(text_format, 1, options);
+const FORMS: &[Form] = forms!(text_format, 1, choose_options);
 
-fn options(_: usize) -> text_format::WriteOptions {
+fn choose_options(_: usize) -> text_format::WriteOptions {
     text_format::WriteOptions::default()
 }
 
-/// Reads the text, or writes the message, and goes back and forth.
+/// Reads the text or writes the message and checks the round trip.
 pub(crate) fn check(input: &[u8]) {
     texts::check(FORMS, input);
 }

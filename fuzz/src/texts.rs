@@ -1,24 +1,24 @@
-//! What the two text forms of messages have in common: from text to a message and back, over some
+//! Shared checks of the two text forms of messages: from text to a message and back, over some
 //! message types.
 //!
-//! The first byte of an input chooses the message type, and by its highest bit whether the rest is
+//! The first byte of an input chooses the message type. Its highest bit chooses whether the rest is
 //! text or a message.
 
 use sardonyx_formats::{Error, LeftOut, Limits};
 
-/// Marks an input as a message; without it, it is text.
+/// Bit that marks an input as a message instead of text.
 pub(crate) const MESSAGE: u8 = 0x80;
 
-/// Both directions for one message type.
+/// Reader and writer of one message type.
 pub(crate) struct Form {
     pub(crate) read: fn(&[u8], Limits) -> Result<Vec<u8>, Error>,
-    /// In each of the ways in which a form may be written, by number.
+    /// Writer that takes the number of a way in which the form may be written.
     pub(crate) write: fn(&[u8], usize) -> Result<(Vec<u8>, LeftOut), Error>,
-    /// How many ways.
+    /// Number of ways.
     pub(crate) ways: usize,
 }
 
-/// Reads the text, or writes the message, and goes back and forth.
+/// Reads the text or writes the message and checks the round trip.
 pub(crate) fn check(forms: &[Form], input: &[u8]) {
     let Some((which, rest)) = input.split_first() else {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn check(forms: &[Form], input: &[u8]) {
             Ok(bytes) => check_canonical(form, &bytes),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
-        // Limits may only refuse.
+        // A limit may refuse a text but not change its message.
         if let Ok(bytes) = (form.read)(rest, Limits { depth: 4 }) {
             let unlimited = (form.read)(rest, Limits::default());
             assert!(unlimited.is_ok_and(|unlimited| unlimited == bytes));
@@ -46,21 +46,22 @@ pub(crate) fn check(forms: &[Form], input: &[u8]) {
     }
 }
 
-/// What the reader gave is in canonical order, so it must come back as it is.
+/// Checks the round trip of a message of the reader, which is in canonical order and so keeps its
+/// bytes.
 fn check_canonical(form: &Form, bytes: &[u8]) {
     for way in 0..form.ways {
         let (text, left_out) = (form.write)(bytes, way).expect("what was read can be written");
         assert_eq!(left_out.unknown_fields, 0, "{left_out:?}");
         let again = (form.read)(&text, Limits::default()).expect("what was written can be read");
-        // Text can say `-nan`, but is written as protobuf does, which has one NaN.
+        // A text can hold `-nan`, but protobuf writes every NaN as `nan`.
         if left_out.nan_payloads == 0 {
             assert!(again == bytes, "{}", String::from_utf8_lossy(&text));
         }
     }
 }
 
-/// The message types over which a form is checked: `forms!(read write options)` makes the list of
-/// [`Form`]s.
+/// Makes the list of [`Form`]s over the message types that are checked, as in `forms!(json, 2,
+/// options)`.
 macro_rules! forms {
     ($form:ident, $ways:expr, $options:expr) => {{
         use sardonyx_proto::{

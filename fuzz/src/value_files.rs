@@ -1,12 +1,12 @@
-//! Property: any bytes are a value of a type or an error, and a value that was read comes back from
-//! its file.
+//! Property: any bytes are a value of a type or an error, and a value that was read is equal after
+//! a round trip through its file.
 //!
 //! The first byte chooses the type, the rest is the file.
 
 use sardonyx_model::{Type, read_value, write_value};
 use sardonyx_tensor::{Buffer, DataType};
 
-fn types() -> Vec<Type> {
+fn list_types() -> Vec<Type> {
     let tensor = || Type::unranked(DataType::Float);
     let sequence = || Type::Sequence(Box::new(tensor()));
     let Type::Tensor(sparse) = tensor() else {
@@ -31,10 +31,10 @@ fn types() -> Vec<Type> {
     ]
 }
 
-/// Reads the bytes as a value, writes it and reads it again.
+/// Reads the bytes as a value and checks the round trip.
 pub(crate) fn check(input: &[u8]) {
     thread_local! {
-        static TYPES: Vec<Type> = types();
+        static TYPES: Vec<Type> = list_types();
     }
     let Some((which, bytes)) = input.split_first() else {
         return;
@@ -47,10 +47,10 @@ fn check_type(ty: &Type, bytes: &[u8]) {
         Ok(value) => {
             let file = write_value(&value, "x").expect("what a file held has a form in one");
             let again = read_value(Buffer::from_vec(file.clone()), ty);
-            // Bit by bit, so a NaN counts as equal to itself.
+            // Compared by bits, so that NaN equals NaN.
             assert!(again.as_ref() == Ok(&value), "{value:?} became {again:?}");
             assert!(Ok(file) == write_value(&value, "x"));
         }
-        Err(what) => assert!(!what.is_empty()),
+        Err(error) => assert!(!error.is_empty()),
     }
 }

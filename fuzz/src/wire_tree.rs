@@ -1,59 +1,61 @@
-//! A protobuf message as a tree of records, without knowing what it means: taken apart, changed,
-//! put together again.
+//! Protobuf messages as trees of records, independent of their meaning: parsed, changed and written
+//! again.
 //!
-//! Changing bytes at random breaks the length of everything around them, so nearly every input
-//! would fail at its first level. Here the lengths are right again unless a record is told to lie.
+//! Changing a byte at random often invalidates the lengths of all records around it, so nearly
+//! every input would fail at its first level. Writing a tree sets the lengths again, except where a
+//! record has a wrong one on purpose.
 
-/// A field as it stands in the file.
+/// Field of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Field number. Numbers that are not allowed can be written too.
+    /// Field number, which may be an invalid one.
     pub number: u32,
-    /// Its value.
+    /// Value of the field.
     pub value: Value,
 }
 
-/// What follows the tag.
+/// Encoding after the tag.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A number, in as few bytes as possible.
+    /// Number in as few bytes as possible.
     Varint(u64),
     /// Four bytes.
     Fixed32([u8; 4]),
     /// Eight bytes.
     Fixed64([u8; 8]),
-    /// A text, a blob or packed numbers.
+    /// Text, binary data or packed numbers.
     Bytes(Vec<u8>),
-    /// What looks like a message.
+    /// Content that can be parsed as a message.
     Message(Vec<Record>),
-    /// A length that is not that of the content.
-    Lying(u64, Vec<u8>),
-    /// Bytes without a tag, in the place of a record.
+    /// Wrong length and content.
+    WrongLength(u64, Vec<u8>),
+    /// Bytes without a tag in the place of a record.
     Raw(Vec<u8>),
 }
 
-/// Deeper than this, content is taken as bytes.
+/// Greatest depth at which content is parsed as a message.
 const MAX_DEPTH: usize = 12;
 
-/// Field numbers of ONNX end at 26; content with others is hardly a message.
+/// Greatest field number of a message. Those of ONNX end at 26, so content with greater ones is
+/// unlikely to be one.
 const MAX_NUMBER: u32 = 30;
 
-/// A record with a number.
+/// Makes a record with a number.
 pub fn number(number: u32, value: i64) -> Record {
     Record { number, value: Value::Varint(value as u64) }
 }
 
-/// A record with a text or bytes.
+/// Makes a record with text or bytes.
 pub fn bytes(number: u32, content: impl AsRef<[u8]>) -> Record {
     Record { number, value: Value::Bytes(content.as_ref().to_vec()) }
 }
 
-/// A record with a message.
+/// Makes a record with a message.
 pub fn message(number: u32, fields: impl Into<Vec<Record>>) -> Record {
     Record { number, value: Value::Message(fields.into()) }
 }
 
-/// Takes a message apart; `None` if the bytes are none.
+/// Parses a message. Returns `None` if the bytes are not a message.
 pub fn parse(bytes: &[u8]) -> Option<Vec<Record>> {
     parse_level(bytes, 0)
 }
@@ -117,7 +119,7 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Puts a message together.
+/// Writes a message.
 pub fn write(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
@@ -154,7 +156,7 @@ fn write_record(record: &Record, out: &mut Vec<u8>) {
             push_varint(out, inner.len() as u64);
             out.extend_from_slice(&inner);
         }
-        Value::Lying(length, bytes) => {
+        Value::WrongLength(length, bytes) => {
             tag(out, 2);
             push_varint(out, *length);
             out.extend_from_slice(bytes);
@@ -163,7 +165,7 @@ fn write_record(record: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// How many records there are on all levels.
+/// Counts the records on all levels.
 pub fn count(records: &[Record]) -> usize {
     records
         .iter()
@@ -174,7 +176,7 @@ pub fn count(records: &[Record]) -> usize {
         .sum()
 }
 
-/// The record with this number, counted over all levels.
+/// Returns the record with an index that counts over all levels, in the order of the message.
 pub fn get(records: &[Record], index: usize) -> Option<&Record> {
     let mut left = index;
     for record in records {
@@ -193,8 +195,8 @@ pub fn get(records: &[Record], index: usize) -> Option<&Record> {
     None
 }
 
-/// The list that holds the record with this number, counted over all levels, and its position
-/// there.
+/// Finds the record with an index that counts over all levels. Returns the list that holds it and
+/// its position in the list.
 pub fn find(records: &mut Vec<Record>, index: usize) -> Option<(&mut Vec<Record>, usize)> {
     let mut left = index;
     let mut inside = None;
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_come_back() {
+    fn a_tree_is_equal_after_a_round_trip() {
         let tree = vec![
             number(1, -1),
             bytes(2, b"\xff\xff"),
@@ -242,8 +244,8 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_written_as_told() {
-        let record = Record { number: 1, value: Value::Lying(300, vec![7]) };
+    fn a_wrong_length_is_written_as_given() {
+        let record = Record { number: 1, value: Value::WrongLength(300, vec![7]) };
         assert_eq!(write(&[record]), b"\x0a\xac\x02\x07");
     }
 }

@@ -1,8 +1,9 @@
-//! A worker: takes mutations of one property one after the other, until it has enough of them or
-//! something ends it.
+//! Worker: checks mutations of one property in turn until it reaches a limit or an input ends the
+//! process.
 //!
-//! Before each it writes the number into a file, so that whoever supervises it knows which one it
-//! did not survive. Panics it survives, and saves their inputs itself.
+//! The number of each input is written into a file before its check, so that the supervisor can
+//! name the input that ended the process. Panics are caught, and their inputs are saved by the
+//! worker.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,32 +15,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sardonyx_fuzz::corpus::{self, Corpus};
-use sardonyx_fuzz::{Property, input, memory};
+use sardonyx_fuzz::{Property, make_input, memory};
 
 use crate::{Arguments, Result};
 
-/// What an input may make its property use. Inputs have 16 KiB at most.
+/// Memory in bytes that a property may use for an input. Inputs have at most 16 KiB.
 const MEMORY: u64 = 64 << 20;
 
-/// This many inputs are measured at once; if they used too much, each is measured alone.
+/// Inputs that are measured together; if they use too much, each is measured alone.
 const BLOCK: u64 = 256;
 
-/// What Rust gives a thread, and so what callers have.
+/// Stack of the thread in bytes: the default of threads in Rust.
 const STACK: usize = 2 << 20;
 
-/// Failures with the same message that are saved.
+/// Most failures that are saved for each message.
 const SAVED: u32 = 3;
 
-/// Failures of one property after which it is given up.
+/// Failures of one property after which the run of it ends.
 pub(crate) const GIVEN_UP: u64 = 40;
 
 thread_local! {
-    /// The message of the last panic, with its place.
+    /// Message of the last panic, with its place.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Does the work; says at the end on one line how far it came, how many inputs failed, and how long
-/// the slowest took.
+/// Checks the mutations. Prints a line at the end with the next index, the number of failures and
+/// the microseconds of the slowest input.
 pub(crate) fn run(arguments: &Arguments, progress: &Path) -> Result {
     let [property] = arguments.properties[..] else {
         return Err("a worker has one property".into());
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, progress: &Path) -> Result {
         PANIC.with_borrow_mut(|message| *message = info.to_string());
     }));
     let thread = thread::Builder::new().stack_size(STACK).spawn(move || {
-        let reached = worker.take(first, end, until);
+        let reached = worker.check_range(first, end, until);
         reached.map(|reached| (reached, worker)).map_err(|error| error.to_string())
     })?;
     let (reached, worker) = thread.join().map_err(|_| "the worker itself panicked")??;
@@ -73,23 +74,23 @@ struct Worker {
     corpus: Corpus,
     seed: u64,
     progress: File,
-    /// How often each message came.
+    /// Number of failures by message.
     failures: HashMap<String, u32>,
     failed: u64,
     slowest: Duration,
 }
 
 impl Worker {
-    fn take(&mut self, first: u64, end: u64, until: Option<Instant>) -> Result<u64> {
+    fn check_range(&mut self, first: u64, end: u64, until: Option<Instant>) -> Result<u64> {
         let mut at = first;
         while at < end && self.failed < GIVEN_UP && until.is_none_or(|until| Instant::now() < until)
         {
             let block = at..end.min(at + BLOCK);
             let before = memory::reset_peak();
             for index in block.clone() {
-                self.one(index)?;
+                self.check_one(index)?;
             }
-            if too_much(before) {
+            if exceeds_memory(before) {
                 self.find_large(block.clone())?;
             }
             at = block.end;
@@ -97,16 +98,16 @@ impl Worker {
         Ok(at)
     }
 
-    fn one(&mut self, index: u64) -> Result {
+    fn check_one(&mut self, index: u64) -> Result {
         self.progress.seek(SeekFrom::Start(0))?;
         self.progress.write_all(&index.to_le_bytes())?;
-        let input = input(self.property, &self.corpus, self.seed, index);
+        let input = make_input(self.property, &self.corpus, self.seed, index);
         let start = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.property.check)(&input)));
         self.slowest = self.slowest.max(start.elapsed());
         if outcome.is_err() {
             let message = PANIC.with_borrow(String::clone);
-            self.failure(&message, &input)?;
+            self.record_failure(&message, &input)?;
         }
         Ok(())
     }
@@ -114,20 +115,20 @@ impl Worker {
     /// Measures the inputs of a block one by one.
     fn find_large(&mut self, block: std::ops::Range<u64>) -> Result {
         for index in block {
-            let input = input(self.property, &self.corpus, self.seed, index);
+            let input = make_input(self.property, &self.corpus, self.seed, index);
             let before = memory::reset_peak();
             let _ = catch_unwind(AssertUnwindSafe(|| (self.property.check)(&input)));
-            if too_much(before) {
+            if exceeds_memory(before) {
                 let message = format!("an input takes more than {} MiB of memory", MEMORY >> 20);
-                self.failure(&message, &input)?;
+                self.record_failure(&message, &input)?;
             }
         }
         Ok(())
     }
 
-    fn failure(&mut self, message: &str, input: &[u8]) -> Result {
+    fn record_failure(&mut self, message: &str, input: &[u8]) -> Result {
         self.failed += 1;
-        // Numbers differ from input to input; the place is what tells failures apart.
+        // Numbers in messages vary between inputs, so failures are counted by their place.
         let place = message.lines().next().unwrap_or_default().to_string();
         let times = self.failures.entry(place).or_default();
         *times += 1;
@@ -138,11 +139,11 @@ impl Worker {
     }
 }
 
-fn too_much(before: Option<u64>) -> bool {
+fn exceeds_memory(before: Option<u64>) -> bool {
     before.zip(memory::peak()).is_some_and(|(before, peak)| peak.saturating_sub(before) > MEMORY)
 }
 
-/// Saves an input and says how to look at it.
+/// Saves an input and prints the command that checks it again.
 pub(crate) fn report(property: &Property, message: &str, input: &[u8]) -> Result {
     let path = save(property, input)?;
     let mut shown = message.to_string();
@@ -163,7 +164,7 @@ pub(crate) fn report(property: &Property, message: &str, input: &[u8]) -> Result
 fn save(property: &Property, input: &[u8]) -> Result<PathBuf> {
     let directory = corpus::directory().join("found");
     fs::create_dir_all(&directory)?;
-    // The same input twice is one file.
+    // Named by a hash so that an input that fails twice is one file.
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

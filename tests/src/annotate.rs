@@ -8,13 +8,13 @@ use sardonyx_passes::{
 };
 use sardonyx_tensor::Buffer;
 
-/// Random numbers: `SplitMix64` of Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014.
+/// Generator of random numbers: `SplitMix64` of Steele, Lea, Flood, "Fast splittable pseudorandom
+/// number generators", OOPSLA 2014.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers that a seed decides.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x2545_f491_4f6c_dd1d))
     }
@@ -27,20 +27,20 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `end`, which is not 0.
+    /// Draws a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or(0)
     }
 
-    /// Whether something happens that does so `of` times in a hundred.
+    /// Draws true with a probability of `of` percent.
     fn percent(&mut self, of: usize) -> bool {
         self.below(100) < of
     }
 }
 
-/// A model with a configuration of 1, 2, 3, 4 or 8 devices, and nodes that ask for random forms of
-/// their operands: mostly possible ones, some that no value can have.
-pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
+/// Adds a configuration of 1, 2, 3, 4 or 8 devices to a model, and to its nodes random
+/// specifications of their operands: mostly possible ones, and some that no value can have.
+pub fn annotate_randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
     let devices = [1, 2, 2, 3, 4, 4, 8][random.below(7)];
     let found = model.infer(&infer::InferOptions::new());
     let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
@@ -66,12 +66,12 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
             let ty = if own == main {
                 found.ty(model, &text).cloned()
             } else {
-                declared(&graph, own, name)
+                find_declared_type(&graph, own, name)
             };
             let shape = ty.as_ref().and_then(sardonyx::Type::shape);
             let dims: Option<Vec<usize>> =
                 shape.and_then(|shape| shape.iter().map(sardonyx_model::Dim::size).collect());
-            annotation.specs.push(spec(name, dims.as_deref(), devices, random));
+            annotation.specs.push(draw_spec(name, dims.as_deref(), devices, random));
         }
         if random.percent(15) {
             annotation.stage = Some(i64::try_from(random.below(3)).unwrap_or(0));
@@ -81,7 +81,7 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
     Model::from_bytes(graph.to_bytes())
 }
 
-/// The nodes of a graph and of the graphs in its nodes.
+/// Lists the nodes of a graph and of the graphs in its nodes.
 fn nodes_in(graph: &Graph, root: GraphId) -> Vec<NodeId> {
     let mut nodes = graph.graph(root).nodes.clone();
     let mut next = 0;
@@ -94,8 +94,8 @@ fn nodes_in(graph: &Graph, root: GraphId) -> Vec<NodeId> {
     nodes
 }
 
-/// The type that a graph, or one around it, declares for a value of a name.
-fn declared(graph: &Graph, inner: GraphId, name: &[u8]) -> Option<sardonyx::Type> {
+/// Returns the type that a graph or an enclosing one declares for a name.
+fn find_declared_type(graph: &Graph, inner: GraphId, name: &[u8]) -> Option<sardonyx::Type> {
     let around = |inner: &GraphId| graph.graph(*inner).parent;
     let infos = std::iter::successors(Some(inner), around).flat_map(|inner| {
         let inner = graph.graph(inner);
@@ -105,17 +105,24 @@ fn declared(graph: &Graph, inner: GraphId, name: &[u8]) -> Option<sardonyx::Type
     named.find_map(|info| graph.type_of(info.ty.as_ref()?))
 }
 
-/// The sizes of the inputs of a model that get a name, each once: the input, the axis, the name.
-pub type Opened = Vec<(String, usize, String)>;
+/// Size of an input that is replaced with a name.
+#[derive(Debug)]
+pub struct NamedSize {
+    pub input: String,
+    pub axis: usize,
+    pub name: String,
+}
 
-/// The model with names in place of some sizes of its inputs, and no sizes of other values: equal
-/// sizes have the same name, or each has its own.
-pub fn opened(model: &Model, random: &mut Random) -> Result<(Model, Opened), Error> {
+/// Replaces some sizes of the inputs of a model with names and removes the sizes of its outputs and
+/// inner values. Equal sizes share a name, or each size has one of its own. Returns the model and
+/// the named sizes.
+pub fn name_sizes(model: &Model, random: &mut Random) -> Result<(Model, Vec<NamedSize>), Error> {
     let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
         .expect("a model that is open can be read again");
-    let mut found = Opened::new();
+    let mut found = Vec::new();
     let Some(main) = graph.main else { return Ok((model.clone(), found)) };
-    // A plan for other sizes begins to draw anew, so numbers differ from those of a plain session.
+    // Such nodes start over in a plan for other sizes, so their numbers would differ from those of
+    // a plain session.
     let draws = |node: &NodeId| {
         let op = graph.display(graph.node(*node).op_type);
         op.starts_with("Random") || matches!(&*op, "Bernoulli" | "Multinomial" | "Dropout")
@@ -139,7 +146,7 @@ pub fn opened(model: &Model, random: &mut Random) -> Result<(Model, Opened), Err
             let name =
                 if shares_names { format!("size{size}") } else { format!("size{index}_{axis}") };
             dim.value = Some(DimValue::Param(graph.intern(&name)));
-            found.push((input.clone(), axis, name));
+            found.push(NamedSize { input: input.clone(), axis, name });
         }
         graph.graph_mut(main).inputs[index].ty = Some(ty);
     }
@@ -157,8 +164,8 @@ pub fn opened(model: &Model, random: &mut Random) -> Result<(Model, Opened), Err
     Ok((Model::from_bytes(graph.to_bytes())?, found))
 }
 
-/// A tensor twice along an axis. `None` if its elements are not whole bytes.
-pub fn doubled(tensor: &Tensor, axis: usize) -> Option<Tensor> {
+/// Repeats a tensor along an axis. Returns `None` if its elements are not whole bytes.
+pub fn double(tensor: &Tensor, axis: usize) -> Option<Tensor> {
     let size = tensor.data_type().bits().filter(|bits| bits % 8 == 0)? / 8;
     let mut dims = tensor.dims().to_vec();
     let run = dims.get(axis..)?.iter().product::<usize>() * size;
@@ -168,12 +175,12 @@ pub fn doubled(tensor: &Tensor, axis: usize) -> Option<Tensor> {
     Tensor::from_buffer(tensor.data_type(), dims, Buffer::from_vec(bytes)).ok()
 }
 
-fn signed(size: usize) -> i64 {
+fn to_signed(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-/// A form that a tensor may be asked to have.
-fn spec<'n>(
+/// Draws a specification for a tensor.
+fn draw_spec<'n>(
     name: &'n [u8],
     dims: Option<&[usize]>,
     devices: usize,
@@ -196,23 +203,27 @@ fn spec<'n>(
         let parts = 2 + random.below(most - 1);
         shards *= parts;
         let from_back = random.percent(30);
-        let axis_number = if from_back { signed(axis) - signed(rank) } else { signed(axis) };
+        let axis_number =
+            if from_back { to_signed(axis) - to_signed(rank) } else { to_signed(axis) };
         let size = dims.map(|dims| dims[axis]);
-        spec.dims
-            .push(ShardedDim { axis: Some(axis_number), factors: factors(size, parts, random) });
+        spec.dims.push(ShardedDim {
+            axis: Some(axis_number),
+            factors: draw_factors(size, parts, random),
+        });
     }
     let groups = devices / shards;
     if shards == 1 && random.percent(20) {
         spec.devices.clear();
     } else if groups > 1 && random.percent(50) {
         for shard in 0..shards {
-            let group = order[shard * groups..(shard + 1) * groups].iter().map(|one| signed(*one));
-            let key = -1 - signed(shard);
+            let group =
+                order[shard * groups..(shard + 1) * groups].iter().map(|one| to_signed(*one));
+            let key = -1 - to_signed(shard);
             spec.groups.insert(key, group.collect());
             spec.devices.push(key);
         }
     } else {
-        spec.devices.extend(order[..shards].iter().map(|device| signed(*device)));
+        spec.devices.extend(order[..shards].iter().map(|device| to_signed(*device)));
     }
     if random.percent(10) {
         spoil(&mut spec, devices, random);
@@ -220,24 +231,24 @@ fn spec<'n>(
     spec
 }
 
-/// The factors of an axis in so many parts.
-fn factors<'n>(
+/// Draws factors that divide an axis into `parts` parts.
+fn draw_factors<'n>(
     size: Option<usize>,
     parts: usize,
     random: &mut Random,
 ) -> Vec<SimpleShardedDim<'n>> {
-    let whole = SimpleShardedDim { size: None, num_shards: Some(signed(parts)) };
+    let whole = SimpleShardedDim { size: None, num_shards: Some(to_signed(parts)) };
     let Some(size) = size else { return vec![whole] };
     let divisors: Vec<usize> = (2..size).filter(|inner| size % inner == 0).collect();
     if divisors.is_empty() || !random.percent(30) {
-        let said = random.percent(50).then(|| FactorSize::Value(signed(size)));
-        return vec![SimpleShardedDim { size: said, ..whole }];
+        let size = random.percent(50).then(|| FactorSize::Value(to_signed(size)));
+        return vec![SimpleShardedDim { size, ..whole }];
     }
     let inner = divisors[random.below(divisors.len())];
     let is_inner = random.percent(50);
     let of = |size: Option<usize>, parts: usize| SimpleShardedDim {
-        size: size.map(|size| FactorSize::Value(signed(size))),
-        num_shards: Some(signed(parts)),
+        size: size.map(|size| FactorSize::Value(to_signed(size))),
+        num_shards: Some(to_signed(parts)),
     };
     if is_inner {
         vec![of(None, 1), of(Some(inner), parts)]
@@ -246,11 +257,11 @@ fn factors<'n>(
     }
 }
 
-/// Lets a specification ask for what cannot be.
+/// Makes a specification impossible in one of several ways.
 fn spoil(spec: &mut ShardingSpec<'_>, devices: usize, random: &mut Random) {
     match random.below(6) {
         0 => spec.devices.push(0),
-        1 => spec.devices = vec![signed(devices)],
+        1 => spec.devices = vec![to_signed(devices)],
         2 => spec.dims.push(ShardedDim { axis: Some(9), factors: Vec::new() }),
         3 => spec.devices.iter_mut().for_each(|device| *device = 0),
         4 => spec.dims.iter_mut().for_each(|dim| dim.factors.clear()),

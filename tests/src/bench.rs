@@ -1,4 +1,4 @@
-//! Parts shared by our sides of the contests: writing models, and the memory of the process.
+//! Parts shared by our programs of the contests: writing models, and the memory of the process.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use sardonyx_proto::{
     tensor_type, type_, value_info,
 };
 
-/// Writes a model around whatever a function writes into its graph.
+/// Writes a model whose graph a function writes.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn write_model<'a>(
     write_model_of(path, producer, 21, body, |_| {})
 }
 
-/// Writes a model with another version of the operator set and more fields.
+/// Writes a model with a version of the operator set and fields that a function adds.
 ///
 /// # Errors
 ///
@@ -49,13 +49,13 @@ pub fn write_model_of<'a>(
     Ok(())
 }
 
-/// An input and an output of a graph: `float[batch, 768]`.
-pub fn ports(out: &mut Encoder<'_>, input: &str, output: &str) {
-    out.put_message(graph::Input, |out| matrix(out, input));
-    out.put_message(graph::Output, |out| matrix(out, output));
+/// Writes an input and an output of a graph, such as `float[batch, 768]`.
+pub fn write_ports(out: &mut Encoder<'_>, input: &str, output: &str) {
+    out.put_message(graph::Input, |out| write_matrix(out, input));
+    out.put_message(graph::Output, |out| write_matrix(out, output));
 }
 
-fn matrix(out: &mut Encoder<'_>, name: &str) {
+fn write_matrix(out: &mut Encoder<'_>, name: &str) {
     out.put(value_info::Name, name.as_bytes());
     out.put_message(value_info::Type, |out| {
         out.put_message(type_::TensorType, |out| {
@@ -74,7 +74,7 @@ fn matrix(out: &mut Encoder<'_>, name: &str) {
 ///
 /// # Errors
 ///
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn rss_peak_mb() -> Result<f64, Box<dyn Error>> {
     memory_mb("VmHWM:")
 }
@@ -83,7 +83,7 @@ pub fn rss_peak_mb() -> Result<f64, Box<dyn Error>> {
 ///
 /// # Errors
 ///
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn rss_own_mb() -> Result<f64, Box<dyn Error>> {
     memory_mb("RssAnon:")
 }

@@ -6,26 +6,26 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One model with its data.
+/// Model with its data.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// `node`, `simple`, …
+    /// Kind, such as `node` or `simple`.
     pub kind: String,
-    /// `node/test_abs`: unique, and how people and the expectations name it.
+    /// Unique name, such as `node/test_abs`, as in the expectations.
     pub id: String,
-    /// Directory of its files.
+    /// Directory of the files.
     pub directory: PathBuf,
 }
 
-/// The bytes of one data set, in the order of the graph's inputs and outputs. An input that is left
-/// out is empty.
+/// Bytes of a data set, in the order of the graph's inputs and outputs. An input that is left out
+/// is empty.
 #[derive(Debug)]
 pub struct DataSet {
     pub inputs: Vec<Vec<u8>>,
     pub outputs: Vec<Vec<u8>>,
 }
 
-/// All cases under `directory`, sorted by id.
+/// Finds all cases under `directory`, sorted by id.
 pub fn find(directory: &Path) -> io::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for kind in directories(directory)? {
@@ -39,7 +39,7 @@ pub fn find(directory: &Path) -> io::Result<Vec<Case>> {
 }
 
 impl Case {
-    /// The case in this directory; its kind is the name of the directory above.
+    /// Returns the case in a directory. Its kind is the name of the parent directory.
     pub fn at(directory: &Path) -> Case {
         let kind = directory.parent().map(name_of).unwrap_or_default();
         Case {
@@ -53,7 +53,7 @@ impl Case {
         self.directory.join("model.onnx")
     }
 
-    /// Reads the tolerance of `case.json`; the reference runner's defaults where it lacks one.
+    /// Reads the tolerance of `case.json`, with the reference runner's defaults for missing values.
     pub fn tolerance(&self) -> io::Result<Tolerance> {
         let json: serde_json::Value =
             serde_json::from_slice(&fs::read(self.directory.join("case.json"))?)?;
@@ -68,16 +68,16 @@ impl Case {
         let mut sets = Vec::new();
         for directory in directories(&self.directory)? {
             sets.push(DataSet {
-                inputs: numbered(&directory, "input")?,
-                outputs: numbered(&directory, "output")?,
+                inputs: read_files(&directory, "input")?,
+                outputs: read_files(&directory, "output")?,
             });
         }
         Ok(sets)
     }
 }
 
-/// `input_0.pb`, `input_1.pb`, … as far as they go.
-fn numbered(directory: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
+/// Reads `input_0.pb`, `input_1.pb` and so on, up to the first that does not exist.
+fn read_files(directory: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
     let mut files = Vec::new();
     loop {
         match fs::read(directory.join(format!("{role}_{}.pb", files.len()))) {

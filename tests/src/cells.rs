@@ -1,5 +1,5 @@
-//! Cells of the matrix: a version of an operator, one of its type variables, and a type. What
-//! `tests/matrix/make_cases.py` lists in `cells.tsv`.
+//! Cells of the matrix: a version of an operator, one of its type variables, and a type.
+//! `tests/matrix/make_cases.py` lists them in `cells.tsv`.
 
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
@@ -7,24 +7,24 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// A cell, and what is known of its case.
+/// Cell of the matrix, with the judge of its case.
 #[derive(Debug)]
 pub struct Cell {
-    /// `ai.onnx.Abs-13/T-float`: the name of its case.
+    /// Name of the case, such as `ai.onnx.Abs-13/T-float`.
     pub id: String,
     /// Operator, version, variable and type, between tabs.
     pub title: String,
     /// Oracle for the outputs.
     pub judge: String,
-    /// Reason why there is no case; empty if there is one.
+    /// Reason for which the cell has no case; empty if it has one.
     no_case: String,
 }
 
-/// All cells that are listed in a directory of cases.
+/// Reads the cells that are listed in a directory of cases.
 ///
 /// # Errors
 ///
-/// There is no list, or a line of it has other columns.
+/// The list does not exist, or a line of it has other columns.
 pub fn read(directory: &Path) -> Result<Vec<Cell>, Box<dyn Error>> {
     let path = directory.join("cells.tsv");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -57,8 +57,8 @@ impl Cell {
         }
     }
 
-    /// Its line in the table of results.
-    pub fn line(&self, outcome: &Outcome) -> String {
+    /// Writes the line of the cell in the table of results.
+    pub fn write_line(&self, outcome: &Outcome) -> String {
         let outcome = match outcome {
             Ok(()) => "passed",
             Err(failure) => failure.class.label(),
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_cell() {
+    fn a_line_is_parsed_and_written() {
         let cell = Cell::parse("ai.onnx.Abs-13/T-int8\tAbs\t13\tT\ttensor(int8)\treference\t");
         let cell = cell.unwrap_or_else(|| unreachable!("the line has all columns"));
-        assert_eq!(cell.line(&Ok(())), "Abs\t13\tT\ttensor(int8)\tpassed\treference");
+        assert_eq!(cell.write_line(&Ok(())), "Abs\t13\tT\ttensor(int8)\tpassed\treference");
         let case = cell.case(Path::new("cases")).map(|case| case.id);
         assert_eq!(case, Ok("ai.onnx.Abs-13/T-int8".to_string()));
         assert!(Cell::parse("Abs\t13").is_none());
@@ -87,6 +87,6 @@ mod tests {
         let cell = cell.unwrap_or_else(|| unreachable!("the line has all columns"));
         let outcome = cell.case(Path::new("cases")).map(|_| ());
         assert_eq!(outcome, Err(Failure::new(Class::NoCase, "no sample")));
-        assert_eq!(cell.line(&outcome), "a\t1\tT\tx\tno case\t");
+        assert_eq!(cell.write_line(&outcome), "a\t1\tT\tx\tno case\t");
     }
 }

@@ -1,9 +1,9 @@
-//! A case whose model is converted to another version of an operator set: is it refused, or does it
-//! still give what the case says?
+//! Checks that a case whose model is converted to another version of an operator set is refused or
+//! still has the results of the case.
 
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
-use crate::run_case::{caught, failure, run_model, unreadable};
+use crate::run_case::{catch_panic, failure, run_model, unreadable};
 use sardonyx::check::Severity;
 use sardonyx::convert::{ConvertOptions, Target};
 use sardonyx::edit::EditError;
@@ -40,7 +40,7 @@ impl FromStr for Opset {
     }
 }
 
-/// The version that a case's model has of an operator set, if it imports that set.
+/// Returns the version of an operator set that a case's model imports.
 pub fn version_of(case: &Case, domain: &str) -> Option<i64> {
     let model = Model::open(case.model()).ok()?;
     version(&model, domain)
@@ -51,11 +51,11 @@ fn version(model: &Model, domain: &str) -> Option<i64> {
     Some(found.version)
 }
 
-/// Converts the model of a case, writes it to a directory if there is one, checks it, runs it, and
-/// brings it back to the version that it had and runs that. A refusal to bring it back is none of
-/// the outcome.
+/// Converts the model of a case, writes it to a directory if there is one, checks it and runs it.
+/// Then converts it back to its original version and runs that model. A refusal to convert back
+/// does not count.
 pub fn convert_case(case: &Case, to: &Opset, written: Option<&Path>) -> Outcome {
-    caught(|| {
+    catch_panic(|| {
         let original = Model::open(case.model()).map_err(failure)?;
         let from = version(&original, &to.domain);
         let (converted, tolerance) = convert(case, &original, to)?;
@@ -104,9 +104,9 @@ fn write(model: &Model, path: &Path) -> std::io::Result<()> {
     fs::write(path, model.to_bytes())
 }
 
-/// The model as it is read again after it is written, and how close its results are to those of the
-/// case. Bodies of functions round where their operators do not, up to two units in the last place
-/// of a 16-bit float.
+/// Converts a model and reads it again from its bytes. Also returns the tolerance of its results:
+/// bodies of functions round where their operators do not, up to two units in the last place of a
+/// 16-bit float.
 fn convert(case: &Case, model: &Model, to: &Opset) -> Result<(Model, Tolerance), Failure> {
     let target = Target::new().opset(&to.domain, to.version);
     match model.convert(&ConvertOptions::new(target)) {

@@ -1,7 +1,7 @@
-//! The list of cases that do not pass, one line each: `kind/name<TAB>reason`.
+//! List of the cases that do not pass, one line each: `kind/name<TAB>reason`.
 //!
-//! A case that is not listed is expected to pass. Whatever changes, in either direction, is a
-//! [`Surprise`], so the list cannot go stale: it is the state of the project.
+//! A case that is not listed is expected to pass. A change in either direction is a [`Surprise`],
+//! so the list always holds the current state.
 
 use crate::outcome::{Failure, Outcome};
 use std::collections::BTreeMap;
@@ -10,24 +10,27 @@ use std::fmt;
 /// Cases that are expected not to pass, with reasons.
 #[derive(Debug, Default, PartialEq)]
 pub struct Expectations {
-    /// The comments at the top, which say what the list is of.
+    /// Comments at the top, which describe the list.
     header: String,
     failures: BTreeMap<String, Failure>,
 }
 
-/// An outcome that the list does not foresee.
+/// Outcome that differs from the list.
 #[derive(Debug, PartialEq)]
 pub struct Surprise {
     pub case: String,
     pub expected: Outcome,
-    /// Nothing when there is no such case any more.
+    /// Outcome of the run, or `None` if the case no longer exists.
     pub got: Option<Outcome>,
 }
 
 impl Expectations {
+    /// Parses the list.
+    ///
     /// # Errors
     ///
-    /// The first line that is neither a comment nor a case with a reason.
+    /// The text has a line that is neither a comment nor a case with a reason; the first one is
+    /// returned.
     pub fn parse(text: &str) -> Result<Expectations, String> {
         let header = text.lines().take_while(|line| line.starts_with('#'));
         let header = header.map(|line| format!("{line}\n")).collect();
@@ -43,13 +46,13 @@ impl Expectations {
                 return Err(format!("line {}: no `kind/name<TAB>reason`: {line}", index + 1));
             };
             if failures.insert(case.to_string(), failure).is_some() {
-                return Err(format!("line {}: {case} is there twice", index + 1));
+                return Err(format!("line {}: {case} is listed twice", index + 1));
             }
         }
         Ok(Expectations { header, failures })
     }
 
-    /// Lists differences from the expectations, except for cases that this run left out.
+    /// Lists the differences from the expectations, except for cases that this run left out.
     pub fn surprises(
         &self,
         outcomes: &BTreeMap<String, Outcome>,
@@ -73,7 +76,7 @@ impl Expectations {
         surprises
     }
 
-    /// Whether this one outcome differs from the list.
+    /// Returns the difference of one outcome from the list, if there is one.
     pub fn surprise(&self, case: &str, outcome: &Outcome) -> Option<Surprise> {
         let expected = self.failures.get(case);
         let foreseen = match (expected, outcome) {
@@ -89,7 +92,7 @@ impl Expectations {
         })
     }
 
-    /// Takes over what was not foreseen. Lines that still hold stay as they are.
+    /// Replaces the lines of these cases. Lines that still hold stay unchanged.
     pub fn adopt(&mut self, surprises: &[Surprise]) {
         for surprise in surprises {
             match &surprise.got {
@@ -101,7 +104,7 @@ impl Expectations {
 }
 
 impl Surprise {
-    /// Whether adopting it would write down a bug as if it were a gap.
+    /// Returns whether the outcome is a bug, which the list should not hold as if it were a gap.
     pub fn is_bug(&self) -> bool {
         matches!(&self.got, Some(Err(failure)) if failure.class.is_bug())
     }
@@ -118,8 +121,8 @@ impl fmt::Display for Surprise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Surprise { case, expected, got } = self;
         match (expected, got) {
-            (Err(expected), None) => write!(f, "- {case}\t{expected}\n+ there is no such case"),
-            (Ok(()), None) => write!(f, "{case}: there is no such case"),
+            (Err(expected), None) => write!(f, "- {case}\t{expected}\n+ the case does not exist"),
+            (Ok(()), None) => write!(f, "{case}: the case does not exist"),
             (Err(expected), Some(Ok(()))) => write!(f, "- {case}\t{expected}\n+ {case} passes"),
             (Ok(()), Some(Err(got))) => write!(f, "- {case} passes\n+ {case}\t{got}"),
             (Err(expected), Some(Err(got))) => write!(f, "- {case}\t{expected}\n+ {case}\t{got}"),
@@ -159,7 +162,7 @@ mod tests {
             [
                 "- node/a\toperator not implemented: A\n+ node/a passes",
                 "- node/c passes\n+ node/c\terror: e",
-                "- node/gone\ttimeout\n+ there is no such case",
+                "- node/gone\ttimeout\n+ the case does not exist",
             ]
         );
 
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_run_is_not_judged() -> Result<(), String> {
+    fn cases_that_did_not_run_are_no_surprises() -> Result<(), String> {
         let list = Expectations::parse(LIST)?;
         let run = outcomes(&[("node/b", error("x"))]);
         assert_eq!(list.surprises(&run, |case| case.contains("b")), []);

@@ -1,10 +1,10 @@
-//! A case whose model has operators replaced by the bodies of their functions: is it valid, and
-//! does it still give what the case says?
+//! Checks that a case whose operators are replaced by the bodies of their functions is valid and
+//! still has the results of the case.
 
 use crate::cases::Case;
 use crate::convert_case::full_errors;
 use crate::outcome::{Class, Failure, Outcome};
-use crate::run_case::{caught, failure, run_model, unreadable};
+use crate::run_case::{catch_panic, failure, run_model, unreadable};
 use sardonyx::Model;
 use sardonyx::edit::InlineOptions;
 use sardonyx::value::Tolerance;
@@ -13,12 +13,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The depth to which calls are inlined.
+/// Depth to which calls are inlined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// Bodies of the operator that the case is called after.
+    /// Bodies of the operator that the case is named after.
     Alone,
-    /// Bodies of all operators, also in bodies.
+    /// Bodies of all operators, those in bodies too.
     End,
     /// Bodies of all functions of the model, then of all operators.
     Functions,
@@ -61,16 +61,16 @@ impl FromStr for Depth {
     }
 }
 
-/// Returns the operator that a case is called after: `Clip` for `body/Clip-13-4`.
+/// Returns the operator that a case is named after, as `Clip` for `body/Clip-13-4`.
 pub fn operator(case: &Case) -> &str {
     let name = case.id.split_once('/').map_or("", |(_, name)| name);
     name.split('-').next().unwrap_or_default()
 }
 
-/// Puts bodies in, writes the model to a directory if there is one, checks it in full and runs it.
-/// A model in which the operator stays is refused.
+/// Inlines calls, writes the model to a directory if there is one, checks it in full and runs it. A
+/// model that keeps the operator counts as refused.
 pub fn inline_case(case: &Case, depth: Depth, written: Option<&Path>) -> Outcome {
-    caught(|| {
+    catch_panic(|| {
         let original = Model::open(case.model()).map_err(failure)?;
         let mut inlined = original.clone();
         let report = inlined
@@ -83,7 +83,7 @@ pub fn inline_case(case: &Case, depth: Depth, written: Option<&Path>) -> Outcome
         if report.operators.is_empty() {
             return Err(Failure::new(Class::Error, "nothing was inlined"));
         }
-        // As it is read again after it is written.
+        // Run as it is read from its bytes, so that writing is checked too.
         let bytes = inlined.to_bytes();
         if let Some(directory) = written {
             write(&bytes, &path_in(directory, depth, case)).map_err(unreadable)?;

@@ -1,20 +1,21 @@
 //! Tests from outside the crates: suites as data, and the runners that judge them.
 //!
-//! The conformance suite is the backend cases of the onnx wheel. `cargo xtask conformance` writes
-//! them to disk and starts the binary of the same name here: [`cases`] finds them, [`workers`] runs
-//! them in processes of their own, [`run_case`] is what happens to one, [`outcome`] what may come
-//! of it, and [`expectations`] the list of those that do not pass yet. [`round_trip`] reads and
-//! writes every file of the wheel.
+//! The conformance suite consists of the backend cases of the onnx wheel. `cargo xtask conformance`
+//! writes them to disk and starts the binary of the same name here: [`cases`] finds them,
+//! [`workers`] runs them in processes of their own, [`run_case`] runs one, [`outcome`] holds the
+//! possible outcomes, and [`expectations`] the list of the cases that do not pass yet.
+//! [`round_trip`] reads and writes every file of the wheel.
 //!
-//! `cargo xtask conversions` has every case converted to other versions of operator sets, and
-//! judged as before: [`convert_case`]. It also has bodies put into the place of operators, in
-//! random calls of all that have any: [`inline_case`].
+//! `cargo xtask conversions` converts every case to other versions of operator sets and judges it
+//! as before: [`convert_case`]. It also replaces operators with the bodies of their functions, in
+//! random calls of every operator with a function: [`inline_case`].
 //!
-//! `cargo xtask matrix` has a case for every type that a version of an operator takes: [`cells`].
+//! `cargo xtask matrix` runs a case for every type that a version of an operator accepts:
+//! [`cells`].
 //!
 //! `cargo xtask devices` runs the cases on several devices, with random annotations: [`annotate`].
 //!
-//! [`bench`] is what our sides of the contests with other programs share.
+//! [`bench`] is shared by our programs of the contests with other programs.
 
 pub mod annotate;
 pub mod bench;

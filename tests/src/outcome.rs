@@ -1,14 +1,14 @@
-//! Outcome of a case: it passes, or it fails in one of a few ways that are worth telling apart.
+//! Outcome of a case: it passes, or fails in one of a few ways that are counted apart.
 //!
 //! An outcome has a one-line text form. Workers send it to the main process, and the expectations
 //! file holds it.
 
 use std::fmt;
 
-/// `Ok` is a pass.
+/// Outcome of a case, `Ok` if it passes.
 pub type Outcome = Result<(), Failure>;
 
-/// Reason why a case did not pass.
+/// Reason for which a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub class: Class,
@@ -16,10 +16,10 @@ pub struct Failure {
     pub detail: String,
 }
 
-/// The ways to fail, from "said so honestly" to "must never happen".
+/// Way to fail, from a clear refusal to faults that must never happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing that can be run, or nobody who says what must come of it.
+    /// The cell has no model that can be run, or no oracle for its outputs.
     NoCase,
     /// The library names operators that it cannot run.
     OperatorNotImplemented,
@@ -33,7 +33,7 @@ pub enum Class {
     Wrong,
     /// A panic, or the end of the process.
     Panic,
-    /// No answer in time.
+    /// The case did not end in time.
     Timeout,
 }
 
@@ -62,12 +62,12 @@ impl Class {
         }
     }
 
-    /// Whether failing in this way is a bug rather than a gap.
+    /// Returns whether failing in this way is a bug rather than a gap.
     pub fn is_bug(self) -> bool {
         matches!(self, Class::Wrong | Class::Panic | Class::Timeout)
     }
 
-    /// Whether the detail is a list of what is missing, and not a wording or a measured number.
+    /// Returns whether the detail is a list of missing parts, not a wording or a measured number.
     fn detail_is_stable(self) -> bool {
         matches!(self, Class::OperatorNotImplemented | Class::TypeNotImplemented)
     }
@@ -81,13 +81,13 @@ impl Failure {
         Failure { class, detail }
     }
 
-    /// Whether this is the same failure as far as the expectations care: better messages are no
-    /// news.
+    /// Returns whether the expectations count two failures as equal. A better message is not a
+    /// change.
     pub fn is_like(&self, other: &Failure) -> bool {
         self.class == other.class && (!self.class.detail_is_stable() || self.detail == other.detail)
     }
 
-    /// The reverse of `to_string`; nothing for a text that is no failure.
+    /// Parses the text of a failure. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Failure> {
         let (label, detail) = text.split_once(": ").unwrap_or((text, ""));
         let class = Class::ALL.into_iter().find(|class| class.label() == label)?;
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn a_failure_is_equal_after_a_round_trip_through_text() {
         for failure in [
             Failure::new(Class::OperatorNotImplemented, "Foo, ai.onnx.ml.Bar"),
             Failure::new(Class::Wrong, "output 0: 1.5\n instead of\t2"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn wording_is_no_news_but_operators_are() {
+    fn a_change_of_operators_counts_and_of_wording_does_not() {
         let failure = |class, detail: &str| Failure::new(class, detail);
         assert!(failure(Class::Error, "a").is_like(&failure(Class::Error, "b")));
         assert!(!failure(Class::Error, "a").is_like(&failure(Class::Wrong, "a")));

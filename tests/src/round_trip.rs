@@ -1,5 +1,5 @@
-//! Bytes -> model -> bytes, bytes -> message -> bytes and model -> text -> model, for every file of
-//! the onnx wheel: nothing may change.
+//! Round trips of every file of the onnx wheel: bytes to model to bytes, bytes to message to bytes,
+//! and model to text to model. Each must keep its bytes.
 
 use sardonyx_proto::{
     GraphField, GraphProto, Limits, MapProto, MessageType, ModelField, ModelProto, OptionalProto,
@@ -9,7 +9,7 @@ use sardonyx_proto::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Number of files that came back unchanged, and the failures of the others.
+/// Number of files that stayed unchanged, and the failures of the others.
 #[derive(Debug, Default)]
 pub struct RoundTrips {
     pub models: usize,
@@ -17,12 +17,12 @@ pub struct RoundTrips {
     pub failures: Vec<String>,
 }
 
-/// Reads and writes every file of the list: `.onnx` as a model, `.pb` as a value.
-pub fn round_trips(files: &[PathBuf]) -> RoundTrips {
+/// Reads and writes every file of the list: an `.onnx` file as a model, a `.pb` file as a value.
+pub fn check_round_trips(files: &[PathBuf]) -> RoundTrips {
     let mut trips = RoundTrips::default();
     for file in files {
         let is_model = file.extension().is_some_and(|extension| extension == "onnx");
-        match if is_model { model(file) } else { value(file) } {
+        match if is_model { check_model(file) } else { check_value(file) } {
             Ok(()) if is_model => trips.models += 1,
             Ok(()) => trips.values += 1,
             Err(why) => trips.failures.push(format!("{}: {why}", file.display())),
@@ -31,36 +31,36 @@ pub fn round_trips(files: &[PathBuf]) -> RoundTrips {
     trips
 }
 
-fn model(file: &Path) -> Result<(), String> {
+fn check_model(file: &Path) -> Result<(), String> {
     let bytes = read(file)?;
     let model = sardonyx::Model::from_bytes(bytes.clone()).map_err(|error| error.to_string())?;
-    unchanged(&bytes, &model.to_bytes())?;
-    // And through the notation.
+    compare_bytes(&bytes, &model.to_bytes())?;
+    // Also through the notation.
     let text = model.to_text();
     let again = sardonyx::Model::from_text(&text).map_err(|error| error.to_string())?;
-    unchanged(&bytes, &again.to_bytes()).map_err(|why| format!("as text: {why}"))?;
+    compare_bytes(&bytes, &again.to_bytes()).map_err(|why| format!("as text: {why}"))?;
     let formatted = sardonyx::Model::format_text(text.clone().into_bytes());
     let formatted = formatted.map_err(|error| error.to_string())?;
-    unchanged(text.as_bytes(), &formatted).map_err(|why| format!("formatted: {why}"))
+    compare_bytes(text.as_bytes(), &formatted).map_err(|why| format!("formatted: {why}"))
 }
 
-fn value(file: &Path) -> Result<(), String> {
+fn check_value(file: &Path) -> Result<(), String> {
     let bytes = read(file)?;
-    let again = match kind_of(file)? {
-        ValueKind::Tensor => again::<TensorProto>(&bytes),
-        ValueKind::Sparse => again::<SparseTensorProto>(&bytes),
-        ValueKind::Sequence => again::<SequenceProto>(&bytes),
-        ValueKind::Map => again::<MapProto>(&bytes),
-        ValueKind::Optional => again::<OptionalProto>(&bytes),
+    let again = match find_kind(file)? {
+        ValueKind::Tensor => rewrite_message::<TensorProto>(&bytes),
+        ValueKind::Sparse => rewrite_message::<SparseTensorProto>(&bytes),
+        ValueKind::Sequence => rewrite_message::<SequenceProto>(&bytes),
+        ValueKind::Map => rewrite_message::<MapProto>(&bytes),
+        ValueKind::Optional => rewrite_message::<OptionalProto>(&bytes),
     };
-    unchanged(&bytes, &again?)
+    compare_bytes(&bytes, &again?)
 }
 
-fn again<M: MessageType>(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn rewrite_message<M: MessageType>(bytes: &[u8]) -> Result<Vec<u8>, String> {
     rewrite::<M>(bytes, Limits::default()).map_err(|error| error.to_string())
 }
 
-fn unchanged(before: &[u8], after: &[u8]) -> Result<(), String> {
+fn compare_bytes(before: &[u8], after: &[u8]) -> Result<(), String> {
     if before == after {
         return Ok(());
     }
@@ -85,10 +85,10 @@ enum ValueKind {
     Optional,
 }
 
-/// A file of a value does not say which message it is: the model it belongs to does, by the type of
-/// its input or output. `<case>/test_data_set_0/input_1.pb` belongs to `<case>/model.onnx`,
-/// `light_x_output_0.pb` to `light_x.onnx`.
-fn kind_of(file: &Path) -> Result<ValueKind, String> {
+/// Finds the message type of a file of a value by the type of the input or output of the model that
+/// it belongs to, since the file does not hold it. `<case>/test_data_set_0/input_1.pb` belongs to
+/// `<case>/model.onnx`, `light_x_output_0.pb` to `light_x.onnx`.
+fn find_kind(file: &Path) -> Result<ValueKind, String> {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let (before, index) = stem.rsplit_once('_').ok_or("no index in the name of the file")?;
     let index: usize = index.parse().map_err(|_| "no index in the name of the file")?;
@@ -102,7 +102,8 @@ fn kind_of(file: &Path) -> Result<ValueKind, String> {
     kind_in(&read(&model)?, is_input, index).map_err(|error| error.to_string())
 }
 
-/// The kind of the model's input or output with this index; initializers do not count as inputs.
+/// Returns the kind of a model's input or output with an index. Initializers do not count as
+/// inputs.
 fn kind_in(model: &[u8], is_input: bool, index: usize) -> Result<ValueKind, sardonyx_proto::Error> {
     let (mut initializers, mut infos) = (Vec::new(), Vec::new());
     for field in Reader::<ModelProto>::new(model) {
@@ -156,13 +157,13 @@ fn name_and_kind(
 mod tests {
     use super::*;
 
-    /// A field that holds bytes: text or another message.
+    /// Writes a field that holds bytes: text or another message.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
     }
 
     #[test]
-    fn the_model_says_what_a_file_holds() -> Result<(), sardonyx_proto::Error> {
+    fn the_kind_of_a_file_is_the_type_of_its_port() -> Result<(), sardonyx_proto::Error> {
         let info =
             |name: &[u8], type_field| [field(1, name), field(2, &field(type_field, b""))].concat();
         let graph = [

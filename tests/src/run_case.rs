@@ -1,4 +1,5 @@
-//! One case from its files to an outcome: the only part of the runner that calls the library.
+//! Run of one case, from its files to an outcome: the only part of the runner that calls the
+//! library.
 
 use crate::cases::{Case, DataSet};
 use crate::outcome::{Class, Failure, Outcome};
@@ -12,16 +13,16 @@ use std::sync::Mutex;
 /// Place and message of the last panic, in any thread.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Loads the model, runs every data set and compares.
+/// Loads the model, runs every data set and compares the outputs.
 pub fn run_case(case: &Case) -> Outcome {
-    caught(|| {
+    catch_panic(|| {
         let tolerance = case.tolerance().map_err(unreadable)?;
         run_model(case, &Model::open(case.model()).map_err(failure)?, tolerance)
     })
 }
 
-/// Runs a function and turns a panic into an outcome.
-pub fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
+/// Runs a function. Returns a panic as an outcome.
+pub fn catch_panic(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(Box::new(|info| {
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = info.to_string();
@@ -48,8 +49,9 @@ pub(crate) fn run_model(case: &Case, model: &Model, tolerance: Tolerance) -> Out
 }
 
 fn run_data_set(case: &Case, session: &Session, data: &DataSet, tolerance: Tolerance) -> Outcome {
-    let inputs = inputs(session, data)?;
-    if let (true, [port], [bytes]) = (trials::are_in(case), session.outputs(), &data.outputs[..]) {
+    let inputs = read_inputs(session, data)?;
+    if let (true, [port], [bytes]) = (trials::is_random(case), session.outputs(), &data.outputs[..])
+    {
         return trials::judge(case, session, &inputs, &read(bytes, port)?);
     }
     let outputs = session.run(inputs, &Default::default()).map_err(failure)?;
@@ -64,8 +66,11 @@ fn run_data_set(case: &Case, session: &Session, data: &DataSet, tolerance: Toler
     Ok(())
 }
 
-/// The inputs of a data set.
-pub fn inputs<'s>(session: &'s Session, data: &DataSet) -> Result<Vec<(&'s str, Value)>, Failure> {
+/// Reads the inputs of a data set.
+pub fn read_inputs<'s>(
+    session: &'s Session,
+    data: &DataSet,
+) -> Result<Vec<(&'s str, Value)>, Failure> {
     // Data sets leave out the inputs that have a default value.
     let fed = session.inputs().iter().filter(|port| port.is_required() || is_optional(port));
     let mut inputs: Vec<(&str, Value)> = Vec::new();
@@ -93,7 +98,7 @@ pub fn wrong(why: String) -> Failure {
     Failure::new(Class::Wrong, why)
 }
 
-/// The class of an error is what the library says about it, never what its text looks like.
+/// Makes the failure of a case whose files cannot be read.
 pub(crate) fn unreadable(error: std::io::Error) -> Failure {
     Failure::new(Class::Error, format!("the case is broken: {error}"))
 }

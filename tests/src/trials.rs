@@ -1,5 +1,5 @@
-//! Cases whose outputs are drawn at random, so that those on disk are other numbers: the cases of
-//! Bernoulli. They are judged by type, shape, values and frequency.
+//! Cases whose outputs are drawn at random, so that the stored outputs are other numbers: the cases
+//! of Bernoulli. They are judged by type, shape, values and frequency.
 
 use crate::cases::Case;
 use crate::outcome::Outcome;
@@ -7,17 +7,17 @@ use crate::run_case::{failure, wrong};
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::{DataType, Session, Tensor, Value};
 
-/// Whether the outputs of a case are the results of trials.
-pub(crate) fn are_in(case: &Case) -> bool {
+/// Returns whether the outputs of a case are the results of trials.
+pub(crate) fn is_random(case: &Case) -> bool {
     case.id.rsplit('/').next().is_some_and(|name| name.starts_with("test_bernoulli"))
 }
 
-/// Runs that are counted.
+/// Number of runs.
 const RUNS: usize = 400;
-/// Standard deviations that a frequency may be off by. One in 10^9 is further off.
+/// Greatest deviation of a frequency from its mean, in standard deviations. One in 10^9 exceeds it.
 const DEVIATIONS: f64 = 6.0;
 
-/// Judges the first output of a session: as many trials as probabilities are given.
+/// Judges the first output of a session, a trial for each probability.
 pub(crate) fn judge(
     case: &Case,
     session: &Session,
@@ -28,12 +28,12 @@ pub(crate) fn judge(
         return Err(wrong("there is not one input of probabilities".to_string()));
     };
     let mut probabilities = numbers(probabilities)?;
-    // The function of the reference compares the wrong way round: it draws 1 with the probability
-    // of 0. Cases are written with it.
+    // The cases were written with the function of the reference, which compares in the wrong
+    // direction: it draws 1 with the probability of 0.
     if case.id.contains("_expanded") {
         probabilities.iter_mut().for_each(|p| *p = 1.0 - *p);
     }
-    // With a seed, all runs are one.
+    // With a seed, all runs give equal numbers.
     let has_seed = case.id.contains("_seed");
     let mut counts = vec![0.0; probabilities.len()];
     let mut first = None;
@@ -46,8 +46,8 @@ pub(crate) fn judge(
             return Err(wrong(format!("{} instead of a tensor", value.value_type())));
         };
         if drawn.data_type() != expected.data_type() || drawn.dims() != expected.dims() {
-            let what = format!("{}, not {}", value.value_type(), expected.data_type().name());
-            return Err(wrong(what));
+            let fault = format!("{}, not {}", value.value_type(), expected.data_type().name());
+            return Err(wrong(fault));
         }
         let trials = numbers(drawn)?;
         if let Some(other) = trials.iter().find(|trial| ![0.0, 1.0].contains(*trial)) {
@@ -60,21 +60,21 @@ pub(crate) fn judge(
     }
     if has_seed {
         let count = counts.iter().sum::<f64>() / RUNS as f64;
-        return in_bounds("trials succeed", count, 1.0, &probabilities);
+        return check_bounds("trials succeed", count, 1.0, &probabilities);
     }
     for (index, (count, p)) in counts.iter().zip(&probabilities).enumerate() {
-        in_bounds(&format!("trials of element {index} succeed"), *count, RUNS as f64, &[*p])?;
+        check_bounds(&format!("trials of element {index} succeed"), *count, RUNS as f64, &[*p])?;
     }
     Ok(())
 }
 
-/// Whether as many trials succeed as probabilities let expect, each tried `times`.
-fn in_bounds(what: &str, count: f64, times: f64, probabilities: &[f64]) -> Outcome {
+/// Checks that about as many trials succeed as the probabilities give, each tried `times` times.
+fn check_bounds(counted: &str, count: f64, times: f64, probabilities: &[f64]) -> Outcome {
     let mean: f64 = probabilities.iter().sum::<f64>() * times;
     let variance: f64 = probabilities.iter().map(|p| p * (1.0 - p)).sum::<f64>() * times;
-    // Half a trial: counts are whole numbers.
+    // Half a trial is added because counts are whole numbers.
     if (count - mean).abs() > DEVIATIONS * variance.sqrt() + 0.5 {
-        return Err(wrong(format!("{count} {what}, {mean:.1} are expected")));
+        return Err(wrong(format!("{count} {counted}, {mean:.1} are expected")));
     }
     Ok(())
 }

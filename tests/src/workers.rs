@@ -1,9 +1,9 @@
-//! Running cases in processes of their own: a case that hangs, aborts or overflows its stack costs
-//! itself only.
+//! Processes that run cases, so that a case that hangs, aborts or overflows its stack ends no
+//! other.
 //!
-//! A worker reads one directory per line from its standard input and answers each with one line:
-//! `passed`, or the text of a failure. One that does not answer in time is killed; the next case
-//! gets a fresh one.
+//! A worker reads one directory per line from its standard input and writes one line for each:
+//! `passed`, or the text of a failure. A worker that exceeds the time limit is killed, and the next
+//! case gets a new one.
 
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
@@ -15,8 +15,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Runs all cases, `count` at a time, and reports each as it is done, in no particular order. Stops
-/// early when `report` breaks.
+/// Runs all cases, `count` at a time. Calls `report` with each outcome as soon as it is known, in
+/// no particular order, and stops early when `report` breaks.
 pub fn run_all(
     cases: &[Case],
     count: usize,
@@ -50,12 +50,12 @@ pub fn run_all(
                 break;
             }
         }
-        // Answers still on their way are nobody's concern any more.
+        // Outcomes that arrive later are dropped.
         drop(outcomes);
     });
 }
 
-/// The worker's side: answers each directory on standard input by what `run` makes of it.
+/// Runs the case of each directory on standard input with `run` and prints its outcome.
 pub fn serve(run: impl Fn(&Case) -> Outcome) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let answer = match run(&Case::at(line?.as_ref())) {
@@ -71,7 +71,8 @@ pub fn serve(run: impl Fn(&Case) -> Outcome) -> io::Result<()> {
 
 const PASSED: &str = "passed";
 
-/// `worker` is kept for the next case unless this one ruins it.
+/// Runs a case in the worker, or in a new one if there is none. Leaves the worker for the next case
+/// unless this case ended it.
 fn run_one(
     worker: &mut Option<Worker>,
     case: &Case,
@@ -124,7 +125,8 @@ impl Worker {
             return Err(io::Error::other("no pipes"));
         };
         let (sender, answers) = mpsc::channel();
-        // Ends with the process: reading cannot be given a time limit, waiting for a channel can.
+        // The thread ends with the process. It exists because reading cannot have a time limit, but
+        // waiting for a channel can.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -138,7 +140,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A worker whose answer depends on the case's name.
+    /// Script of a worker whose answer depends on the name of the case.
     const SCRIPT: &str = "while read directory; do case $directory in \
         *pass*) echo passed;; *die*) exit 3;; *hang*) sleep 100;; *noise*) echo boo;; *) echo error: no;; esac; done";
 

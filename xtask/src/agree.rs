@@ -85,7 +85,7 @@ pub(crate) fn run(task: &Agree) -> Result {
     let (mut agreeing, mut disagreeing) = (0_u64, 0_u64);
     for model in models {
         let directory = artifacts("agree").join(model);
-        // What an earlier run left must not pass for this run's.
+        // Files of an earlier run must not count for this one.
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
         }

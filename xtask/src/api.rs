@@ -64,7 +64,8 @@ pub(crate) fn run(task: &Api) -> Result {
     for difference in &differences {
         println!("{difference}");
     }
-    let advice = "If the change is meant, run `cargo xtask api --bless`, and say in CHANGELOG.md what users gain or lose";
+    let advice = "If the change is meant, run `cargo xtask api --bless`, and say in CHANGELOG.md \
+         what users gain or lose";
     Err(format!("the public interface differs from {FILE}. {advice}").into())
 }
 

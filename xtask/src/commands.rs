@@ -368,7 +368,8 @@ Options:
 
     #[test]
     fn commands_are_found() {
-        let overview = "About\n\nCommands:\n  info  Say what\n        it is\n  add-training  Add\n  help  Print\n\nOptions:\n  -h\n";
+        let overview = "About\n\nCommands:\n  info  Say what\n        it is\n  add-training  Add\n  \
+             help  Print\n\nOptions:\n  -h\n";
         assert_eq!(names(overview), ["info", "add-training"]);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
         compare_schemas()?;
         compare_bodies()?;
         compare_checks(&cases)?;
-        // What the checker is shown, however invalid, can be edited as text.
+        // Even the invalid models for the checker can be edited as text.
         notation::round_trips(&python_with_onnx()?, &[artifacts("conformance/broken")])?;
         compare_shapes(&cases)?;
     }

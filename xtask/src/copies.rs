@@ -500,7 +500,8 @@ mod tests {
         for (name, expected) in [
             // Dispatched loops and bodies.
             (
-                "crate::simd::dispatch::avx2::<crate::simd::dispatch::Vectorized<crate::elementwise::binary::Both<f32, crate::elementwise::binary::Add>>>",
+                "crate::simd::dispatch::avx2::<crate::simd::dispatch::Vectorized<\
+                 crate::elementwise::binary::Both<f32, crate::elementwise::binary::Add>>>",
                 Some(("elementwise::binary", Set::Avx2)),
             ),
             (
@@ -509,7 +510,8 @@ mod tests {
             ),
             // A body that a function defines.
             (
-                "crate::simd::dispatch::avx512::<crate::conv::tile::write_operands::Floating<crate::conv::winograd::ToPoints>>",
+                "crate::simd::dispatch::avx512::<crate::conv::tile::write_operands::Floating<\
+                 crate::conv::winograd::ToPoints>>",
                 Some(("conv::tile", Set::Avx512)),
             ),
             // A body that a method defines.
@@ -519,11 +521,13 @@ mod tests {
             ),
             // Bodies in functions of their own.
             (
-                "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::apart::<crate::gemm::tile::FinishRows>",
+                "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::apart::<\
+                 crate::gemm::tile::FinishRows>",
                 Some(("gemm::tile", Set::Portable)),
             ),
             (
-                "<crate::simd::avx512::Avx512 as crate::simd::vectors::Simd>::call::apart::<crate::gemm::tile::FinishCopied<12, 2>>",
+                "<crate::simd::avx512::Avx512 as crate::simd::vectors::Simd>::call::apart::<\
+                 crate::gemm::tile::FinishCopied<12, 2>>",
                 Some(("gemm::tile", Set::Avx512)),
             ),
             // Tiles in tables.

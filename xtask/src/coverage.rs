@@ -66,20 +66,22 @@ fn table() -> Result<String> {
         text,
         "# Coverage\n\n\
          Written by `cargo xtask coverage`; do not edit.\n\n\
-         {known} of the standard's {OPERATORS} operators are defined, in all of their versions up to opset {newest}; \
-         {running} of them have kernels, and {expanded} more are functions of others, which run where \
-         all operators of the function do. {passing} of the {CASES} backend cases of the reference release pass; the others are \
-         listed with their reasons in `tests/conformance/expectations.txt`.\n\n",
+         {known} of the standard's {OPERATORS} operators are defined, in all of their versions up \
+         to opset {newest}; {running} of them have kernels, and {expanded} more are functions of \
+         others, which run where all operators of the function do. {passing} of the {CASES} \
+         backend cases of the reference release pass; the others are listed with their reasons in \
+         `tests/conformance/expectations.txt`.\n\n",
         known = operators.len(),
         passing = CASES - failing,
     );
     write_matrix(&mut text, &cells)?;
     text.push_str(
         "\n## Operators\n\n\
-         The column `gradient` says how a node is differentiated where a `Gradient` node asks for it: by a rule of the \
-         operator, by the nodes of its function, or by other nodes that compute the same, as far as these have a \
-         gradient. That of a node with graphs is a node of its kind, with the gradients of its graphs. The last column has \
-         the cells of the matrix that pass, in all versions.\n\n\
+         The column `gradient` says how a node is differentiated where a `Gradient` node asks for \
+         it: by a rule of the operator, by the nodes of its function, or by other nodes that \
+         compute the same, as far as these have a gradient. That of a node with graphs is a node \
+         of its kind, with the gradients of its graphs. The last column has the cells of the \
+         matrix that pass, in all versions.\n\n\
          | operator | versions | adapters | runs | gradient | types |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );

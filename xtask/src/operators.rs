@@ -59,7 +59,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
         [Coverage](../coverage.md) lists which operators run.\n\nNumber of operators by domain:\n\n"
         .to_string();
     let registry = Registry::standard();
-    // Those of ONNX Runtime's own domain come after the standard's.
+    // The operators of ONNX Runtime's own domain come after those of the standard.
     for (domain, newest) in DOMAIN_VERSIONS.iter().chain(&[(MICROSOFT, 1)]) {
         let directory = shown_domain(domain);
         let listed = registry.operators().map(|op| (op, true));

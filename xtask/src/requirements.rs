@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_id_is_none() {
+    fn text_similar_to_an_id_is_not_one() {
         for text in [
             "XWIRE-07",
             "A-WIRE-07",
@@ -585,13 +585,13 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_a_test_says_where_it_runs() {
+    fn the_path_of_a_test_determines_its_engines() {
         assert_eq!(engines_of("crates/runtime/tests/engine.rs"), ["runtime"]);
         assert_eq!(engines_of("tests/check/graph/fine.onnxtxt"), [""; 0]);
     }
 
     #[test]
-    fn what_other_work_shows_exists() -> Result {
+    fn requirements_of_other_work_exist() -> Result {
         let list = List::parse(&fs::read_to_string(root().join("tests/requirements.tsv"))?)?;
         for name in OTHER_WORK.iter().flat_map(|(names, _)| *names) {
             assert!(

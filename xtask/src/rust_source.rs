@@ -419,7 +419,8 @@ mod tests {
 
     #[test]
     fn test_modules_are_found_whole() {
-        let source = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { let s = \"}\"; } }\nfn c() {}\n#[cfg(test)] mod more;";
+        let source = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { let s = \"}\"; } }\nfn c() \
+             {}\n#[cfg(test)] mod more;";
         let (bodies, files) = test_code(&code_only(source));
         assert_eq!(bodies.len(), 1);
         assert!(source[bodies[0].clone()].ends_with("; } }"));

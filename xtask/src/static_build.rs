@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
-    fn a_program_that_needs_libraries_is_told_from_one_that_does_not() {
+    fn a_program_that_needs_libraries_is_recognized() {
         // This test is built as `cargo install` builds the command.
         let mut file = fs::read(std::env::current_exe().unwrap()).unwrap();
         let loader = interpreter(&file).unwrap();

@@ -450,7 +450,8 @@ mod tests {
 
     #[test]
     fn a_dependency_without_a_reason_is_found() {
-        let manifest = "[workspace.dependencies]\nours = { path = \"x\" }\n\n# Numbers.\na = \"1\"\nb = \"1\"\n\nc = \"2\"\n\n[x]\nd = 1\n";
+        let manifest = "[workspace.dependencies]\nours = { path = \"x\" }\n\n# Numbers.\na = \
+             \"1\"\nb = \"1\"\n\nc = \"2\"\n\n[x]\nd = 1\n";
         let mut findings = Vec::new();
         reasons_for_dependencies(manifest, &mut findings);
         assert_eq!(findings, ["Cargo.toml: the dependency c has no comment that says why"]);

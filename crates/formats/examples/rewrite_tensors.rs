@@ -1,9 +1,9 @@
-//! Reads every `.safetensors` and `.npz` file of a directory and writes it again beside itself, as
-//! `NAME.out`.
+//! Reads every `.safetensors` and `.npz` file of a directory and writes it again into the same
+//! directory, as `NAME.out`.
 //!
-//! One line per file: its name, then `ok` or the error, divided by a tab.
-//! `tests/formats/compare_tensors.py` compares with what the libraries of Python think of the same
-//! files.
+//! Prints one line per file: its name, then `ok` or the error, separated by a tab.
+//! `tests/formats/compare_tensors.py` compares them with the results of Python libraries for the
+//! same files.
 
 #![allow(clippy::print_stdout)] // the lines are what it is for
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn beside(path: &Path) -> std::path::PathBuf {
+fn output_path(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".out");
     name.into()
@@ -46,7 +46,7 @@ fn rewrite_safetensors(path: &Path) -> Result<(), Box<dyn Error>> {
     let content = safetensors::read(&Buffer::from_vec(fs::read(path)?))?;
     let tensors = content.tensors.iter().map(|(name, t)| (name.as_str(), t));
     let metadata = content.metadata.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    let mut sink = BufWriter::new(File::create(beside(path))?);
+    let mut sink = BufWriter::new(File::create(output_path(path))?);
     safetensors::write(&mut sink, tensors, metadata)?;
     sink.into_inner()?;
     Ok(())
@@ -59,6 +59,6 @@ fn rewrite_npz(path: &Path) -> Result<(), Box<dyn Error>> {
         .map(|(name, file)| Ok((name, npy::read(&file)?)))
         .collect::<Result<_, Box<dyn Error>>>()?;
     let pairs = tensors.iter().map(|(name, t)| (name.as_str(), t));
-    npz::write(File::create(beside(path))?, pairs, npz::Packing::Deflated)?;
+    npz::write(File::create(output_path(path))?, pairs, npz::Packing::Deflated)?;
     Ok(())
 }

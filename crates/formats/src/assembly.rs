@@ -1,10 +1,10 @@
-//! A message put together from fields in any order.
+//! Assembly of a message from fields in any order.
 //!
-//! Texts name fields in any order and do not say how long a message is, whereas the wire wants
-//! ascending numbers and lengths first. So fields are collected as a tree of pieces, each message's
-//! length is known when it ends, and one pass at the end writes everything where it belongs.
-//! Nothing is moved twice, however deep it lies; a large payload is freed as soon as it has been
-//! written, so that it takes memory only once.
+//! Texts name fields in any order and do not state the length of a message, whereas the wire needs
+//! ascending numbers and lengths first. So fields are collected as a tree of pieces, the length of
+//! each message is known when it ends, and one pass at the end writes all pieces. No piece is moved
+//! twice, however deeply it is nested. A large payload is freed once it is written, so that it
+//! takes memory only once.
 
 use std::ops::Range;
 
@@ -15,29 +15,29 @@ use sardonyx_proto::{
 
 use crate::error::ErrorKind;
 
-/// From this size on, bytes are kept apart instead of among the small things.
+/// Size in bytes from which a payload is kept in its own buffer.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Ends a list of pieces.
+/// End of a list of pieces.
 const NONE: usize = usize::MAX;
 
-/// Collects the fields of a message and the messages in it.
+/// Fields of a message and of the messages in it.
 pub(crate) struct Assembly {
     limits: Limits,
-    /// Small things: whole records, and blocks of numbers.
+    /// Small contents: whole records, and blocks of numbers.
     data: Vec<u8>,
-    /// Large things.
+    /// Large contents.
     payloads: Vec<Vec<u8>>,
     pieces: Vec<Piece>,
     open: Vec<Open>,
-    /// The pieces of the message that is ending.
+    /// Pieces of the message that is ending.
     order: Vec<usize>,
 }
 
-/// Something that stands in a message.
+/// Part of a message.
 struct Piece {
     number: u32,
-    /// The next piece of the same message.
+    /// Index of the next piece of the same message.
     next: usize,
     content: Content,
 }
@@ -46,7 +46,7 @@ struct Piece {
 enum Content {
     /// Records with their tags, in `data`.
     Records(Range<usize>),
-    /// Numbers of a packed list, in `data`. Adjacent blocks of a field become one.
+    /// Numbers of a packed list, in `data`. Adjacent blocks of a field are merged.
     Block(Range<usize>),
     /// Index in `payloads`.
     Payload(usize),
@@ -56,18 +56,18 @@ enum Content {
     },
 }
 
-/// A message that has not ended.
+/// Message that has not ended.
 struct Open {
     def: &'static MessageDef,
-    /// The field of the message around it.
+    /// Field of the enclosing message.
     field: Option<&'static FieldDef>,
     first: usize,
     last: usize,
     /// Whether the pieces are in ascending order so far.
     ascending: bool,
-    /// A bit for each field that must not occur again.
+    /// One bit for each field that must not occur again.
     claimed: u64,
-    /// The member of the `oneof` that has a value.
+    /// Member of the `oneof` that has a value.
     member: Option<&'static str>,
 }
 
@@ -97,13 +97,13 @@ impl Assembly {
         });
     }
 
-    /// The message that is being filled.
+    /// Returns the description of the current message.
     pub(crate) fn def(&self) -> Option<&'static MessageDef> {
         self.open.last().map(|open| open.def)
     }
 
-    /// Notes that the field at `index` of the current message occurs, and refuses what may occur
-    /// once only and a second member of the `oneof`.
+    /// Records that the field at `index` of the current message occurs. Refuses a second occurrence
+    /// of a field that is not a list, and a second member of the `oneof`.
     pub(crate) fn claim(&mut self, index: usize, claim: Claim) -> Result<(), ErrorKind> {
         let Some(open) = self.open.last_mut() else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Ends the current message. Says whether it was the outermost.
+    /// Ends the current message. Returns whether it was the outermost.
     pub(crate) fn end(&mut self) -> bool {
         let Some(mut open) = self.open.pop() else {
             return true;
@@ -162,7 +162,7 @@ impl Assembly {
         }
     }
 
-    /// Brings the pieces of a message into ascending order; pieces of the same field keep theirs.
+    /// Sorts the pieces of a message by field number; pieces of one field keep their order.
     fn sort(&mut self, open: &mut Open) {
         self.order.clear();
         let mut piece = open.first;
@@ -179,7 +179,7 @@ impl Assembly {
         }
     }
 
-    /// A number. In packed lists it joins the others.
+    /// Adds a number. In packed lists it is appended to the preceding numbers.
     pub(crate) fn word(&mut self, field: &FieldDef, word: u64) {
         let start = self.data.len();
         let wire_type = field.kind.wire_type();
@@ -195,7 +195,7 @@ impl Assembly {
         self.extend(field.number, start, packed);
     }
 
-    /// A text or bytes. Large ones are taken out of `value`.
+    /// Adds a string or bytes. Large ones are moved out of `value`.
     pub(crate) fn bytes(&mut self, field: &FieldDef, value: &mut Vec<u8>) {
         if value.len() < LARGE_BYTES {
             return self.small_bytes(field, value);
@@ -204,7 +204,7 @@ impl Assembly {
         self.push(field.number, Content::Payload(self.payloads.len() - 1));
     }
 
-    /// A text or bytes that are copied.
+    /// Adds a copy of a string or bytes.
     pub(crate) fn small_bytes(&mut self, field: &FieldDef, value: &[u8]) {
         let start = self.data.len();
         push_tag(&mut self.data, field.number, WireType::Len);
@@ -213,8 +213,8 @@ impl Assembly {
         self.extend(field.number, start, false);
     }
 
-    /// Adds what `data` holds from `start` on to the current message, to its last piece if it is of
-    /// the same kind.
+    /// Adds the contents of `data` from `start` on to the current message, to its last piece if
+    /// that is of the same kind.
     fn extend(&mut self, number: u32, start: usize, packed: bool) {
         let end = self.data.len();
         let last = self.open.last().map_or(NONE, |open| open.last);
@@ -246,7 +246,7 @@ impl Assembly {
         self.pieces.push(Piece { number, next: NONE, content });
     }
 
-    /// Bytes of the pieces from `piece` on.
+    /// Returns the length in bytes of the pieces from `piece` on.
     fn length(&self, mut piece: usize) -> u64 {
         let mut length = 0;
         while let Some(found) = self.pieces.get(piece) {
@@ -255,20 +255,20 @@ impl Assembly {
                 Content::Block(_) => {
                     let (bytes, after) = self.block(piece);
                     piece = after;
-                    length += prefixed(found.number, bytes);
+                    length += prefixed_length(found.number, bytes);
                     continue;
                 }
                 Content::Payload(index) => {
-                    prefixed(found.number, self.payloads[*index].len() as u64)
+                    prefixed_length(found.number, self.payloads[*index].len() as u64)
                 }
-                Content::Message { length, .. } => prefixed(found.number, *length),
+                Content::Message { length, .. } => prefixed_length(found.number, *length),
             };
             piece = found.next;
         }
         length
     }
 
-    /// Length of the adjacent blocks of one field, and the piece after them.
+    /// Returns the length in bytes of the adjacent blocks of one field, and the piece after them.
     fn block(&self, mut piece: usize) -> (u64, usize) {
         let number = self.pieces[piece].number;
         let mut bytes = 0;
@@ -282,16 +282,16 @@ impl Assembly {
         (bytes, piece)
     }
 
-    /// The bytes of the outermost message, which must have ended.
+    /// Returns the bytes of the outermost message, which must have ended.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let Some(Content::Message { first, length }) =
             self.pieces.last().map(|root| root.content.clone())
         else {
             return Vec::new();
         };
-        // The sum of what has been collected, so it fits in memory.
+        // This is the sum of the collected bytes, so it fits in memory.
         let mut out = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        // What is left of the messages around the current piece.
+        // Pieces of the enclosing messages that remain to be written.
         let mut rest = vec![first];
         while let Some(piece) = rest.pop() {
             let Some(found) = self.pieces.get(piece) else {
@@ -333,8 +333,8 @@ impl Assembly {
         }
     }
 
-    /// The path of the current message or, in it, of a field; `index` counts in a list whose
-    /// elements are no messages.
+    /// Returns the path of the current message or of a field in it. `index` counts in a list whose
+    /// elements are not messages.
     pub(crate) fn place(&self, field: Option<&FieldDef>, index: Option<u64>) -> String {
         let mut steps = Vec::new();
         let mut around = None;
@@ -351,13 +351,13 @@ impl Assembly {
         join_path(&steps)
     }
 
-    /// The path of the next message in a list of the current one.
-    pub(crate) fn place_in_list(&self, field: &FieldDef) -> String {
+    /// Returns the path of the next message in a list of the current one.
+    pub(crate) fn next_place_in_list(&self, field: &FieldDef) -> String {
         let index = self.open.last().map(|open| self.count(open, field.number));
         self.place(Some(field), index)
     }
 
-    /// How many messages in a field of an open message have ended.
+    /// Counts the messages in a field of an open message that have ended.
     fn count(&self, open: &Open, number: u32) -> u64 {
         let mut count = 0;
         let mut piece = open.first;
@@ -369,18 +369,18 @@ impl Assembly {
     }
 }
 
-/// What claims a field.
+/// Kind of an occurrence of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// A value; lists may have several.
     Value,
-    /// A key with everything the field has.
+    /// A key with all values of the field.
     Key,
     /// A key without a value.
     Null,
 }
 
-fn prefixed(number: u32, length: u64) -> u64 {
+fn prefixed_length(number: u32, length: u64) -> u64 {
     varint_len(u64::from(number) << 3) + varint_len(length) + length
 }
 
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_occur_once_does() {
+    fn duplicate_fields_are_refused() {
         let mut assembly = Assembly::new::<sardonyx_proto::Dimension>(Limits::default());
         assert!(assembly.claim(0, Claim::Value).is_ok());
         assert!(matches!(

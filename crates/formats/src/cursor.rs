@@ -1,10 +1,10 @@
-//! A place in a text that is being read.
+//! Position in a text that is being read.
 
 use sardonyx_proto::shown;
 
 use crate::error::{ErrorKind, Fault, Position};
 
-/// The text and how far it has been read.
+/// Text and the offset of the next byte.
 pub(crate) struct Cursor<'t> {
     pub(crate) text: &'t [u8],
     pub(crate) pos: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Cursor<'t> {
 
 impl<'t> Cursor<'t> {
     pub(crate) fn new(text: &'t [u8]) -> Self {
-        // Some editors begin a file with a byte order mark, which says nothing.
+        // Some editors begin a file with a byte order mark, which has no meaning.
         let pos = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Cursor { text, pos }
     }
@@ -35,7 +35,7 @@ impl<'t> Cursor<'t> {
 
     /// Moves past `byte`, which `expected` describes, or fails if it is not the next one.
     pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
-        if self.take(byte) { Ok(()) } else { Err(self.expected(expected)) }
+        if self.take(byte) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
     /// Moves past all bytes that `belongs` accepts, and returns them.
@@ -52,13 +52,13 @@ impl<'t> Cursor<'t> {
         self.text.get(self.pos..).unwrap_or_default()
     }
 
-    /// The complaint that something else was expected here.
-    pub(crate) fn expected(&self, expected: &'static str) -> Fault {
+    /// Makes the error that another token was expected here.
+    pub(crate) fn unexpected(&self, expected: &'static str) -> Fault {
         let rest = self.rest();
         let found = match rest {
             [] => "the end of the text".to_owned(),
             [b'\n' | b'\r', ..] => "the end of the line".to_owned(),
-            // One sign, or all that hangs together.
+            // One punctuation character, or a run of other ones.
             [first, ..] if first.is_ascii_punctuation() && !b"-+._\"'".contains(first) => {
                 format!("`{}`", char::from(*first))
             }
@@ -80,13 +80,13 @@ pub(crate) fn fault_at(kind: ErrorKind, pos: usize) -> Fault {
     Fault { kind, offset: pos as u64 }
 }
 
-/// Line and column of a byte.
+/// Returns the line and the column of a byte.
 pub(crate) fn position(text: &[u8], offset: u64) -> Position {
     let before = &text[..text.len().min(offset as usize)];
     let line_start = before.iter().rposition(|byte| *byte == b'\n');
     let line_start = line_start.map_or(0, |newline| newline + 1);
     let lines = before[..line_start].iter().filter(|byte| **byte == b'\n');
-    // Every byte but the second and later ones of a character.
+    // Counts all bytes but the continuation bytes of a character.
     let columns = before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80);
     Position::Text { line: 1 + lines.count() as u64, column: 1 + columns.count() as u64 }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_was_found() {
+    fn messages_quote_the_unexpected_token() {
         let rows = [
             ("", "the end of the text"),
             ("}x", "`}`"),
@@ -115,7 +115,7 @@ mod tests {
             ("\nx", "the end of the line"),
         ];
         for (text, expected) in rows {
-            let fault = Cursor::new(text.as_bytes()).expected("something");
+            let fault = Cursor::new(text.as_bytes()).unexpected("something");
             let ErrorKind::Unexpected { found, .. } = fault.kind else { panic!() };
             assert_eq!(found, expected, "{text}");
         }

@@ -1,9 +1,9 @@
-//! Why a message could not be turned into text, or text into a message.
+//! Errors of conversions between messages and text.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong, where, and in which field.
+/// Error with its position and field.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -14,12 +14,12 @@ struct Inner {
     place: String,
 }
 
-/// Where in the input.
+/// Position in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// In a message: bytes from its start.
+    /// Offset in a message, in bytes from its start.
     Byte(u64),
-    /// In a text: line and column count from one, a column is a character.
+    /// Position in a text. Line and column count from 1; a column is a character.
     Text {
         /// Line.
         line: u64,
@@ -28,25 +28,25 @@ pub enum Position {
     },
 }
 
-/// The ways in which a conversion fails. More may be added.
+/// Causes of a failed conversion. More may be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes are no protobuf message.
+    /// The bytes are not a protobuf message.
     #[error("{0}")]
     Wire(sardonyx_proto::ErrorKind),
-    /// A field of type `string` holds something else.
+    /// A field of type `string` is not UTF-8.
     #[error("a string is not UTF-8")]
     NotUtf8,
-    /// The text could not be handed on.
+    /// The destination failed.
     #[error("writing failed: {0}")]
     Sink(io::Error),
-    /// Something else was expected here.
+    /// Another token was expected.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What may stand here.
+        /// Permitted tokens.
         expected: &'static str,
-        /// What does.
+        /// Token in the text.
         found: String,
     },
     /// A field name that the message does not have.
@@ -54,54 +54,54 @@ pub enum ErrorKind {
     UnknownField {
         /// The message, such as `TensorProto`.
         message: &'static str,
-        /// What stands in the text.
+        /// Name in the text.
         name: String,
-        /// A field of a similar name.
+        /// Field with a similar name.
         suggestion: Option<&'static str>,
     },
     /// A field that may occur once, or a key of an object, occurs twice.
-    #[error("`{field}` occurs for the second time")]
+    #[error("duplicate field `{field}`")]
     Twice {
-        /// Its name.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Two members of a `oneof`.
+    /// Two members of a `oneof` have values.
     #[error("`{field}` and `{other}` exclude each other")]
     Exclusive {
-        /// The second.
+        /// Second member.
         field: &'static str,
-        /// The first.
+        /// First member.
         other: &'static str,
     },
     /// A number that the field's type cannot hold.
     #[error("{text} is not a value of type {kind}")]
     Number {
-        /// The type, such as `int32`.
+        /// Name of the type, such as `int32`.
         kind: &'static str,
-        /// What stands in the text.
+        /// Number in the text.
         text: String,
     },
     /// A name that the enumeration does not have.
     #[error("the enumeration has no value named `{name}`")]
     EnumName {
-        /// What stands in the text.
+        /// Name in the text.
         name: String,
     },
     /// Bytes that are not base64.
     #[error("this is not base64: {0}")]
     Base64(base64::DecodeError),
-    /// An escape sequence that does not exist, or stands for no character or byte.
+    /// The escape sequence does not exist, or does not represent a character or byte.
     #[error("the escape sequence `{0}` is not allowed here")]
     Escape(String),
     /// Messages nested more deeply than the limit.
     #[error("messages are nested more than {limit} levels deep")]
     TooDeep {
-        /// The limit, in levels.
+        /// Maximum number of levels.
         limit: u32,
     },
 }
 
-/// What stops a conversion and at which byte of the input; whoever knows line and field makes an
+/// Cause of a failure and its offset in the input. A caller that knows line and field makes an
 /// [`Error`] of it.
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -126,17 +126,18 @@ impl Error {
         Error(Box::new(Inner { kind, position, place }))
     }
 
-    /// What is wrong.
+    /// Returns the cause.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Where.
+    /// Returns the position in the input.
     pub fn position(&self) -> Position {
         self.0.position
     }
 
-    /// In which field, such as `graph.node[3].attribute[0].t`. Empty at the outermost level.
+    /// Returns the path of the field, such as `graph.node[3].attribute[0].t`. Empty at the
+    /// outermost level.
     pub fn place(&self) -> &str {
         &self.0.place
     }

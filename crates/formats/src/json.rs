@@ -1,10 +1,10 @@
 //! Messages as protobuf JSON.
 //!
-//! [`write()`] gives the bytes that the protobuf package for Python gives with the names of the
+//! [`write()`] returns the bytes that the protobuf package for Python writes with the names of the
 //! table (`preserving_proto_field_name`) and an indentation of two: names in ascending order of
 //! numbers, 64-bit integers as strings, bytes as base64, enumerations by name, lists with one
-//! element per line. [`read()`] takes what any writer of protobuf JSON may give: either spelling of
-//! names, numbers as numbers or strings, `null` for what is absent.
+//! element per line. [`read()`] accepts the output of any writer of protobuf JSON: either spelling
+//! of names, numbers as numbers or strings, `null` for what is absent.
 //!
 //! ```
 //! use sardonyx_formats::{Limits, json};
@@ -21,10 +21,10 @@
 //! # Ok::<(), sardonyx_formats::Error>(())
 //! ```
 //!
-//! The reader has its own tokenizer instead of serde_json: the field table must say what a value is
-//! before it is read (a payload of hundreds of megabytes goes from base64 straight to bytes,
-//! without a string in between), errors need line, column and field, and nesting must be bounded by
-//! a value and not by the stack.
+//! The reader has its own tokenizer instead of serde_json: the field table must determine the type
+//! of a value before it is read (a payload of hundreds of megabytes goes from base64 straight to
+//! bytes, without a string in between), errors need line, column and field, and nesting must be
+//! bounded by a value and not by the stack.
 
 mod read;
 mod write;

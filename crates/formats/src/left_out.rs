@@ -1,34 +1,34 @@
-//! What a text cannot say about a message.
+//! Parts of a message that a text cannot express.
 
-/// What was left out because the form has no way to express it. Whoever converts a file should tell
-/// its owner.
+/// Parts of a message that were left out because the form cannot express them. A converter of files
+/// should report them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many fields outside the table, or with a wire type outside the table.
+    /// Number of fields outside the table, or with a wire type outside the table.
     pub unknown_fields: u64,
-    /// The first [`MAX_LISTED`](Self::MAX_LISTED) of them.
+    /// First [`MAX_LISTED`](Self::MAX_LISTED) of the unknown fields.
     pub first: Vec<UnknownField>,
-    /// How many NaN values whose sign or payload is not that of the usual NaN, as which they are
-    /// read again.
+    /// Number of NaN values whose sign or payload is not that of the default NaN, which readers
+    /// return for them.
     pub nan_payloads: u64,
 }
 
-/// A field that was left out.
+/// Field that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownField {
-    /// The message that has it, such as `graph.node[3]`. Empty at the outermost level.
+    /// Path of its message, such as `graph.node[3]`. Empty at the outermost level.
     pub place: String,
-    /// Its number.
+    /// Number of the field.
     pub number: u32,
-    /// Where it begins, in bytes from the start of the message.
+    /// Offset in bytes from the start of the message.
     pub offset: u64,
 }
 
 impl LeftOut {
-    /// This many unknown fields are listed; the others are only counted.
+    /// Maximum number of unknown fields that are listed; further ones are only counted.
     pub const MAX_LISTED: usize = 20;
 
-    /// Whether the text says everything.
+    /// Whether the text expresses the whole message.
     pub fn is_empty(&self) -> bool {
         self.unknown_fields == 0 && self.nan_payloads == 0
     }

@@ -1,10 +1,10 @@
-//! Other forms of the same content: messages as protobuf JSON and protobuf text format, tensors as
-//! safetensors and npz.
+//! Other forms of models and tensors: messages as protobuf JSON and protobuf text format, tensors
+//! as safetensors and npz.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! The forms of messages follow the field table of `sardonyx-proto`; nothing here knows a field by
-//! name.
+//! The forms of messages follow the field table of `sardonyx-proto`; no code here depends on the
+//! name of a field.
 
 #![deny(missing_docs)]
 // In a test, a panic is the report.

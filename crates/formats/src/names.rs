@@ -1,19 +1,19 @@
-//! Field names: finding them and suggesting them.
+//! Look-up of field names, with suggestions.
 
 use sardonyx_proto::{FieldDef, MessageDef, shown};
 
 use crate::error::ErrorKind;
 
-/// Which names of a field a form knows.
+/// Names by which a form finds a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// As in the table: `float_data`.
+    /// The name in the table: `float_data`.
     Table,
-    /// Also as JSON likes it: `floatData`.
+    /// The name in the table, or the one that JSON prefers: `floatData`.
     TableOrCamel,
 }
 
-/// The field with that name and its index in the message.
+/// Returns the field with that name and its index in the message.
 pub(crate) fn find(
     def: &'static MessageDef,
     name: &[u8],
@@ -33,7 +33,7 @@ pub(crate) fn find(
     }
 }
 
-/// Whether `camel` is `name` with each underscore dropped and the letter after it in upper case.
+/// Whether `camel` is `name` with each underscore removed and the letter after it in upper case.
 fn is_camel_of(camel: &[u8], name: &str) -> bool {
     let mut rest = camel.iter();
     let mut upper = false;
@@ -51,7 +51,7 @@ fn is_camel_of(camel: &[u8], name: &str) -> bool {
     rest.next().is_none()
 }
 
-/// The field whose name is closest, if that is close enough to be a slip.
+/// Returns the field whose name is closest, if it is close enough for a typing error.
 fn closest(def: &'static MessageDef, name: &[u8]) -> Option<&'static str> {
     let names = def.fields.iter().map(|field| field.name);
     sardonyx_proto::closest(&String::from_utf8_lossy(name), names)
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_get_a_suggestion() {
+    fn typing_errors_get_a_suggestion() {
         let rows = [
             ("rawdata", Some("raw_data")),
             ("datatype", Some("data_type")),

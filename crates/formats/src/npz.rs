@@ -1,9 +1,9 @@
 //! `.npz`: a zip archive of `.npy` files, one per array.
 //!
-//! Members may be stored, as NumPy's `savez` does, or deflated, as its `savez_compressed` does. A
-//! stored member is a slice of the archive: nothing is copied. A deflated one is unpacked, and how
-//! far is bounded: by what the member's entry says, and over all members by the size of the
-//! archive, so that a small file cannot fill the memory.
+//! Members may be stored, as by NumPy's `savez`, or deflated, as by its `savez_compressed`. A
+//! stored member is a slice of the archive, without a copy. The unpacked size of a deflated one is
+//! bounded by the size in its entry and, over all members, by the size of the archive, so that a
+//! small file cannot fill the memory.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -15,51 +15,51 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-/// Why an archive could not be read or written. More reasons may be added.
+/// Causes of a failure to read or write an archive. More may be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpzError {
-    /// The bytes are no zip archive.
+    /// The bytes are not a zip archive.
     #[error("this is not an .npz archive, or it is damaged: {0}")]
     Archive(String),
-    /// A member is damaged, or packed in a way that is not read.
+    /// A member is damaged, or packed by an unsupported method.
     #[error("the array '{name}' cannot be read: {what}")]
     Member {
         /// Name of the member.
         name: String,
-        /// What is wrong.
+        /// Description of the defect.
         what: String,
     },
-    /// A member is something else than an array.
+    /// A member is not an array.
     #[error("'{name}' in the archive is not an .npy file")]
     NotAnArray {
         /// Name of the member.
         name: String,
     },
-    /// Two members claim the same name or the same bytes.
-    #[error("two arrays of the archive have the same {0}, so it is not read")]
+    /// Two members have the same name or the same bytes.
+    #[error("the archive has two arrays with the same {0}")]
     Twice(&'static str),
-    /// A member unpacks to more than an archive of that size should.
+    /// A member unpacks to more bytes than an archive of that size may contain.
     #[error("with the array '{name}' the archive unpacks to more than {limit} bytes")]
     TooLarge {
         /// Name of the member.
         name: String,
-        /// How much all members together may unpack to.
+        /// Maximum unpacked size of all members together, in bytes.
         limit: u64,
     },
-    /// An array that NumPy has no form for.
+    /// NumPy has no form for an array.
     #[error("the array '{name}' cannot be written: {error}")]
     Array {
-        /// Its name.
+        /// Name of the array.
         name: String,
-        /// Why not.
+        /// Cause.
         #[source]
         error: TensorError,
     },
-    /// Two arrays for one name.
+    /// Two arrays have one name.
     #[error("two arrays would have the name '{name}'")]
     Duplicate {
-        /// The name.
+        /// Name of both arrays.
         name: String,
     },
     /// The destination failed.
@@ -67,52 +67,51 @@ pub enum NpzError {
     Write(#[source] io::Error),
 }
 
-/// Whatever its size, an archive may unpack to as much as this.
+/// Unpacked size in bytes that every archive may have.
 const ALWAYS_ALLOWED: u64 = 1 << 30;
 
-/// And to as many times its size. Deflate itself ends at about 1,000; arrays that are not all zeros
-/// are far below 100.
+/// Allowed ratio of the unpacked size to the size of the archive, beyond [`ALWAYS_ALLOWED`].
+/// Deflate reaches about 1,000; arrays that are not all zeros are far below 100.
 const ALLOWED_RATIO: u64 = 100;
 
-/// The arrays of an archive in its order, each as the bytes of its `.npy` file under the name
-/// without suffix: what they are is for [`npy::read`] or [`npy::read_as`] to find out.
+/// Returns the arrays of an archive in its order, each as the bytes of its `.npy` file under the
+/// name without suffix, for [`npy::read`] or [`npy::read_as`].
 ///
 /// # Errors
-/// If it is no archive or contradicts itself, a member is damaged (checksums are verified) or no
-/// `.npy` file, two members overlap, or they unpack to more than 1 GiB and more than 100 times the
-/// size of the archive.
+/// If the bytes are not a consistent archive, a member is damaged (checksums are verified) or is
+/// not an `.npy` file, two members overlap, or they unpack to more than 1 GiB and more than 100
+/// times the size of the archive.
 pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
     let bytes = archive.as_slice();
-    let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+    let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(archive_error)?;
     if zip.has_duplicate_names() {
         return Err(NpzError::Twice("name"));
     }
-    // Members that share their bytes are how a small archive unpacks to any size.
-    if zip.has_overlapping_files().map_err(damaged)? {
+    // Members that share their bytes let a small archive unpack to any size.
+    if zip.has_overlapping_files().map_err(archive_error)? {
         return Err(NpzError::Twice("bytes"));
     }
-    // Names stand in two places; programs that look at one and programs that look at the other must
-    // see the same archive.
-    zip.validate_header_consistency().map_err(damaged)?;
+    // Names are stored twice. Programs that read one copy and programs that read the other must see
+    // the same archive.
+    zip.validate_header_consistency().map_err(archive_error)?;
     let limit = (bytes.len() as u64).saturating_mul(ALLOWED_RATIO).max(ALWAYS_ALLOWED);
     let mut left = limit;
     let mut arrays = Vec::new();
     for index in 0..zip.len() {
-        let member = zip.by_index(index).map_err(damaged)?;
+        let member = zip.by_index(index).map_err(archive_error)?;
         if member.is_dir() {
             continue;
         }
-        let name = member.name().map_err(damaged)?.into_owned();
+        let name = member.name().map_err(archive_error)?.into_owned();
         let Some(name) = name.strip_suffix(".npy").map(str::to_string) else {
             return Err(NpzError::NotAnArray { name });
         };
         if member.compression() == CompressionMethod::Stored {
-            let data = stored(archive, member, &name)?;
+            let data = read_stored(archive, member, &name)?;
             arrays.push((name, data));
             continue;
         }
-        // Refused before anything is unpacked if the entry is honest, and at the limit if it is
-        // not.
+        // An honest entry is refused before unpacking, and a dishonest one at the limit.
         let Some(rest) = left.checked_sub(member.size()) else {
             return Err(NpzError::TooLarge { name, limit });
         };
@@ -123,7 +122,7 @@ pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
     Ok(arrays)
 }
 
-fn damaged(error: ZipError) -> NpzError {
+fn archive_error(error: ZipError) -> NpzError {
     NpzError::Archive(error.to_string())
 }
 
@@ -131,9 +130,9 @@ fn bad_member(name: &str, what: impl Display) -> NpzError {
     NpzError::Member { name: name.to_string(), what: what.to_string() }
 }
 
-/// The bytes of a member that is not packed: a slice of the archive, once its checksum was seen to
-/// be right.
-fn stored(
+/// Returns the bytes of a member that is not packed, as a slice of the archive, after checking its
+/// checksum.
+fn read_stored(
     archive: &Buffer,
     mut member: ZipFile<'_, Cursor<&[u8]>>,
     name: &str,
@@ -150,17 +149,16 @@ fn stored(
     let range = usize::try_from(start).ok().zip(end.and_then(|end| usize::try_from(end).ok()));
     let (start, end) = range.ok_or_else(|| bad_member(name, "it cannot be addressed"))?;
     let data = archive.slice(start..end).map_err(|error| bad_member(name, error))?;
-    // Reading to the end is what compares the checksum.
+    // Reading to the end compares the checksum.
     io::copy(&mut member, &mut io::sink()).map_err(|error| bad_member(name, error))?;
     Ok(data)
 }
 
-/// The bytes of a packed member: as many as its entry says, or an error.
+/// Returns the bytes of a packed member, or an error if their number is not that of its entry.
 fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzError> {
     let size = member.size();
     let mut bytes = Vec::new();
-    // One byte more, so that a member that is longer than it says is noticed. The vector grows with
-    // what comes.
+    // One more byte detects a member that is longer than its entry. The vector grows with the data.
     member
         .take(size.saturating_add(1))
         .read_to_end(&mut bytes)
@@ -174,19 +172,19 @@ fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzE
     Ok(Buffer::from_vec(bytes))
 }
 
-/// How the arrays of a new archive are packed.
+/// Packing of the arrays of a new archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Packing {
-    /// Not at all, as NumPy's `savez` does.
+    /// None, like NumPy's `savez`.
     #[default]
     Stored,
-    /// Deflated, as NumPy's `savez_compressed` does.
+    /// Deflate, like NumPy's `savez_compressed`.
     Deflated,
 }
 
-/// Writes an archive, array by array. The same arrays give the same bytes every time: no dates are
-/// kept.
+/// Writes an archive, array by array. Equal arrays result in equal bytes, since no dates are
+/// stored.
 ///
 /// ```
 /// use sardonyx_formats::npz::{Packing, Writer, read};
@@ -208,17 +206,17 @@ pub struct Writer<W: Write + Seek> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// An archive without arrays; `sink` is written from where it stands.
+    /// Creates an archive without arrays. `sink` is written from its current position.
     pub fn new(sink: W, packing: Packing) -> Writer<W> {
         Writer { zip: ZipWriter::new(BufWriter::new(sink)), names: HashSet::new(), packing }
     }
 
-    /// Adds an array. Numbers go from the tensor straight to the destination; only strings and
+    /// Adds an array. Numbers go from the tensor directly to the destination; only strings and
     /// packed elements are collected first.
     ///
     /// # Errors
-    /// If NumPy has no form for it, which are some strings, the archive has an array of that name
-    /// already, or the destination fails.
+    /// If NumPy has no form for it, which is the case for some strings, the archive has an array of
+    /// that name already, or the destination fails.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
         let (start, rest) = parts_of(name, tensor)?;
         if !self.names.insert(name.to_string()) {
@@ -231,29 +229,29 @@ impl<W: Write + Seek> Writer<W> {
         };
         let options = SimpleFileOptions::default()
             .compression_method(method)
-            // With room for data that cannot be packed and grows a little.
+            // Leaves room for data that cannot be packed and grows a little.
             .large_file(size.saturating_add(size / 1000) >= u64::from(u32::MAX) - 1024);
-        self.zip.start_file(format!("{name}.npy"), options).map_err(failed)?;
+        self.zip.start_file(format!("{name}.npy"), options).map_err(write_error)?;
         self.zip.write_all(&start).and_then(|()| self.zip.write_all(rest)).map_err(NpzError::Write)
     }
 
-    /// Writes the archive's directory and gives the destination back, flushed.
+    /// Writes the archive's directory and returns the destination, flushed.
     ///
     /// # Errors
     /// If the destination fails.
     pub fn finish(self) -> Result<W, NpzError> {
-        let sink = self.zip.finish().map_err(failed)?;
+        let sink = self.zip.finish().map_err(write_error)?;
         let mut sink = sink.into_inner().map_err(|error| NpzError::Write(error.into_error()))?;
         sink.flush().map_err(NpzError::Write)?;
         Ok(sink)
     }
 }
 
-/// The bytes of the `.npy` file of a tensor: those that had to be made, and those of the tensor
-/// that follow as they are.
+/// Returns the bytes of the `.npy` file of a tensor: those that were made, and the tensor's own
+/// that follow.
 fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), NpzError> {
     let unfit = |error| NpzError::Array { name: name.to_string(), error };
-    // Elsewhere numbers have to be turned around, which is a copy as well; packed elements get a
+    // On other machines bytes have to be swapped, which is a copy anyway; packed elements get a
     // byte each.
     let straight = tensor.strings().is_none()
         && !tensor.data_type().is_packed()
@@ -265,10 +263,10 @@ fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), N
     Ok((npy::write(tensor).map_err(unfit)?, &[]))
 }
 
-/// Refuses what [`write`] would refuse, without writing elements.
+/// Checks for the errors of [`write`], without writing elements.
 ///
 /// # Errors
-/// The errors of [`Writer::add`], but for those of a destination.
+/// All errors of [`Writer::add`] except those of a destination.
 pub fn check<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpzError> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut names = HashSet::new();
@@ -277,19 +275,19 @@ pub fn check<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Res
         if !names.insert(name) {
             return Err(NpzError::Duplicate { name: name.to_string() });
         }
-        zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).map_err(failed)?;
+        zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).map_err(write_error)?;
     }
-    zip.finish().map(drop).map_err(failed)
+    zip.finish().map(drop).map_err(write_error)
 }
 
-fn failed(error: ZipError) -> NpzError {
+fn write_error(error: ZipError) -> NpzError {
     NpzError::Write(error.into())
 }
 
-/// Writes an archive in one go; see [`Writer`].
+/// Writes a whole archive; see [`Writer`].
 ///
 /// # Errors
-/// Those of [`Writer::add`] and [`Writer::finish`].
+/// All errors of [`Writer::add`] and [`Writer::finish`].
 pub fn write<'a, W: Write + Seek>(
     sink: W,
     arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_back() {
+    fn written_arrays_are_read_back() {
         for packing in [Packing::Stored, Packing::Deflated] {
             let bytes = archive(packing);
             assert_eq!(bytes, archive(packing), "the same bytes every time");
@@ -344,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_before() {
+    fn errors_are_found_before_writing() {
         let all = arrays();
         let pairs = || all.iter().map(|(name, tensor)| (*name, tensor));
         check(pairs()).unwrap();
@@ -359,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Types that NumPy has no name for are bare bytes, those of less than a byte one to a byte.
+    /// Types that NumPy has no name for are bare bytes; elements of less than a byte get one each.
     #[test]
     fn every_type_of_numbers_has_a_form() {
         for data_type in DataType::ALL.into_iter().filter(|ty| *ty != DataType::String) {
@@ -386,7 +384,7 @@ mod tests {
             for end in 0..good.len() {
                 assert!(read(&Buffer::from_vec(good[..end].to_vec())).is_err());
             }
-            // A bit of the content: the checksum or the decoder notices.
+            // A bit of the content: the checksum or the decoder detects it.
             let at = good.windows(6).position(|w| w == b"\x93NUMPY").unwrap_or(60);
             let mut flipped = good.clone();
             flipped[at + 3] ^= 4;
@@ -395,7 +393,7 @@ mod tests {
         }
     }
 
-    /// A zip archive of other people.
+    /// Makes a zip archive with another library's writer.
     fn zip(members: &[(&str, &[u8], CompressionMethod)]) -> Vec<u8> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, bytes, method) in members {
@@ -411,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_of_arrays_is_named() {
+    fn other_files_are_named() {
         assert!(error(Vec::new()).contains("not an .npz archive"));
         assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("not an .npz archive"));
         assert!(
@@ -421,7 +419,7 @@ mod tests {
         assert_eq!(read(&Buffer::from_vec(with_directory)).unwrap().len(), 1);
     }
 
-    /// Changes the 4-byte number at `offset` of every record that begins with `magic`.
+    /// Changes the 4-byte number at `offset` of each record that begins with `magic`.
     fn patch(bytes: &mut [u8], magic: &[u8; 4], offset: usize, value: u32) {
         for at in 0..bytes.len() - 4 {
             if bytes[at..].starts_with(magic) {
@@ -431,11 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused_before_they_go_off() {
+    fn bombs_are_refused_before_they_unpack() {
         let zeros = vec![0u8; 1 << 20];
         let honest = zip(&[("a.npy", &zeros, CompressionMethod::Deflated)]);
         assert!(honest.len() < 2000);
-        // Says 4 GiB: refused at once. Says one byte: noticed after two.
+        // An entry of 4 GiB is refused at once. An entry of one byte is detected after two.
         for (size, words) in [(u32::MAX - 1, "more than 1073741824 bytes"), (1, "larger than")] {
             let mut bytes = honest.clone();
             patch(&mut bytes, b"PK\x03\x04", 22, size);
@@ -467,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_there_once() {
+    fn duplicate_names_are_refused() {
         let mut writer = Writer::new(Cursor::new(Vec::new()), Packing::Stored);
         let tensor = Tensor::scalar(1u8);
         writer.add("x", &tensor).unwrap();

@@ -1,12 +1,12 @@
-//! Numbers as digits, written as protobuf's own tools write them, so that texts can be compared.
+//! Decimal numbers in the form of protobuf's own tools, so that texts can be compared.
 //!
-//! A `double` gets the fewest digits that are read back as the same number; so does a `float`, but
-//! from six digits up: the smallest one is `1.4013e-45` although `1e-45` would do. Exponents appear
-//! below 1e-4 and from 1e16 on.
+//! A `double` gets the fewest digits that read back as the same number. So does a `float`, but at
+//! least six: the smallest one is `1.4013e-45` although `1e-45` would do. Exponents appear below
+//! 1e-4 and from 1e16 on.
 
 use std::io::Write;
 
-/// Fewest digits that are tried for a `float`.
+/// Least number of digits that are tried for a `float`.
 const FLOAT_DIGITS: usize = 6;
 
 pub(crate) fn push_integer(out: &mut Vec<u8>, value: impl Into<i128>) {
@@ -29,12 +29,12 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, value: impl Into<i128>) {
     out.extend_from_slice(&digits[from..]);
 }
 
-/// A finite `float`.
+/// Appends a finite `float`.
 pub(crate) fn push_float(out: &mut Vec<u8>, value: f32) {
     let wide = f64::from(value);
     let shortest = Decimal::scan(wide, |text| write!(text, "{value:e}"));
-    // Below a power of two numbers lie closer than above it. Only there is the nearest number of so
-    // many digits not always one that is read back.
+    // Below a power of two, numbers are closer than above it. Only there may the nearest number of
+    // that many digits not read back.
     let even_spacing = value.to_bits() & 0x7f_ffff != 0;
     if even_spacing && shortest.len >= FLOAT_DIGITS && !shortest.is_tie(wide) {
         return shortest.push(out);
@@ -48,7 +48,7 @@ pub(crate) fn push_float(out: &mut Vec<u8>, value: f32) {
     shortest.push(out);
 }
 
-/// A finite `double`.
+/// Appends a finite `double`.
 pub(crate) fn push_double(out: &mut Vec<u8>, value: f64) {
     let mut decimal = Decimal::scan(value, |text| write!(text, "{value:e}"));
     if decimal.is_tie(value) {
@@ -64,13 +64,15 @@ pub(crate) fn push_double(out: &mut Vec<u8>, value: f64) {
 struct Decimal {
     negative: bool,
     digits: [u8; 20],
-    /// How many of them count: at least one, and no zero at the end except for zero itself.
+    /// Number of digits that count: at least one, and without zeros at the end except for zero
+    /// itself.
     len: usize,
     exponent: i32,
 }
 
 impl Decimal {
-    /// The digits of a number that `write` writes in scientific notation, such as `-1.25e-7`.
+    /// Parses the digits of a number that `write` writes in scientific notation, such as
+    /// `-1.25e-7`.
     fn scan(value: f64, write: impl FnOnce(&mut &mut [u8]) -> std::io::Result<()>) -> Self {
         // Seventeen digits, a sign, a point and an exponent fit.
         let mut room = [0; 40];
@@ -93,8 +95,8 @@ impl Decimal {
         decimal
     }
 
-    /// The number with that many digits that is nearest, the even one of two; and what it is read
-    /// back as.
+    /// Returns the nearest number with that many digits, the even one of two, and the value that it
+    /// reads back as.
     fn nearest(value: f64, digits: usize) -> (Self, f64) {
         let places = digits - 1;
         let decimal = Decimal::scan(value, |text| write!(text, "{value:.places$e}"));
@@ -103,15 +105,15 @@ impl Decimal {
         (decimal, parse(&text).unwrap_or(value))
     }
 
-    /// Whether `value` lies in the middle between this number and another with as many digits. Of
-    /// the two protobuf's tools take the even one, formatting in Rust the larger one.
+    /// Whether `value` is half way between this number and another with as many digits. Protobuf's
+    /// tools take the even one, formatting in Rust the larger one.
     fn is_tie(&self, value: f64) -> bool {
         let places = self.len as i32 - 1 - self.exponent;
         let bits = value.to_bits();
         let exponent = (bits >> 52 & 0x7ff) as i32 - 1075;
         let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-        // A number with so many binary places has as many decimal ones, and ends in five. Whole
-        // numbers lie too far from the middle to be rounded from there.
+        // A number with that many binary places has as many decimal ones, and ends in five. Whole
+        // numbers are too far from the middle to be rounded from there.
         let exact_places = -(exponent + mantissa.trailing_zeros() as i32);
         places >= 0 && exact_places == places + 1
     }
@@ -148,18 +150,18 @@ impl Decimal {
     }
 }
 
-/// A number from its text; `None` if it is none or does not fit.
+/// Parses a number; `None` if the text is not a number or does not fit.
 pub(crate) fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Decimal digits with or without a minus, as on the wire's varints. The fast path of long lists.
+/// Parses decimal digits with or without a minus. Fast path for long lists.
 pub(crate) fn parse_integer(text: &[u8]) -> Option<i128> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    // 19 digits fit in 64 bits; longer texts are rare and take the general way.
+    // 19 digits fit in 64 bits; longer texts are rare and take the general path.
     if digits.is_empty() || digits.len() > 19 {
         return parse_radix(digits, 10).map(|value| if negative { -value } else { value });
     }
@@ -174,7 +176,7 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// Digits to some base, without a sign.
+/// Parses digits in any base, without a sign.
 pub(crate) fn parse_radix(digits: &[u8], radix: u32) -> Option<i128> {
     let text = std::str::from_utf8(digits).ok()?;
     let plain = text.starts_with(|first: char| first.is_digit(radix));

@@ -73,7 +73,9 @@ pub(crate) fn parse_message<S: Syntax>(text: &[u8], assembly: Assembly) -> Resul
         Err(fault) => {
             let list = parser.frames.last().and_then(|frame| frame.list);
             let place = match list {
-                Some(list) if is_message(list.field) => parser.assembly.place_in_list(list.field),
+                Some(list) if is_message(list.field) => {
+                    parser.assembly.next_place_in_list(list.field)
+                }
                 _ => parser.assembly.place(parser.field, parser.element),
             };
             Err(Error::new(fault.kind, position(text, fault.offset), place))
@@ -89,7 +91,7 @@ pub(crate) struct Parser<'t, S> {
     frames: Vec<Frame>,
     /// The field whose value is being read, for error messages.
     pub(crate) field: Option<&'static FieldDef>,
-    /// Index of the value in a list whose elements are no messages.
+    /// Index of the value in a list whose elements are not messages.
     element: Option<u64>,
     /// Strings without their escape sequences.
     pub(crate) scratch: Vec<u8>,
@@ -177,7 +179,7 @@ impl<'t, S: Syntax> Parser<'t, S> {
         S::skip_space(&mut self.cursor);
         match self.cursor.rest() {
             [] => Ok(()),
-            _ => Err(self.cursor.expected("the end of the text")),
+            _ => Err(self.cursor.unexpected("the end of the text")),
         }
     }
 
@@ -197,7 +199,7 @@ impl<'t, S: Syntax> Parser<'t, S> {
     ) -> Result<(usize, &'static FieldDef), Fault> {
         match self.assembly.def() {
             Some(def) => find(def, name.text, spelling).map_err(|kind| fault_at(kind, name.start)),
-            None => Err(self.cursor.expected("the end of the text")),
+            None => Err(self.cursor.unexpected("the end of the text")),
         }
     }
 
@@ -294,7 +296,8 @@ impl<'t, S: Syntax> Parser<'t, S> {
         }
     }
 
-    /// Reads the bits of a `float`. It is rounded to a double first, because protobuf rounds twice.
+    /// Reads the bits of a `float`. The number is rounded to a double first, like in protobuf,
+    /// which rounds twice.
     fn take_float(&mut self) -> Result<u32, Fault> {
         let (token, value) = self.take_double("float")?;
         let narrow = value as f32;

@@ -1,13 +1,13 @@
 //! `.safetensors`: a JSON header, then the bytes of all tensors.
 //!
-//! Eight bytes hold the length of the header; the header gives every tensor its type, its shape and
-//! the place of its bytes after the header. Reading makes slices of the buffer it is given and
-//! copies nothing. Writing gives the same bytes as the format's own library: tensors in descending
+//! Eight bytes hold the length of the header. The header holds the type and the shape of each
+//! tensor and the position of its bytes after the header. Reading makes slices of the given buffer
+//! without a copy. Writing results in the bytes of the format's own library: tensors in descending
 //! order of their types' alignment, then by name, and spaces after the header up to a multiple of
 //! eight bytes.
 //!
-//! The format demands that the bytes are covered without gaps and overlaps, so that no file hides
-//! anything; a file that breaks a rule is refused with a word about which and where.
+//! The format requires tensors to cover the bytes without gaps and overlaps, so that no file hides
+//! data. The error for a file that breaks a rule names the rule and the place.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,25 +17,25 @@ use sardonyx_tensor::{Buffer, DataType, Tensor, TensorError, shape::elems, swap_
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Longest header, in bytes: the limit that the format's own library has.
+/// Maximum length of the header in bytes: the limit of the format's own library.
 pub const MAX_HEADER: u64 = 100_000_000;
 
-/// The one name that is no tensor.
+/// Name of the metadata, the only one that does not name a tensor.
 const METADATA: &str = "__metadata__";
 
-/// Bytes of the header's length, and what the header's own length is rounded up to.
+/// Number of bytes of the header's length, and the alignment of the header itself.
 const LENGTH_BYTES: usize = 8;
 
-/// The content of a file.
+/// Contents of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Safetensors {
-    /// Texts by name, in the order of the file.
+    /// Strings by name, in the order of the file.
     pub metadata: Vec<(String, String)>,
     /// Tensors by name, in the order of their bytes.
     pub tensors: Vec<(String, Tensor)>,
 }
 
-/// Why a file could not be read or written. More reasons may be added.
+/// Causes of a failure to read or write a file. More may be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SafetensorsError {
@@ -44,31 +44,31 @@ pub enum SafetensorsError {
         "the header has {length} bytes, but the file has only {available} bytes after the length"
     )]
     HeaderBeyondEnd {
-        /// What the file says, in bytes.
+        /// Length of the header according to the file, in bytes.
         length: u64,
-        /// What it has.
+        /// Number of bytes after the length.
         available: u64,
     },
-    /// The file is too short to say how long its header is.
+    /// The file is too short for the length of its header.
     #[error("the file has {0} bytes; the length of the header alone takes 8")]
     TooShort(usize),
-    /// The header is longer than anybody reads.
+    /// The header exceeds the limit.
     #[error("the header has {0} bytes; at most {MAX_HEADER} are allowed")]
     HeaderTooLong(u64),
-    /// The header is not the JSON that it should be.
+    /// The header is not JSON of the expected form.
     #[error("the header cannot be read: {0}")]
     Header(String),
-    /// Two tensors, or two metadata entries, of one name.
-    #[error("the name '{0}' occurs twice in the header")]
+    /// Two tensors, or two metadata entries, have one name.
+    #[error("duplicate name '{0}' in the header")]
     Twice(String),
-    /// An element type that the format does not have, or ONNX does not.
+    /// The format or ONNX lacks an element type.
     #[error("tensor '{name}': the element type {data_type} is not one of {format}")]
     UnknownType {
         /// Name of the tensor.
         name: String,
-        /// Its type.
+        /// Element type of the tensor.
         data_type: String,
-        /// Who does not have it.
+        /// Format that lacks the type.
         format: &'static str,
     },
     /// The bounds of a tensor's bytes are in the wrong order.
@@ -81,39 +81,38 @@ pub enum SafetensorsError {
         /// End.
         end: u64,
     },
-    /// More elements or bytes than can be addressed.
+    /// The elements or bytes exceed the address space.
     #[error("tensor '{name}': its shape {shape:?} has more elements than can be addressed")]
     Overflow {
         /// Name of the tensor.
         name: String,
-        /// Its dims.
+        /// Sizes of the tensor.
         shape: Vec<u64>,
     },
-    /// The number of bytes is not what type and shape imply.
+    /// The number of bytes is not that of type and shape.
     #[error("tensor '{name}': {data_type}{shape:?} needs {need} bytes, but has {have}")]
     Size {
         /// Name of the tensor.
         name: String,
-        /// Its type.
+        /// Element type of the tensor.
         data_type: DataType,
-        /// Its dims.
+        /// Sizes of the tensor.
         shape: Vec<u64>,
-        /// What type and shape imply, in bytes.
+        /// Number of bytes that type and shape need.
         need: u64,
-        /// What the header says, in bytes.
+        /// Number of bytes according to the header.
         have: u64,
     },
-    /// Elements of less than a byte that do not fill their last byte, which the format does not
-    /// allow.
+    /// Elements of less than a byte do not fill their last byte, which the format does not allow.
     #[error(
         "tensor '{name}': {elements} elements of type {data_type} do not fill whole bytes, as the format requires"
     )]
     PartOfByte {
         /// Name of the tensor.
         name: String,
-        /// Its type.
+        /// Element type of the tensor.
         data_type: DataType,
-        /// How many.
+        /// Number of elements.
         elements: usize,
     },
     /// Two tensors share bytes.
@@ -125,12 +124,12 @@ pub enum SafetensorsError {
         name: String,
         /// First byte.
         begin: u64,
-        /// The tensor before it.
+        /// Preceding tensor.
         other: String,
-        /// Where that ends.
+        /// End of the preceding tensor.
         end: u64,
     },
-    /// Bytes between tensors that belong to none.
+    /// Bytes between tensors do not belong to any.
     #[error(
         "tensor '{name}': its bytes begin at {begin}, but the previous ones end at {end}; the bytes between are unused"
     )]
@@ -139,33 +138,34 @@ pub enum SafetensorsError {
         name: String,
         /// First byte.
         begin: u64,
-        /// Where what is before it ends.
+        /// End of the preceding tensor.
         end: u64,
     },
     /// A tensor ends after the file.
     #[error(
-        "tensor '{name}': its bytes end at {end}, but the file has only {available} after the header; it may be truncated"
+        "tensor '{name}': its bytes end at {end}, but the file has only {available} after the \
+         header; it may be truncated"
     )]
     BeyondEnd {
         /// Name of the tensor.
         name: String,
-        /// Where its bytes end.
+        /// End of the tensor.
         end: u64,
-        /// What the file has, in bytes.
+        /// Number of bytes after the header.
         available: u64,
     },
     /// Bytes after the last tensor.
     #[error("{0} bytes at the end of the file belong to no tensor")]
     Trailing(u64),
-    /// A name that the format keeps for itself.
+    /// A tensor has the name that the format reserves.
     #[error("a tensor cannot have the name '{METADATA}'")]
     ReservedName,
-    /// A tensor could not be made or turned around.
+    /// A tensor could not be made, or its bytes could not be swapped.
     #[error("tensor '{name}': {error}")]
     Tensor {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// Why not.
+        /// Cause.
         #[source]
         error: TensorError,
     },
@@ -174,10 +174,11 @@ pub enum SafetensorsError {
     Write(#[from] io::Error),
 }
 
-/// A row per type that both sides have, in the format's order of ascending alignment, in which
-/// files are written backwards.
+/// One row per type that both formats have, in the format's order of ascending alignment. Files are
+/// written in reverse order.
 ///
-/// Elements below one byte are bytes to the format; theirs are ONNX's, lowest bits first.
+/// To the format, elements below one byte are bytes; their bits are in ONNX's order, lowest bits
+/// first.
 const TYPES: &[(&str, DataType)] = &[
     ("BOOL", DataType::Bool),
     ("F4", DataType::Float4e2m1),
@@ -206,7 +207,7 @@ const TYPES: &[(&str, DataType)] = &[
 /// Reads a file. The tensors are slices of `file`; nothing is copied.
 ///
 /// # Errors
-/// Anything that the format does not allow.
+/// Any violation of the format.
 pub fn read(file: &Buffer) -> Result<Safetensors, SafetensorsError> {
     let (header, start) = split(file.as_slice())?;
     let mut header = Header::parse(header)?;
@@ -223,7 +224,7 @@ pub fn read(file: &Buffer) -> Result<Safetensors, SafetensorsError> {
     })
 }
 
-/// The text of the header, and where the bytes of tensors begin.
+/// Returns the text of the header, and the offset of the bytes of tensors.
 fn split(bytes: &[u8]) -> Result<(&str, usize), SafetensorsError> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(SafetensorsError::TooShort(bytes.len()));
@@ -245,8 +246,8 @@ fn split(bytes: &[u8]) -> Result<(&str, usize), SafetensorsError> {
     }
 }
 
-/// Every byte after the header must belong to exactly one tensor. `entries` are in the order of
-/// their bytes.
+/// Checks that every byte after the header belongs to exactly one tensor. `entries` are in the
+/// order of their bytes.
 fn check_layout(entries: &[(String, Entry)], available: u64) -> Result<(), SafetensorsError> {
     let (mut covered, mut before) = (0, "");
     for (this, entry) in entries {
@@ -277,7 +278,7 @@ fn check_layout(entries: &[(String, Entry)], available: u64) -> Result<(), Safet
     }
 }
 
-/// One tensor, as the header describes it. Names that the format may get later are skipped.
+/// Description of one tensor in the header. Fields that the format may add later are skipped.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     dtype: String,
@@ -317,7 +318,7 @@ impl Entry {
                 have: end - begin,
             });
         }
-        // The layout was checked: both lie in the file, so they fit into `usize`.
+        // The layout was checked: both offsets are in the file, so they fit into `usize`.
         let (begin, end) = (start + begin as usize, start + end as usize);
         let failed = |error| SafetensorsError::Tensor { name: name(), error };
         let mut bytes = file.slice(begin..end).map_err(failed)?;
@@ -329,7 +330,7 @@ impl Entry {
     }
 }
 
-/// The format has no padding within the bytes of a tensor.
+/// Checks that the elements fill whole bytes, since the format has no padding within a tensor.
 fn fills_bytes(
     name: &dyn Fn() -> String,
     data_type: DataType,
@@ -343,12 +344,12 @@ fn fills_bytes(
     Err(SafetensorsError::PartOfByte { name: name(), data_type, elements })
 }
 
-/// The header in the order of the file.
+/// Header in the order of the file.
 #[derive(Default)]
 struct Header {
     metadata: Vec<(String, String)>,
     entries: Vec<(String, Entry)>,
-    /// A name that occurs twice; a JSON parser's error could not say so in our words.
+    /// Duplicate name. The error of a JSON parser would describe it in other words.
     twice: Option<String>,
 }
 
@@ -389,7 +390,7 @@ impl<'de> Deserialize<'de> for Header {
                         header.entries.push((name, map.next_value()?));
                     }
                 }
-                let twice = first_twice(header.entries.iter().map(|(name, _)| name));
+                let twice = find_duplicate(header.entries.iter().map(|(name, _)| name));
                 header.twice = header.twice.or(twice);
                 Ok(header)
             }
@@ -399,7 +400,7 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-/// The metadata, and a name that occurs twice in it.
+/// Metadata, and a duplicate name in it.
 struct Texts(Vec<(String, String)>, Option<String>);
 
 impl<'de> Deserialize<'de> for Texts {
@@ -418,7 +419,7 @@ impl<'de> Deserialize<'de> for Texts {
                 while let Some(entry) = map.next_entry::<String, String>()? {
                     texts.push(entry);
                 }
-                let twice = first_twice(texts.iter().map(|(name, _)| name));
+                let twice = find_duplicate(texts.iter().map(|(name, _)| name));
                 Ok(Texts(texts, twice))
             }
         }
@@ -427,14 +428,14 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// The first name that has been there before.
-fn first_twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
+/// Returns the first duplicate name.
+fn find_duplicate<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
     let mut seen = HashSet::new();
     names.into_iter().find(|name| !seen.insert(name.as_str())).cloned()
 }
 
-/// Writes a file; metadata in the order given, tensors in the format's. Their bytes go from the
-/// tensors straight to `sink`. Returns the number of bytes.
+/// Writes a file with metadata in the given order and tensors in the format's. Bytes go from the
+/// tensors directly to `sink`. Returns the number of bytes.
 ///
 /// ```
 /// use sardonyx_formats::safetensors;
@@ -449,14 +450,15 @@ fn first_twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
 /// ```
 ///
 /// # Errors
-/// If the format lacks a tensor's type, a name occurs twice or is the format's own, the header
-/// would be too long, or `sink` fails. Nothing is written before the first three are known.
+/// If the format lacks a tensor's type, a name occurs twice or is reserved by the format, the
+/// header would be too long, or `sink` fails. The first three are checked before anything is
+/// written.
 pub fn write<'a>(
     sink: &mut dyn Write,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<u64, SafetensorsError> {
-    let (rows, header) = planned(tensors, metadata)?;
+    let (rows, header) = plan(tensors, metadata)?;
     sink.write_all(&(header.len() as u64).to_le_bytes())?;
     sink.write_all(&header)?;
     let mut written = (LENGTH_BYTES + header.len()) as u64;
@@ -467,32 +469,32 @@ pub fn write<'a>(
     Ok(written)
 }
 
-/// Refuses what [`write`] would refuse. The values of the tensors are not read.
+/// Checks for the errors of [`write`], without reading the values of the tensors.
 ///
 /// # Errors
-/// The errors of [`write`], but for those of a sink.
+/// All errors of [`write`] except those of a sink.
 pub fn check<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), SafetensorsError> {
-    planned(tensors, metadata).map(drop)
+    plan(tensors, metadata).map(drop)
 }
 
-/// Tensors in the order of the file, and its header.
-fn planned<'a>(
+/// Returns the tensors in the order of the file, and its header.
+fn plan<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(Vec<Row<'a>>, Vec<u8>), SafetensorsError> {
     let mut rows = tensors
         .into_iter()
-        .map(|(name, tensor)| Row::of(name, tensor))
+        .map(|(name, tensor)| Row::new(name, tensor))
         .collect::<Result<Vec<_>, _>>()?;
     rows.sort_by(|a, b| b.rank.cmp(&a.rank).then(a.name.cmp(b.name)));
     let header = header_bytes(&rows, metadata)?;
     Ok((rows, header))
 }
 
-/// A tensor to be written, and its type's place in [`TYPES`].
+/// Tensor to write, and the index of its type in [`TYPES`].
 struct Row<'a> {
     name: &'a str,
     tensor: &'a Tensor,
@@ -500,7 +502,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(name: &'a str, tensor: &'a Tensor) -> Result<Row<'a>, SafetensorsError> {
+    fn new(name: &'a str, tensor: &'a Tensor) -> Result<Row<'a>, SafetensorsError> {
         if name == METADATA {
             return Err(SafetensorsError::ReservedName);
         }
@@ -517,7 +519,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The JSON text with spaces after it. `rows` are in the order of their bytes.
+/// Returns the JSON text padded with spaces. `rows` are in the order of their bytes.
 fn header_bytes<'a>(
     rows: &[Row<'_>],
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -589,7 +591,11 @@ mod tests {
 
     #[test]
     fn tensors_are_slices_of_the_file() {
-        let header = r#"{"b":{"dtype":"I16","shape":[2],"data_offsets":[4,8]},"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4],"later":[{}]},"e":{"dtype":"U8","shape":[0,9],"data_offsets":[8,8]}}"#;
+        let header = concat!(
+            r#"{"b":{"dtype":"I16","shape":[2],"data_offsets":[4,8]},"__metadata__":{"k":"v"},"#,
+            r#""a":{"dtype":"F32","shape":[],"data_offsets":[0,4],"later":[{}]},"#,
+            r#""e":{"dtype":"U8","shape":[0,9],"data_offsets":[8,8]}}"#
+        );
         let buffer = Buffer::from_vec(file(header, &[0, 0, 128, 63, 1, 0, 2, 0]));
         let content = read(&buffer).unwrap();
         assert_eq!(content.metadata, [("k".to_string(), "v".to_string())]);
@@ -603,10 +609,14 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_of_the_format_s_own_library() {
+    fn files_equal_those_of_the_format_s_own_library() {
         // Written by safetensors 0.8.0: save({'b': zeros((2, 3), f4), 'a': zeros((), i8), 'é"\n':
         // zeros(0, bool)}, {'format': 'np'})
-        let header = "{\"__metadata__\":{\"format\":\"np\"},\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},\"é\\\"\\n\":{\"dtype\":\"BOOL\",\"shape\":[0],\"data_offsets\":[32,32]}}       ";
+        let header = concat!(
+            r#"{"__metadata__":{"format":"np"},"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"#,
+            r#""b":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]},"#,
+            r#""é\"\n":{"dtype":"BOOL","shape":[0],"data_offsets":[32,32]}}       "#
+        );
         let tensors = [
             ("b", Tensor::zeros(DataType::Float, [2, 3]).unwrap()),
             ("a", Tensor::scalar(0i64)),
@@ -641,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_format_lacks_is_named() {
+    fn missing_types_are_named() {
         for data_type in [
             DataType::String,
             DataType::Int4,
@@ -663,8 +673,8 @@ mod tests {
             error.unwrap_err().to_string()
         };
         assert!(refused(&[("w", &three)], &[]).contains("whole bytes"));
-        assert!(refused(&[("w", &one), ("w", &one)], &[]).contains("'w' occurs twice"));
-        assert!(refused(&[], &[("k", "1"), ("k", "2")]).contains("'k' occurs twice"));
+        assert!(refused(&[("w", &one), ("w", &one)], &[]).contains("duplicate name 'w'"));
+        assert!(refused(&[], &[("k", "1"), ("k", "2")]).contains("duplicate name 'k'"));
         assert!(refused(&[(METADATA, &one)], &[]).contains(METADATA));
     }
 
@@ -703,9 +713,12 @@ mod tests {
             (file("{\"w\":1}", b""), "header cannot be read"),
             (file(r#"{"w":{"dtype":"U8","shape":[1]}}"#, b""), "data_offsets"),
             (file(r#"{"__metadata__":{"k":1}}"#, b""), "expected a string"),
-            (file(r#"{"__metadata__":{},"__metadata__":{}}"#, b""), "occurs twice"),
-            (file(r#"{"__metadata__":{"k":"","k":""}}"#, b""), "'k' occurs twice"),
-            (file(&twice, &[0; 2]), "'w' occurs twice"),
+            (
+                file(r#"{"__metadata__":{},"__metadata__":{}}"#, b""),
+                "duplicate name '__metadata__'",
+            ),
+            (file(r#"{"__metadata__":{"k":"","k":""}}"#, b""), "duplicate name 'k'"),
+            (file(&twice, &[0; 2]), "duplicate name 'w'"),
             (file(&"{\"a\":".repeat(10_000), b""), "header cannot be read"),
             (one("X1", "[1]", "[0,1]", 1), "X1"),
             (one("F32", "[-1]", "[0,4]", 4), "header cannot be read"),

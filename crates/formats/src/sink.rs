@@ -1,11 +1,11 @@
-//! Text on its way out: collected, and handed over in large pieces.
+//! Output text, collected and written in large pieces.
 
 use std::io::{self, Write};
 
-/// Size at which the buffer is handed over.
+/// Size in bytes at which the buffer is written.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A buffer in front of a destination. The first failure is kept; what comes after it is dropped.
+/// Buffer in front of a destination. Keeps the first failure and drops all later output.
 pub(crate) struct Sink<'w> {
     destination: &'w mut dyn Write,
     buffer: Vec<u8>,
@@ -21,7 +21,7 @@ impl<'w> Sink<'w> {
         }
     }
 
-    /// The buffer, with room for about `BUFFER_BYTES / 4` more before it grows.
+    /// Returns the buffer, with room for about `BUFFER_BYTES / 4` more before it grows.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.buffer.len() >= BUFFER_BYTES {
@@ -40,14 +40,14 @@ impl<'w> Sink<'w> {
         }
     }
 
-    /// Two spaces per level.
+    /// Appends two spaces per level.
     #[inline]
     pub(crate) fn indent(&mut self, levels: usize) {
         let buffer = self.buffer();
         buffer.resize(buffer.len() + 2 * levels, b' ');
     }
 
-    /// Whether going on is in vain.
+    /// Whether the destination has failed, so that further output is lost.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }

@@ -1,8 +1,8 @@
 //! Messages as protobuf text format.
 //!
-//! [`write()`] gives what the protobuf package for Python gives: fields in ascending order of
-//! numbers, each element of a list on its own line, bytes with C escapes. [`read()`] takes all that
-//! this package takes: comments, lists in brackets, `<` and `>` around messages, separators,
+//! [`write()`] returns the text of the protobuf package for Python: fields in ascending order of
+//! numbers, each element of a list on its own line, bytes with C escapes. [`read()`] accepts all
+//! that this package accepts: comments, lists in brackets, `<` and `>` around messages, separators,
 //! strings in parts, numbers in several bases.
 //!
 //! ```

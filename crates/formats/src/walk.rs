@@ -1,6 +1,6 @@
-//! One way through a message for all printers: fields in the order of the table, lists collected.
+//! Traversal of a message for all printers: fields in the order of the table, lists collected.
 //!
-//! Levels lie on a stack of our own, so that no depth of nesting can exhaust the thread's.
+//! Levels are on an explicit stack, so that no depth of nesting exhausts the thread's.
 
 use sardonyx_proto::{
     Chunk, DynamicMessage, DynamicValue, FieldDef, FieldKind, Limits, MessageType, RawField,
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Fault, Position};
 use crate::left_out::{LeftOut, UnknownField};
 use crate::sink::Sink;
 
-/// A value that is no message.
+/// Value that is not a message.
 pub(crate) enum Leaf<'a> {
     Int64(i64),
     Int32(i32),
@@ -23,26 +23,26 @@ pub(crate) enum Leaf<'a> {
     Blob(&'a [u8]),
 }
 
-/// Receives a message piece by piece. A field is begun only when it has a value.
+/// Receiver of a message, piece by piece. A field is begun only if it has a value.
 pub(crate) trait Printer {
     fn begin_message(&mut self, out: &mut Sink<'_>);
-    /// `empty`: no field was begun.
+    /// Ends a message. `empty` is set if no field was begun.
     fn end_message(&mut self, out: &mut Sink<'_>, empty: bool);
     fn begin_field(&mut self, out: &mut Sink<'_>, field: &FieldDef, first: bool);
     fn end_field(&mut self, out: &mut Sink<'_>, field: &FieldDef);
     fn begin_value(&mut self, out: &mut Sink<'_>, field: &FieldDef, first: bool);
     fn leaf(&mut self, out: &mut Sink<'_>, leaf: Leaf<'_>);
     fn end_value(&mut self, out: &mut Sink<'_>);
-    /// Prints a field outside the table and says so, or says that it cannot.
+    /// Prints a field outside the table. Returns whether it could.
     fn unknown(&mut self, out: &mut Sink<'_>, raw: &RawField<'_>) -> bool;
 }
 
 struct Level<'a> {
     message: DynamicMessage<'a>,
     field: Option<&'static FieldDef>,
-    /// How many fields have been begun.
+    /// Number of fields that have begun.
     fields: u64,
-    /// How many values of the current field have been begun.
+    /// Number of values of the current field that have begun.
     values: u64,
 }
 
@@ -167,13 +167,13 @@ impl<'a, P: Printer> Walk<'a, '_, P> {
                 self.left_out.nan_payloads += count(chunk, odd);
                 self.numbers(field, chunk, Leaf::Double)
             }
-            DynamicValue::Enum(chunk) => {
-                let name = |number| match field.kind {
+            DynamicValue::Enum(chunk) => self.numbers(field, chunk, |number| {
+                let name = match field.kind {
                     FieldKind::Enum(name_of) => name_of(number),
                     _ => None,
                 };
-                self.numbers(field, chunk, |number| Leaf::Enum(number, name(number)))
-            }
+                Leaf::Enum(number, name)
+            }),
             DynamicValue::Text(slice) => {
                 self.begin_value(field);
                 let text = text(slice)?;
@@ -224,7 +224,7 @@ impl<'a, P: Printer> Walk<'a, '_, P> {
         self.printer.end_value(&mut self.out);
     }
 
-    /// The field that is being printed.
+    /// Returns the path of the field that is being printed.
     fn place(&self) -> String {
         let steps: Vec<String> = (self.levels.iter())
             .filter_map(|level| {

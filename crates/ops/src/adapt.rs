@@ -1,4 +1,4 @@
-//! The context in which a node is turned into the form of a neighbouring version.
+//! Context in which an adapter turns a node into the form of a neighbouring version.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,46 +11,47 @@ use sardonyx_tensor::Tensor;
 
 use crate::known::Known;
 
-/// What inference found of values.
+/// Results of inference for the values of a model.
 pub trait ValueTypes {
-    /// The type of a value, as far as known.
+    /// Returns the type of a value, as far as known.
     fn ty(&self, value: ValueId) -> Option<&Type>;
 
-    /// What a value is in every run, as far as known.
+    /// Returns the contents of a value that are equal in every run, as far as known.
     fn known(&self, value: ValueId) -> Option<&Known>;
 
-    /// What an input of the graph is where the caller of the model passes nothing for it.
+    /// Returns the default of an input of the graph, which counts where the caller of the model
+    /// passes nothing for it.
     fn default(&self, _value: ValueId) -> Option<&Tensor> {
         None
     }
 }
 
-/// What an adapter sees of a node, and how it changes it.
+/// View of a node for its adapter, which changes the node through it.
 ///
-/// An adapter either leaves a node that means exactly the same in the new version, or refuses; it
-/// never guesses.
+/// An adapter makes a node that means exactly the same in the new version, or refuses; it never
+/// guesses.
 pub struct Adapt<'a> {
     build: NodeBuilder<'a>,
     types: &'a dyn ValueTypes,
-    /// Nodes that the adapter made: in the form of the new version.
+    /// Nodes that the adapter made, in the form of the new version.
     made: Vec<NodeId>,
     granted: &'a [Assumption],
     /// See [`runs`](Adapt::runs).
     runs: bool,
-    /// Whether the node does now in a graph of its own, or between two nodes, what it did.
+    /// Whether the node's work moved into a graph of its own or between two other nodes.
     is_wrapped: bool,
-    /// Looking at an operand may need one.
+    /// Assumptions that the adapter relied on. A cell, since looking at an operand may need one.
     used: RefCell<Vec<Assumption>>,
 }
 
-/// What an adapter did beside changing its node.
+/// Effects of an adapter beside the change of its node.
 #[derive(Debug)]
 pub struct Adapted {
-    /// The nodes that it made.
+    /// Nodes that the adapter made.
     pub made: Vec<NodeId>,
-    /// The assumptions that it needed.
+    /// Assumptions that the adapter relied on.
     pub assumed: Vec<Assumption>,
-    /// Whether the node does now in a graph of its own, or between two nodes, what it did.
+    /// Whether the node's work moved into a graph of its own or between two other nodes.
     pub is_wrapped: bool,
 }
 
@@ -112,14 +113,14 @@ impl fmt::Debug for Adapt<'_> {
     }
 }
 
-/// Why a node cannot be turned into the other version.
+/// Refusal of an adapter to turn a node into the other version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, in words.
+    /// Reason, as a clause.
     pub why: String,
-    /// What a caller may grant so that it can.
+    /// Assumption under which the adapter would not refuse, if there is one.
     pub unless: Option<Assumption>,
-    /// What to do instead, in a clause, if that is known.
+    /// Advice as a clause, if there is any.
     pub instead: Option<String>,
 }
 
@@ -138,28 +139,27 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl<'a> Adapt<'a> {
-    /// For the node at which `build` makes others, of whose values `types` knows what inference
-    /// found.
+    /// Wraps the node at which `build` makes nodes. `types` has the results of inference.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
         let (made, used) = (Vec::new(), RefCell::default());
         Adapt { build, types, made, granted: &[], runs: false, is_wrapped: false, used }
     }
 
-    /// The same with what the caller grants.
+    /// Sets the assumptions that the caller grants.
     #[must_use]
-    pub fn granting(self, granted: &'a [Assumption]) -> Self {
+    pub fn with_granted(self, granted: &'a [Assumption]) -> Self {
         Adapt { granted, ..self }
     }
 
-    /// The same for a node that is brought to its newest form in order to run, if `runs`.
+    /// Sets whether the node is upgraded to its newest form in order to run.
     #[must_use]
-    pub fn running(self, runs: bool) -> Self {
+    pub fn with_running(self, runs: bool) -> Self {
         Adapt { runs, ..self }
     }
 
-    /// Whether the node is brought to its newest form in order to run. Then results that no version
-    /// defines are those that this engine decides on. The forms on the way are in no file: one may
-    /// say what only a newer version can, and the adapter to that version expects it.
+    /// Whether the node is upgraded to its newest form in order to run. Results that no version
+    /// defines are then those of this engine. Intermediate forms are never saved, so a form may use
+    /// a feature that only a newer version has, which the adapter to that version expects.
     pub(crate) fn runs(&self) -> bool {
         self.runs
     }
@@ -172,13 +172,13 @@ impl<'a> Adapt<'a> {
         self.build.anchor()
     }
 
-    /// What the adapter did beside changing the node.
+    /// Returns the effects of the adapter beside the change of the node.
     pub fn finish(self) -> Adapted {
         let Adapt { made, used, is_wrapped, .. } = self;
         Adapted { made, assumed: used.into_inner(), is_wrapped }
     }
 
-    /// Whether the caller grants an assumption, which the adapter needs.
+    /// Whether the caller grants an assumption. Records it as used if so.
     pub(crate) fn assume(&self, assumption: Assumption) -> bool {
         let granted = self.granted.contains(&assumption);
         let mut used = self.used.borrow_mut();
@@ -188,56 +188,56 @@ impl<'a> Adapt<'a> {
         granted
     }
 
-    /// Inputs, absent ones counted.
+    /// Returns the number of inputs, including absent ones.
     pub(crate) fn input_count(&self) -> usize {
         self.model().inputs(self.node()).count()
     }
 
-    /// Outputs, absent ones counted.
+    /// Returns the number of outputs, including absent ones.
     pub(crate) fn output_count(&self) -> usize {
         self.model().outputs(self.node()).len()
     }
 
-    /// Whether the node has that output, with a name.
+    /// Whether the node has a named output at a position.
     pub(crate) fn has_output(&self, index: usize) -> bool {
         self.model().outputs(self.node()).get(index).is_some_and(Option::is_some)
     }
 
-    /// Whether somebody reads that output.
+    /// Whether the output at a position has a reader.
     pub(crate) fn is_used(&self, index: usize) -> bool {
         let value = self.model().outputs(self.node()).get(index).copied().flatten();
         value.is_some_and(|value| self.model().is_read(value))
     }
 
-    /// What the node reads at a position; `None` for an input left out.
+    /// Returns the input at a position, or `None` if it is absent.
     pub(crate) fn input(&self, index: usize) -> Option<ValueId> {
         self.model().inputs(self.node()).nth(index).flatten()
     }
 
-    /// The type of an input, as inferred.
+    /// Returns the inferred type of an input.
     pub(crate) fn input_type(&self, index: usize) -> Option<&'a Type> {
         self.types.ty(self.input(index)?)
     }
 
-    /// The types of the outputs of a graph of the node, as inferred.
+    /// Returns the inferred types of the outputs of a graph that is an attribute of the node.
     pub(crate) fn types_of_outputs(&self, graph: GraphId) -> Vec<Option<Type>> {
         let outputs = self.model().graph(graph).outputs.iter();
         outputs.map(|output| self.types.ty(output.value?).cloned()).collect()
     }
 
-    /// The type of an output, as inferred.
+    /// Returns the inferred type of an output.
     pub(crate) fn output_type(&self, index: usize) -> Option<&'a Type> {
         self.types.ty(self.model().outputs(self.node()).get(index).copied().flatten()?)
     }
 
-    /// The rank of an input, as inferred.
+    /// Returns the inferred rank of an input.
     pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         self.input_type(index)?.shape().map(|shape| shape.len())
     }
 
-    /// The value of an input that is a constant of the graph, the tensor of a `Constant` node, or
-    /// the same in every run for another reason that inference knows. The default of an input of
-    /// the graph is one if that is granted.
+    /// Returns the value of an input that is a constant of the graph, the tensor of a `Constant`
+    /// node, or known to inference for another reason. A default of an input of the graph counts if
+    /// that is granted.
     pub(crate) fn constant(&self, index: usize) -> Option<Tensor> {
         let value = self.input(index)?;
         let constant = self.constant_value(value);
@@ -247,7 +247,7 @@ impl<'a> Adapt<'a> {
         })
     }
 
-    /// Whether the value of an input lies in a data file, which adapters do not read.
+    /// Whether the value of an input is in a data file, which adapters do not read.
     pub(crate) fn is_in_data_file(&self, index: usize) -> bool {
         let stored = self.input(index).and_then(|value| self.stored_value(value));
         stored.is_some_and(TensorProto::is_external)
@@ -273,12 +273,12 @@ impl<'a> Adapt<'a> {
         })
     }
 
-    /// Whether the node has an attribute of that name.
+    /// Whether the node has an attribute with that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.model().attribute_of(self.node(), name).is_some()
     }
 
-    /// Takes an attribute away.
+    /// Removes an attribute.
     pub(crate) fn remove(&mut self, name: &str) {
         let node = self.node();
         self.build.model_mut().remove_attribute(node, name);
@@ -290,12 +290,12 @@ impl<'a> Adapt<'a> {
         self.build.model_mut().set_attribute(node, name, value);
     }
 
-    /// Whether the node is of that operator of its domain.
+    /// Whether the operator of the node is called `name`. Its domain is not compared.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.model().display(self.model().node(self.node()).op_type) == name
     }
 
-    /// Makes the node one of another operator of its domain, in the form of the new version.
+    /// Makes the node call another operator of its domain, in the form of the new version.
     pub(crate) fn become_operator(&mut self, name: &str) {
         let node = self.node();
         let model = self.build.model_mut();
@@ -303,7 +303,7 @@ impl<'a> Adapt<'a> {
         model.node_mut(node).op_type = Some(name);
     }
 
-    /// Makes the node one of an operator of another domain.
+    /// Makes the node call an operator of another domain.
     pub(crate) fn become_operator_of(&mut self, domain: &str, name: &str) {
         let node = self.node();
         let model = self.build.model_mut();
@@ -312,13 +312,13 @@ impl<'a> Adapt<'a> {
         self.become_operator(name);
     }
 
-    /// Takes all attributes away.
+    /// Removes all attributes.
     pub(crate) fn clear_attributes(&mut self) {
         let node = self.node();
         self.build.model_mut().clear_attributes(node);
     }
 
-    /// Lets the maker of `value`, which nobody reads, make an output of the node instead.
+    /// Makes an output of the node that of the producer of `value`, which must have no reader.
     pub(crate) fn hand_over(&mut self, output: usize, value: ValueId) {
         let node = self.node();
         let model = self.build.model_mut();
@@ -347,13 +347,13 @@ impl<'a> Adapt<'a> {
         self.set_inputs(&inputs);
     }
 
-    /// Lets the node have its first `count` outputs, whether or not anybody reads them.
+    /// Gives the node its first `count` outputs, whether or not they have readers.
     pub(crate) fn fill_outputs(&mut self, count: usize) {
         let node = self.node();
         self.build.model_mut().fill_outputs(node, count);
     }
 
-    /// Leaves an output out. The caller has made sure that nobody needs it.
+    /// Removes an output. The caller has ensured that it has no reader.
     pub(crate) fn drop_output(&mut self, index: usize) {
         let node = self.node();
         self.build.model_mut().drop_output(node, index);
@@ -377,7 +377,7 @@ impl<'a> Adapt<'a> {
         self.add_constant(tensor)
     }
 
-    /// Makes a node of the default domain, in the form of the new version, before this one. Returns
+    /// Adds a node of the default domain, in the form of the new version, before this one. Returns
     /// its output.
     pub(crate) fn before(
         &mut self,
@@ -388,7 +388,8 @@ impl<'a> Adapt<'a> {
         self.before_in("", op, inputs, attributes)
     }
 
-    /// The same with an operator of another domain.
+    /// Adds a node of any domain, in the form of the new version, before this one. Returns its
+    /// output.
     pub(crate) fn before_in(
         &mut self,
         domain: &str,
@@ -401,9 +402,9 @@ impl<'a> Adapt<'a> {
         output
     }
 
-    /// Makes a node of the default domain, in the form of the new version, after this one. It reads
-    /// the output at `output` and `more_inputs`; whatever read that output reads the new node's
-    /// instead, and it takes its name over.
+    /// Adds a node of the default domain, in the form of the new version, after this one. It reads
+    /// the output at `output` and `more_inputs`. Readers of that output read the new node instead,
+    /// which takes over its name.
     pub(crate) fn after(
         &mut self,
         output: usize,
@@ -411,26 +412,27 @@ impl<'a> Adapt<'a> {
         more_inputs: &[Option<ValueId>],
         attributes: &[(&str, AttrValue<'_>)],
     ) {
-        // Between nodes that were made for it, it computes in another order.
+        // The node stands between two nodes that were made for it, so values are computed in
+        // another order.
         self.is_wrapped |= !self.made.is_empty();
         let made = self.build.after(output, op, "", more_inputs, attributes);
         self.made.extend(made);
     }
 
-    /// Puts what the node does into a node of the same operator in a graph that becomes the
-    /// attribute `name` of this node, which keeps nothing but its inputs and outputs.
+    /// Moves the node's work into a node of the same operator in a graph that becomes the attribute
+    /// `name` of this node. This node keeps only its inputs and outputs.
     pub(crate) fn wrap(&mut self, name: &str) {
         let inner = self.build.wrap(name);
         self.is_wrapped = true;
         self.made.push(inner);
     }
 
-    /// Refusal of an adapter that cannot keep the meaning. Callers name the operator.
+    /// Refuses because the adapter cannot keep the meaning. Callers name the operator.
     pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
         Refusal::from(why.to_string())
     }
 
-    /// A refusal, unless the caller grants an assumption.
+    /// Refuses unless the caller grants an assumption.
     pub(crate) fn demand(
         &self,
         assumption: Assumption,
@@ -458,7 +460,7 @@ impl Attributes for Adapt<'_> {
         }
     }
 
-    /// A present attribute without elements is an empty list, whatever it says of its type.
+    /// A present attribute without elements is an empty list, whatever type it declares.
     fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.attribute(name) {
             Some(AttrValue::Ints(values)) => Some(values.into_owned()),

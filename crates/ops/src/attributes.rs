@@ -13,7 +13,7 @@ pub struct AttributeView<'a> {
 }
 
 impl AttrDefault {
-    /// As the value of a node's attribute.
+    /// Returns the default as the value of a node's attribute.
     pub fn value(self) -> AttrValue<'static> {
         match self {
             AttrDefault::Float(value) => AttrValue::Float(value),
@@ -35,13 +35,13 @@ impl std::fmt::Debug for AttributeView<'_> {
 }
 
 impl<'a> AttributeView<'a> {
-    /// The attributes of a node that follows a schema.
+    /// Views the attributes of a node that follows `schema`.
     #[doc(hidden)]
     pub fn new(schema: &'a Schema, attributes: &'a dyn Attributes) -> Self {
         AttributeView { schema, attributes }
     }
 
-    /// The value of any attribute that the node has; defaults are not looked up.
+    /// Returns the value of an attribute that the node itself has, ignoring defaults.
     #[doc(hidden)]
     pub fn get(&self, name: &str) -> Option<AttrValue<'a>> {
         self.attributes.attribute(name)

@@ -1,24 +1,24 @@
-//! Boundaries between two versions of an operator, as the schemas show them: which nodes cannot
-//! mean the same in both versions as they stand.
+//! Differences between two neighbouring versions of an operator that stop a node from meaning the
+//! same in both, as the schemas show them.
 //!
-//! Where no adapter says otherwise, an older node is taken to mean the same in the newer version.
-//! These are the nodes for which that cannot be: they have what is gone, lack what is needed, or
-//! leave out what has another default now.
+//! Without an adapter, an older node is taken to mean the same in the newer version. That fails for
+//! a node that uses a removed feature, lacks a required one, or relies on a default that changed.
 
 use crate::def::OpDef;
 use crate::schema::Schema;
 
-/// A boundary between two versions of an operator, as far as it stops nodes.
+/// Properties of nodes that cannot cross between two versions of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// Attributes that the newer version does not have, or has with another type.
+    /// Attributes that the newer version lacks or has with another type.
     pub gone: Vec<&'static str>,
-    /// Attributes that mean something else in the newer version if they are left out, or may not be
-    /// left out.
+    /// Attributes whose absence means something else in the newer version or is not allowed there.
     pub changed_defaults: Vec<&'static str>,
-    /// Fewest and most inputs of the newer version, if the older one has other numbers.
+    /// Least and greatest number of inputs of the newer version, if that excludes numbers of the
+    /// older one.
     pub inputs: Option<(usize, Option<usize>)>,
-    /// Fewest and most outputs of the newer version, if the older one has other numbers.
+    /// Least and greatest number of outputs of the newer version, if that excludes numbers of the
+    /// older one.
     pub outputs: Option<(usize, Option<usize>)>,
 }
 
@@ -55,7 +55,7 @@ impl Boundary {
     }
 }
 
-/// How many there may be now, if that leaves some of the old numbers out.
+/// Returns the newer range if it excludes a number of the older one.
 fn narrower(
     older: (usize, Option<usize>),
     newer: (usize, Option<usize>),
@@ -65,8 +65,8 @@ fn narrower(
 }
 
 impl OpDef {
-    /// What the version that came with an opset version stops, next to the version before it.
-    /// `None` if that is nothing, if an adapter stands there, or if it is the first version.
+    /// Returns the properties that stop nodes of the version before `since`. `None` if there are
+    /// none, if an adapter stands there, or if it is the first version.
     pub fn unadapted_boundary(&self, since: u32) -> Option<Boundary> {
         let before = since.checked_sub(1)?;
         if self.adapter_at(before, since).is_some() {

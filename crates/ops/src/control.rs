@@ -18,9 +18,9 @@ use crate::tensor::transpose::TRANSPOSE;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 use crate::typeset::TypeSet;
 
-/// What graphs take and give: tensors, sequences and optionals of these tensors. Sequences in
-/// optionals never gained the newer element types.
-const fn carried(tensors: TypeSet) -> TypeSet {
+/// Types of the values that graphs take and return: tensors, and sequences and optionals of these.
+/// Sequences in optionals never gained the newer element types.
+const fn carried_types(tensors: TypeSet) -> TypeSet {
     tensors
         .and(tensors.as_sequences())
         .and(tensors.as_optionals())
@@ -47,20 +47,20 @@ pub static IF: OpDef = OpDef::new("If")
     .same_up()
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
     .widens()
-    .since(16, &[types("V", carried(ALL_IR4))])
+    .since(16, &[types("V", carried_types(ALL_IR4))])
     .widens()
-    .since(19, &[types("V", carried(ALL_IR9))])
+    .since(19, &[types("V", carried_types(ALL_IR9))])
     .widens()
-    .since(21, &[types("V", carried(ALL_IR10))])
+    .since(21, &[types("V", carried_types(ALL_IR10))])
     .widens()
-    .since(23, &[types("V", carried(ALL_IR11))])
+    .since(23, &[types("V", carried_types(ALL_IR11))])
     .widens()
-    .since(24, &[types("V", carried(ALL_IR12))])
+    .since(24, &[types("V", carried_types(ALL_IR12))])
     .widens()
-    .since(25, &[types("V", carried(ALL_IR13))])
+    .since(25, &[types("V", carried_types(ALL_IR13))])
     .widens()
     .infer(infer::if_)
-    .adapter(11, 10, same_branches)
+    .adapter(11, 10, demand_same_shapes)
     .infer_as_reference(infer::if_as_reference);
 
 pub static LOOP: OpDef = OpDef::new("Loop")
@@ -89,38 +89,38 @@ pub static LOOP: OpDef = OpDef::new("Loop")
     .widens()
     .since(
         16,
-        &[types("V", carried(ALL_IR4))],
+        &[types("V", carried_types(ALL_IR4))],
     )
     .widens()
     .since(
         19,
-        &[types("V", carried(ALL_IR9))],
+        &[types("V", carried_types(ALL_IR9))],
     )
     .widens()
     .since(
         21,
-        &[types("V", carried(ALL_IR10))],
+        &[types("V", carried_types(ALL_IR10))],
     )
     .widens()
     .since(
         23,
-        &[types("V", carried(ALL_IR11))],
+        &[types("V", carried_types(ALL_IR11))],
     )
     .widens()
     .since(
         24,
-        &[types("V", carried(ALL_IR12))],
+        &[types("V", carried_types(ALL_IR12))],
     )
     .widens()
     .since(
         25,
-        &[types("V", carried(ALL_IR13))],
+        &[types("V", carried_types(ALL_IR13))],
     )
     .widens()
     .infer(infer::loop_)
     .adapter(11, 10, |cx| {
         if cx.input_count() < 3 {
-            return Err(cx.refuse("a loop carries at least one value there"));
+            return Err(cx.refuse("a loop of that version carries at least one value"));
         }
         Ok(())
     })
@@ -175,12 +175,13 @@ pub static SCAN: OpDef = OpDef::new("Scan")
     .widens()
     .infer(infer::scan_8)
     .infer_since(9, infer::scan)
-    .adapter(8, 9, scan_of_the_batch)
-    .adapter(9, 8, batch_of_one)
-    .adapter(11, 10, scanned_axes_from_front);
+    .adapter(8, 9, scan_batch)
+    .adapter(9, 8, make_batch_of_one)
+    .adapter(11, 10, count_axes_from_front);
 
-/// Older versions know no axis that counts from the end of an operand or of an output.
-fn scanned_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Counts axes of scanned operands and outputs from the front, since older versions have no
+/// negative axes.
+fn count_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scanned = cx.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
     let Some(states) = scanned.and_then(|scanned| cx.input_count().checked_sub(scanned)) else {
         return Err(cx.refuse("num_scan_inputs is missing, or more than the node has"));
@@ -199,9 +200,9 @@ fn scanned_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 8 scans each example of a batch: so does a scan of the batch whose body is the scan of
-/// an example.
-fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns a scan of version 8, which scans each example of a batch, into a scan of the batch whose
+/// body scans one example.
+fn scan_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(0).is_some() {
         return Err(
             cx.refuse("sequence_lens ends sequences early, which is not supported in version 9")
@@ -222,8 +223,8 @@ fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 8 scans a batch: one of size 1 is put around all operands.
-fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Puts an axis for a batch of size 1 around all operands, since version 8 scans a batch.
+fn make_batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scanned = cx.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
     let inputs: Vec<Option<ValueId>> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
     let Some(states) = scanned.and_then(|scanned| inputs.len().checked_sub(scanned)) else {
@@ -282,7 +283,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// All axes, that one first.
+/// Returns a permutation that begins with `axis` and keeps the order of the others.
 fn order_with_first(axis: i64, rank: usize) -> Option<Vec<i64>> {
     let rank = i64::try_from(rank).ok()?;
     let axis = if axis < 0 { axis + rank } else { axis };
@@ -290,8 +291,8 @@ fn order_with_first(axis: i64, rank: usize) -> Option<Vec<i64>> {
     (0..rank).contains(&axis).then(|| std::iter::once(axis).chain(others).collect())
 }
 
-/// The branches give the same shapes in older versions.
-fn same_branches(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Refuses branches that return different shapes, which older versions do not allow.
+fn demand_same_shapes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let branch = |name: &str| match cx.attribute(name) {
         Some(AttrValue::Graph(graph)) => Some(cx.types_of_outputs(graph)),
         _ => None,
@@ -315,7 +316,7 @@ mod tests {
     use sardonyx_model::AttrValue::Int;
 
     use super::SCAN;
-    use crate::math::testing::lowered;
+    use crate::math::testing::lower_version;
     use crate::tensor::testing::ints;
 
     #[test]
@@ -323,7 +324,7 @@ mod tests {
         let axes = |name: &'static str, axes: &'static [i64]| {
             [("num_scan_inputs", Int(1)), (name, ints(axes))]
         };
-        let found = |attributes: &[_]| lowered(&SCAN, 11, attributes, "float; float[2, 3]");
+        let found = |attributes: &[_]| lower_version(&SCAN, 11, attributes, "float; float[2, 3]");
         assert_eq!(
             found(&axes("scan_input_axes", &[-1])),
             "y = Scan(a, b) num_scan_inputs=1 scan_input_axes=[1]"

@@ -1,35 +1,36 @@
-//! How many multiply-adds a node takes.
+//! Number of multiply-adds of a node.
 //!
-//! One multiply-add is a product that is added to a sum: what matrix products, convolutions and
-//! whatever is made of them consist of. Work per element (activations, normalizations, poolings,
-//! reductions) counts as 0. What is counted is what the standard's formula says, without zeros,
-//! masks or causal limits left out.
+//! One multiply-add is a product that is added to a sum: matrix products, convolutions and
+//! operators made of them consist of these. Work per element (activations, normalizations,
+//! poolings, reductions) counts as 0. Counts follow the standard's formula, including zeros, masks
+//! and causal limits.
 
 use sardonyx_model::{Dim, Shape, Type};
 
 use crate::infer::Infer;
 
-/// How many multiply-adds a node of an operator takes.
+/// Rule for the multiply-adds of an operator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cost {
-    /// Nothing is multiplied and added up.
+    /// The operator has no multiply-adds.
     Nothing,
-    /// By a formula.
+    /// A formula counts them.
     Counted(CostFn),
-    /// That is up to the implementation.
+    /// The implementation decides.
     Unknown,
 }
 
-/// Counts the multiply-adds of a node; `None` if its inputs say too little.
+/// Counts the multiply-adds of a node; `None` if the shapes of its operands are unknown.
 pub(crate) type CostFn = fn(&Counted<'_>) -> Option<Dim>;
 
-/// A node whose work is to be counted.
+/// Node whose multiply-adds are counted.
 pub(crate) struct Counted<'a> {
     pub(crate) cx: &'a Infer<'a>,
     pub(crate) outputs: &'a [Option<&'a Type>],
 }
 
-/// The number of elements of a shape. `None` if it is unknown, or nothing that 64 bits can hold.
+/// Returns the number of elements of a shape, or `None` if it is unknown or does not fit in 64
+/// bits.
 pub fn elements(shape: &[Dim]) -> Option<Dim> {
     let is_size = |dim: &Dim| !dim.is_unknown() && dim.known().is_none_or(|size| size >= 0);
     let product = if shape.iter().all(is_size) {
@@ -57,7 +58,7 @@ impl Counted<'_> {
         elements(self.output(0)?)
     }
 
-    /// Each element of the product is a sum over the last axis of A.
+    /// Counts a matrix product: each element of the result is a sum over the last axis of `a`.
     pub(crate) fn matrix_product(&self, a: usize, b: usize) -> Option<Dim> {
         let last = self.shape(a).and_then(|a| a.last());
         let summed = match (last, self.shape(b)) {
@@ -68,8 +69,8 @@ impl Counted<'_> {
         Some(self.output_elements()?.mul(summed))
     }
 
-    /// Each output element is a sum over one kernel, `[M, C / group, K1, …]` without the first
-    /// axis.
+    /// Counts a convolution: each output element is a sum over one kernel, `[M, C / group, K1, …]`
+    /// without the first axis.
     pub(crate) fn convolution(&self, weights: usize) -> Option<Dim> {
         let kernel = elements(self.shape(weights)?.get(1..)?)?;
         Some(self.output_elements()?.mul(&kernel))
@@ -89,7 +90,7 @@ mod tests {
     use crate::tensor::testing::{ints, word};
     use crate::{Infer, OpDef};
 
-    /// By the newest version, with the output that inference gives.
+    /// Counts a node in its newest version, with the outputs that inference returns.
     fn counted(
         operator: &OpDef,
         attributes: &[(&'static str, AttrValue<'static>)],

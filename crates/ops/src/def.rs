@@ -16,23 +16,23 @@ use crate::sharding::{Linear, SplitFn};
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
 
-/// Says how the outputs of a node differ on ONNX Runtime, if they do. Where the values of inputs
-/// decide, it says for which values.
+/// Returns the difference of a node's outputs on ONNX Runtime, if there is one. If it depends on
+/// the values of inputs, the text names them.
 pub type DiffersFn = fn(&Infer<'_>) -> Option<String>;
 
 /// Turns a node of one version into a node of a neighbouring one, in place.
 pub type AdapterFn = fn(&mut Adapt<'_>) -> Result<(), Refusal>;
 
-/// What crossing a boundary between two neighbouring versions of an operator means for a node.
+/// Effect on a node of crossing the boundary between two neighbouring versions of its operator.
 #[derive(Debug, Clone, Copy)]
 pub enum Crossing {
-    /// The same node.
+    /// The node stays unchanged.
     Same,
-    /// The same node, where its types, and the attributes that the target has, fit the schema of
-    /// the target.
+    /// The node stays unchanged if its types, and its attributes that the target has, fit the
+    /// schema of the target.
     Types,
-    /// What this leaves, or a refusal. Downwards its types have to fit the schema of the target as
-    /// well.
+    /// The adapter changes the node or refuses. Downwards, its types must also fit the schema of
+    /// the target.
     Adapter(AdapterFn),
     /// No node can cross, for this reason.
     Never(&'static str),
@@ -45,7 +45,7 @@ pub struct OpDef {
     pub name: &'static str,
     /// Domain; empty for `ai.onnx`.
     pub domain: &'static str,
-    /// What it does, in a sentence or a few.
+    /// Description in one or a few sentences.
     pub about: &'static str,
     versions: List<Version, 16>,
     inference: List<(u32, InferFn), 4>,
@@ -69,34 +69,34 @@ pub struct OpDef {
     differs: Option<DiffersFn>,
 }
 
-/// One version, as the difference to the one before.
+/// One version, as the difference to the previous one.
 #[derive(Debug, Clone, Copy)]
 pub struct Version {
-    /// The opset version that brought it.
+    /// Opset version that introduced it.
     pub since: u32,
-    /// What is different, or everything if `whole`.
+    /// Facts that changed, or all facts if `whole`.
     pub(crate) facts: &'static [Fact],
-    /// Whether the facts stand alone.
+    /// Whether the facts are complete.
     pub(crate) whole: bool,
-    /// What is declared of a node that comes from the version before, unless that is an adapter.
+    /// Declared crossing of a node from the previous version, unless an adapter does it.
     up: Option<Crossing>,
-    /// What is declared of a node that goes to the version before, unless that is an adapter.
+    /// Declared crossing of a node to the previous version, unless an adapter does it.
     down: Option<Crossing>,
 }
 
-/// How to get from one version to another.
+/// Adapter from one version to a neighbouring one.
 #[derive(Debug, Clone, Copy)]
 pub struct Adapter {
-    /// The opset version of the node.
+    /// Opset version of the node.
     pub from: u32,
-    /// The opset version it is turned into: `from + 1`, or `from - 1`.
+    /// Opset version of the result: `from + 1`, or `from - 1`.
     pub to: u32,
-    /// How.
+    /// Function that changes the node.
     pub adapt: AdapterFn,
 }
 
 impl OpDef {
-    /// An operator of the default domain, without versions yet.
+    /// Begins the definition of an operator of the default domain, without versions.
     pub(crate) const fn new(name: &'static str) -> OpDef {
         OpDef {
             name,
@@ -125,57 +125,59 @@ impl OpDef {
         }
     }
 
-    /// The same in another domain.
+    /// Sets the domain.
     pub(crate) const fn domain(self, domain: &'static str) -> OpDef {
         OpDef { domain, ..self }
     }
 
-    /// What it does, in a sentence or a few.
+    /// Sets the description, in one or a few sentences.
     pub(crate) const fn about(self, about: &'static str) -> OpDef {
         OpDef { about, ..self }
     }
 
-    /// The next version, as the difference to the one before (the first one in full).
+    /// Adds the next version, as the difference to the previous one. The first one is written in
+    /// full.
     pub(crate) const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let whole = self.versions.len == 0;
         let version = Version { since, facts, whole, up: None, down: None };
         OpDef { versions: self.versions.push(version), ..self }
     }
 
-    /// The next version, written in full because its form changed.
+    /// Adds the next version in full, since its form changed.
     pub(crate) const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let version = Version { since, facts, whole: true, up: None, down: None };
         OpDef { versions: self.versions.push(version), ..self }
     }
 
-    /// Says that the last version takes more types than the one before it and is otherwise the
-    /// same: upwards a node stays, downwards its types have to fit.
+    /// Declares that the last version differs from the previous one only by more types: upwards a
+    /// node stays unchanged, downwards its types have to fit.
     pub(crate) const fn widens(self) -> OpDef {
         self.declare(Some(Crossing::Same), Some(Crossing::Types))
     }
 
-    /// Says that the last version means the same as the one before it, both ways.
+    /// Declares that nodes of the last two versions mean the same, both ways.
     pub(crate) const fn same(self) -> OpDef {
         self.declare(Some(Crossing::Same), Some(Crossing::Same))
     }
 
-    /// Says that a node of the version before the last one means the same in the last one.
+    /// Declares that a node of the previous version means the same in the last one.
     pub(crate) const fn same_up(self) -> OpDef {
         self.declare(Some(Crossing::Same), None)
     }
 
-    /// Says that a node of the last version means the same in the one before it.
+    /// Declares that a node of the last version means the same in the previous one.
     pub(crate) const fn same_down(self) -> OpDef {
         self.declare(None, Some(Crossing::Same))
     }
 
-    /// Says that a node of the last version means the same in the one before it where its types
+    /// Declares that a node of the last version means the same in the previous one if its types
     /// fit.
     pub(crate) const fn types_down(self) -> OpDef {
         self.declare(None, Some(Crossing::Types))
     }
 
-    /// Says that no node of the last version means anything in the one before it, and why.
+    /// Declares that no node of the last version has a meaning in the previous one, with the
+    /// reason.
     pub(crate) const fn never_down(self, why: &'static str) -> OpDef {
         self.declare(None, Some(Crossing::Never(why)))
     }
@@ -183,7 +185,7 @@ impl OpDef {
     const fn declare(mut self, up: Option<Crossing>, down: Option<Crossing>) -> OpDef {
         assert!(self.versions.len > 1, "the first version has no boundary");
         let Some(version) = &mut self.versions.items[self.versions.len - 1] else {
-            panic!("a list has as many items as it says");
+            panic!("the list has fewer items than its length");
         };
         if up.is_some() {
             assert!(version.up.is_none(), "a boundary is declared once");
@@ -196,31 +198,31 @@ impl OpDef {
         self
     }
 
-    /// Inference for all versions.
+    /// Sets the inference of all versions.
     pub(crate) const fn infer(self, infer: InferFn) -> OpDef {
         self.infer_since(1, infer)
     }
 
-    /// Inference from a version on, where older ones need another.
+    /// Sets the inference of the versions from `since` on.
     pub(crate) const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
         OpDef { inference: self.inference.push((since, infer)), ..self }
     }
 
-    /// How to turn a node of opset version `from` into one of `to`, where that takes more than
-    /// leaving it as it is.
+    /// Adds the adapter of a node from opset version `from` to `to`, where the node cannot stay
+    /// unchanged.
     pub(crate) const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
         assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
         OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
     }
 
-    /// Says that the last version only deprecates the operator for another one of its domain, which
-    /// the last adapter makes of its nodes.
+    /// Declares that the last version only deprecates the operator in favour of another one of its
+    /// domain, which the last adapter turns its nodes into.
     pub(crate) const fn replaced_by(self, name: &'static str) -> OpDef {
         OpDef { replacement: Some(name), ..self }
     }
 
-    /// The nodes of the operator's function, in ONNX text, for each of these opset versions and
-    /// those that follow until there is another one or an operator in it changes.
+    /// Sets the nodes of the operator's function, in ONNX text. They hold for each of these opset
+    /// versions and the following ones, until the next function or until an operator in it changes.
     pub(crate) const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
         let mut index = 0;
         while index < since.len() {
@@ -230,145 +232,152 @@ impl OpDef {
         self
     }
 
-    /// What gives the nodes of the operator's function for a call, from an opset version on.
+    /// Sets the builder of the nodes of the operator's function for a call, from an opset version
+    /// on.
     pub(crate) const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
         OpDef { bodies: self.bodies.push((since, Body::Built(build))), ..self }
     }
 
-    /// What gives the nodes of the operator's function for a call, or says why there is none for
-    /// it, from an opset version on.
+    /// Sets the builder of the nodes of the operator's function for a call, from an opset version
+    /// on. The builder returns a reason if a call has no function.
     pub(crate) const fn body_or_reason(self, since: u32, build: ReasonedFn) -> OpDef {
         OpDef { bodies: self.bodies.push((since, Body::Reasoned(build))), ..self }
     }
 
-    /// Adds the nodes that take the place of a call for which the operator's function is wrong.
+    /// Sets the builder of nodes that replace a call for which the operator's function is wrong.
     pub(crate) const fn call_body(self, build: CallBodyFn) -> OpDef {
         OpDef { call_body: Some(build), ..self }
     }
 
-    /// Names the inputs that the operator's function needs as scalars, although a vector of one
-    /// element is taken as well.
+    /// Lists the inputs that the operator's function needs as scalars, although the operator also
+    /// takes vectors of one element.
     pub(crate) const fn scalars(self, inputs: &'static [usize]) -> OpDef {
         OpDef { scalars: inputs, ..self }
     }
 
-    /// Says that the outputs have the format of the first input, whatever other inputs have, and
-    /// which inputs are expected in which format.
+    /// Declares that the outputs have the format of the first input, whatever formats other inputs
+    /// have, and lists the inputs with their expected formats.
     pub(crate) const fn keeps_format(self, inputs: &'static [(usize, Format)]) -> OpDef {
         OpDef { formats: Some(inputs), ..self }
     }
 
-    /// How many multiply-adds a node takes; without it none.
+    /// Sets the rule that counts multiply-adds. Operators without one have none.
     pub(crate) const fn cost(self, count: CostFn) -> OpDef {
         OpDef { cost: Cost::Counted(count), ..self }
     }
 
-    /// Says that what the operator does is made of products, but that how many is up to the
-    /// implementation.
+    /// Declares that the operator multiplies and adds, but that the implementation decides how
+    /// often.
     pub(crate) const fn unknown_cost(self) -> OpDef {
         OpDef { cost: Cost::Unknown, ..self }
     }
 
-    /// How the gradients of inputs follow from those of outputs, of a node in the newest form. An
-    /// operator without a rule that has a function is differentiated by that.
+    /// Sets the rule that makes the gradients of inputs from those of outputs, for a node in the
+    /// newest form. An operator without a rule is differentiated through its function if it has
+    /// one.
     pub(crate) const fn gradient(self, rule: GradientFn) -> OpDef {
         OpDef { gradient: Some(rule), ..self }
     }
 
-    /// What gives the nodes by which a node of the newest form is differentiated, or says why there
-    /// are none for it: of an operator that has neither a rule nor a function.
+    /// Sets the builder of the nodes through which a node of the newest form is differentiated, for
+    /// an operator that has neither a rule nor a function. The builder returns a reason if a node
+    /// has none.
     pub(crate) const fn gradient_by(self, build: ReasonedFn) -> OpDef {
         OpDef { gradient_body: Some(build), ..self }
     }
 
-    /// How the axes of operands go together, of a node in the newest form; without it a node is
-    /// computed whole.
+    /// Sets the rule that returns the factors of the operands' axes, for a node in the newest form.
+    /// Without a rule, a node is computed whole.
     pub(crate) const fn split_by(self, rule: SplitFn) -> OpDef {
         OpDef { split: Some(rule), ..self }
     }
 
-    /// What gives the nodes by which a node of the newest form is computed where axes are split
-    /// that the operator itself needs whole.
+    /// Sets the builder of nodes that compute a node of the newest form where axes are split that
+    /// the operator itself needs whole.
     pub(crate) const fn split_body(self, build: BodyFn) -> OpDef {
         OpDef { split_body: Some(build), ..self }
     }
 
-    /// How the result of a node in the newest form follows from inputs that are partial sums.
+    /// Declares how the result of a node in the newest form follows from inputs that are partial
+    /// sums.
     pub(crate) const fn linear_in(self, linear: Linear) -> OpDef {
         OpDef { linear, ..self }
     }
 
-    /// The inputs whose integers decide the shapes of outputs.
+    /// Lists the inputs whose integers determine the shapes of outputs.
     pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
         OpDef { deciding: inputs, ..self }
     }
 
-    /// Says that of the first input only those elements are read that the output takes.
+    /// Declares that of the first input only those elements are read that the output takes.
     pub(crate) const fn reads_part_of_first(self) -> OpDef {
         OpDef { reads_part: true, ..self }
     }
 
-    /// Says that the ranks of a model run nodes of the operator together: what a rank gets depends
-    /// on the others.
+    /// Declares that the ranks of a model run nodes of the operator together: the outputs of one
+    /// rank depend on the inputs of others.
     pub(crate) const fn collective(self) -> OpDef {
         OpDef { collective: true, ..self }
     }
 
-    /// The versions for which the reference implementation has no inference rule.
+    /// Lists the versions for which the reference implementation has no inference rule.
     pub(crate) const fn without_reference_rule(self, versions: &'static [u32]) -> OpDef {
         OpDef { without_reference_rule: versions, ..self }
     }
 
-    /// The inference of the reference implementation, where that is not this operator's with less
-    /// said: it refuses other nodes, or looks at other inputs.
+    /// Sets the inference of the reference implementation where it is not a weaker form of this
+    /// operator's: it refuses other nodes, or looks at other inputs.
     pub(crate) const fn infer_as_reference(self, infer: InferFn) -> OpDef {
         OpDef { reference_rule: Some(infer), ..self }
     }
 
-    /// Says how outputs differ on ONNX Runtime beyond rounding.
+    /// Sets the rule that describes how outputs differ on ONNX Runtime beyond rounding.
     pub(crate) const fn differs(self, differs: DiffersFn) -> OpDef {
         OpDef { differs: Some(differs), ..self }
     }
 
-    /// The rule that says how outputs differ on ONNX Runtime beyond rounding, if they do.
+    /// Returns the rule that describes how outputs differ on ONNX Runtime beyond rounding, if they
+    /// do.
     pub fn difference_rule(&self) -> Option<DiffersFn> {
         self.differs
     }
 
-    /// The rule by which nodes in the newest form are differentiated, if there is one.
+    /// Returns the gradient rule of nodes in the newest form, if there is one.
     pub fn gradient_rule(&self) -> Option<GradientFn> {
         self.gradient
     }
 
-    /// How the axes of the operands of a node in the newest form go together, if it can be computed
-    /// in parts.
+    /// Returns the rule for the factors of the axes of a node in the newest form, if it can be
+    /// computed in parts.
     pub fn split_rule(&self) -> Option<SplitFn> {
         self.split
     }
 
-    /// Whether there are nodes by which a node of the newest form is computed where axes are split
-    /// that it needs whole.
+    /// Whether other nodes can compute a node of the newest form where axes are split that it needs
+    /// whole.
     pub fn has_split_nodes(&self) -> bool {
         self.split_body.is_some()
     }
 
-    /// What gives these nodes.
+    /// Returns the builder of nodes that compute a node where axes are split that it needs whole.
     pub(crate) fn split_nodes(&self) -> Option<BodyFn> {
         self.split_body
     }
 
-    /// How the result of a node in the newest form follows from inputs that are partial sums.
+    /// Returns how the result of a node in the newest form follows from inputs that are partial
+    /// sums.
     pub fn linear(&self) -> Linear {
         self.linear
     }
 
-    /// Whether both are the same definition, which is a comparison of addresses.
+    /// Whether both are the same definition, compared by address.
     pub fn is(&self, other: &OpDef) -> bool {
         std::ptr::eq(self, other)
     }
 
-    /// The multiply-adds of a node, given what its rule is given and the types of its outputs.
-    /// `None` if the inputs say too little, or the number is up to the implementation.
+    /// Returns the multiply-adds of a node, given the context of its inference rule and the types
+    /// of its outputs. `None` if the inputs are not known well enough, or the implementation
+    /// decides.
     pub fn multiply_adds(&self, cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
         let count = match self.cost {
             Cost::Nothing => Some(Dim::Known(0)),
@@ -378,9 +387,9 @@ impl OpDef {
         count.filter(|count| !count.is_unknown())
     }
 
-    /// The inputs whose integers decide the shapes of outputs: where one is a constant that cannot
-    /// be read, shapes cannot be inferred. Only inputs that the reference implementation reads for
-    /// that are listed.
+    /// Returns the inputs whose integers determine the shapes of outputs: shapes cannot be inferred
+    /// if one is a constant that cannot be read. Lists only inputs that the reference
+    /// implementation reads for that.
     pub fn deciding_inputs(&self) -> &'static [usize] {
         self.deciding
     }
@@ -396,19 +405,19 @@ impl OpDef {
         self.collective
     }
 
-    /// Whether the reference implementation has an inference rule for the version that an opset
-    /// version has, as far as the operator has one.
+    /// Whether the reference implementation has an inference rule at an opset version, provided
+    /// that the operator has one.
     pub fn has_reference_rule(&self, version: u32) -> bool {
         !self.without_reference_rule.contains(&version)
     }
 
-    /// The formats in which inputs are expected, of an operator whose outputs have the format of
-    /// the first input.
+    /// Returns the expected formats of inputs, for an operator whose outputs have the format of the
+    /// first input.
     pub fn formats(&self) -> Option<&'static [(usize, Format)]> {
         self.formats
     }
 
-    /// The name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.
+    /// Returns the name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.
     pub fn full_name(&self) -> String {
         match self.domain {
             "" => self.name.to_string(),
@@ -416,32 +425,32 @@ impl OpDef {
         }
     }
 
-    /// The versions, oldest first.
+    /// Returns the versions, oldest first.
     pub fn versions(&self) -> impl DoubleEndedIterator<Item = &Version> {
         self.versions.iter()
     }
 
-    /// The newest version's number.
+    /// Returns the number of the newest version.
     pub fn newest(&self) -> u32 {
         self.versions().next_back().map_or(0, |version| version.since)
     }
 
-    /// The number of the version that an opset version has.
+    /// Returns the number of the version that is current at an opset version.
     pub fn version_at(&self, opset: u32) -> Option<u32> {
         self.versions().rev().map(|version| version.since).find(|since| *since <= opset)
     }
 
-    /// The inference for an opset version.
+    /// Returns the inference at an opset version.
     pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
         self.inference.iter().rfind(|(since, _)| *since <= opset).map(|(_, infer)| *infer)
     }
 
-    /// The inference of the reference implementation for an opset version.
+    /// Returns the inference of the reference implementation at an opset version.
     pub fn reference_inference_at(&self, opset: u32) -> Option<InferFn> {
         self.reference_rule.or_else(|| self.inference_at(opset))
     }
 
-    /// The adapter across a version boundary.
+    /// Returns the adapter across a version boundary.
     pub fn adapter_at(&self, from: u32, to: u32) -> Option<AdapterFn> {
         self.adapters
             .iter()
@@ -449,18 +458,19 @@ impl OpDef {
             .map(|adapter| adapter.adapt)
     }
 
-    /// The operator of the same domain that nodes call in their newest form, if that is another.
+    /// Returns the operator of the same domain that nodes call in their newest form, if it is
+    /// another one.
     pub fn replacement(&self) -> Option<&'static str> {
         self.replacement
     }
 
-    /// What is declared of crossing from a version to its neighbour, both named by the opset
-    /// version that brought them. `None` if nothing is, or if they are not neighbours.
+    /// Returns the declared crossing from a version to its neighbour, both named by the opset
+    /// version that introduced them. `None` if nothing is declared, or if they are not neighbours.
     pub fn crossing(&self, from_since: u32, to_since: u32) -> Option<Crossing> {
         let is_up = from_since < to_since;
         let (older, newer) = (from_since.min(to_since), from_since.max(to_since));
         let version = self.versions().find(|version| version.since == newer)?;
-        // Before the first version there may be another operator, which an adapter knows.
+        // Another operator may precede the first version, for which there is an adapter.
         let before = newer.checked_sub(1)?;
         if self.version_at(before).unwrap_or(before) != older {
             return None;
@@ -473,23 +483,23 @@ impl OpDef {
         adapter.map(Crossing::Adapter).or(declared)
     }
 
-    /// All adapters.
+    /// Returns all adapters.
     pub fn adapters(&self) -> impl Iterator<Item = &Adapter> {
         self.adapters.iter()
     }
 
-    /// Functions, oldest first.
+    /// Returns the functions, oldest first.
     pub(crate) fn bodies(&self) -> impl DoubleEndedIterator<Item = (u32, Body)> {
         self.bodies.iter().copied()
     }
 
-    /// Whether there are nodes by which a node of the newest form is differentiated, of an operator
+    /// Whether a node of the newest form is differentiated through other nodes, for an operator
     /// that has neither a rule nor a function.
     pub fn has_gradient_nodes(&self) -> bool {
         self.gradient_body.is_some()
     }
 
-    /// Returns the maker of nodes for a call for which the function is wrong.
+    /// Returns the builder of nodes that replace a call for which the function is wrong.
     pub(crate) fn call_nodes(&self) -> Option<CallBodyFn> {
         self.call_body
     }
@@ -499,12 +509,12 @@ impl OpDef {
         self.scalars
     }
 
-    /// What gives the nodes by which a node is differentiated.
+    /// Returns the builder of the nodes through which a node is differentiated.
     pub(crate) fn gradient_body(&self) -> Option<ReasonedFn> {
         self.gradient_body
     }
 
-    /// Adds the differences up to an opset version together.
+    /// Returns the schema at an opset version: the sum of the differences up to it.
     pub fn schema_at(&self, opset: u32) -> Option<Schema> {
         let since = self.version_at(opset)?;
         let mut schema = Schema {
@@ -547,13 +557,13 @@ impl OpDef {
                     Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
                     Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
                     Fact::Deprecated => schema.deprecated = true,
-                    Fact::Determinism(said) => determinism = Some(said),
+                    Fact::Determinism(declared) => determinism = Some(declared),
                     Fact::Note(note) => schema.notes.push(note),
                 }
             }
         }
         schema.attributes.sort_by_key(|attribute| attribute.name);
-        // Whatever the graph calls, the node calls.
+        // A node whose attribute is a graph may call any operator.
         schema.determinism = determinism.unwrap_or(if schema.attributes.iter().any(is_graph) {
             Determinism::NonDeterministic
         } else {

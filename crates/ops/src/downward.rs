@@ -1,5 +1,5 @@
-//! What several operators need on the way to an older version: axes counted from the front, inputs
-//! that become attributes, indices that may not be negative.
+//! Steps that several operators share on the way to an older version: axes counted from the front,
+//! inputs that become attributes, indices that may not be negative.
 
 use std::fmt::Display;
 
@@ -10,23 +10,23 @@ use crate::attributes::{AttrValue, Attributes};
 use crate::tensor::squeeze::SQUEEZE;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
-/// Counts an attribute that is an axis of the first input from the front. An absent attribute
-/// stays: its default is not negative.
-pub(crate) fn axis_from_front(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
+/// Counts an axis of the first input, given by an attribute, from the front. An absent attribute
+/// stays, since its default is not negative.
+pub(crate) fn count_axis_from_front(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
     let Some(axis) = cx.int(name).filter(|axis| *axis < 0) else { return Ok(()) };
     let axis = from_front(cx, name, axis, cx.rank(0))?;
     cx.set(name, axis);
     Ok(())
 }
 
-/// Counts an attribute that is axes of the first input from the front.
-pub(crate) fn axes_from_front(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
+/// Counts the axes of the first input, given by an attribute, from the front.
+pub(crate) fn count_axes_from_front(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
     let rank = cx.rank(0);
-    axes_of_rank(cx, name, rank)
+    count_axes_of_rank(cx, name, rank)
 }
 
-/// Counts an attribute that is axes from the front, of a rank as far as it is known.
-pub(crate) fn axes_of_rank(
+/// Counts the axes given by an attribute from the front. `rank` is `None` if it is unknown.
+pub(crate) fn count_axes_of_rank(
     cx: &mut Adapt<'_>,
     name: &str,
     rank: Option<usize>,
@@ -40,7 +40,7 @@ pub(crate) fn axes_of_rank(
     Ok(())
 }
 
-/// An axis counted from the front.
+/// Returns an axis counted from the front, or refuses if it is out of range or the rank is unknown.
 pub(crate) fn from_front(
     cx: &Adapt<'_>,
     name: &str,
@@ -61,7 +61,7 @@ pub(crate) fn from_front(
     }
 }
 
-/// The value of an input that must be constant; `None` if it is left out.
+/// Returns the value of an input, or refuses if it is not constant. `None` if it is absent.
 pub(crate) fn constant(
     cx: &Adapt<'_>,
     index: usize,
@@ -73,15 +73,16 @@ pub(crate) fn constant(
     match cx.constant(index) {
         Some(tensor) => Ok(Some(tensor)),
         None if cx.is_in_data_file(index) => Err(cx.refuse(format_args!(
-            "{name} is an attribute there, but its value is in a data file, which is not read: it must be in the model"
+            "{name} is an attribute in that version, but its value is in a data file, which is not \
+             read: it must be in the model"
         ))),
-        None => {
-            Err(cx.refuse(format_args!("{name} is an attribute there, but not a constant here")))
-        }
+        None => Err(cx.refuse(format_args!(
+            "{name} is an attribute in that version, but not a constant here"
+        ))),
     }
 }
 
-/// The integers of an input that must be constant; `None` if it is left out.
+/// Returns the integers of an input, or refuses if it is not constant. `None` if it is absent.
 pub(crate) fn constant_ints(
     cx: &Adapt<'_>,
     index: usize,
@@ -98,7 +99,7 @@ pub(crate) fn constant_ints(
     }
 }
 
-/// The elements of a tensor of integers.
+/// Returns the elements of a tensor of integers.
 pub(crate) fn ints_of(tensor: &Tensor) -> Option<Vec<i64>> {
     if !tensor.data_type().is_integer() {
         return None;
@@ -106,7 +107,7 @@ pub(crate) fn ints_of(tensor: &Tensor) -> Option<Vec<i64>> {
     cast(tensor, DataType::Int64, CastOptions::default()).ok()?.to_vec::<i64>().ok()
 }
 
-/// The only element of a floating-point tensor, if a 32-bit float can hold it.
+/// Returns the only element of a floating-point tensor, if a 32-bit float can hold it.
 pub(crate) fn exact_float(tensor: &Tensor) -> Option<f32> {
     let wide = cast(tensor, DataType::Double, CastOptions::default()).ok()?;
     let &[value] = wide.as_slice::<f64>().ok()? else { return None };
@@ -114,8 +115,8 @@ pub(crate) fn exact_float(tensor: &Tensor) -> Option<f32> {
     (f64::from(narrow) == value || value.is_nan()).then_some(narrow)
 }
 
-/// Turns the input `index`, which must be constant, into an attribute. The older version does not
-/// have it, nor inputs after it.
+/// Turns the input `index`, which must be constant, into an attribute. The older version has
+/// neither this input nor any after it.
 pub(crate) fn ints_to_attribute(
     cx: &mut Adapt<'_>,
     index: usize,
@@ -128,7 +129,7 @@ pub(crate) fn ints_to_attribute(
     Ok(())
 }
 
-/// Removes an attribute of integers that are all 1, as they are without it.
+/// Removes an attribute of integers that are all 1, which is its default.
 pub(crate) fn drop_ones(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
     if cx.ints(name).is_some_and(|values| values.iter().all(|value| *value == 1)) {
         cx.remove(name);
@@ -136,8 +137,8 @@ pub(crate) fn drop_ones(cx: &mut Adapt<'_>, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The floats of an input that must be constant, if 32-bit floats hold them; `None` if it is left
-/// out.
+/// Returns the floats of an input that must be constant, if 32-bit floats can hold them. `None` if
+/// it is absent.
 pub(crate) fn constant_floats(
     cx: &Adapt<'_>,
     index: usize,
@@ -150,8 +151,12 @@ pub(crate) fn constant_floats(
     }
 }
 
-/// Refuses an attribute that says anything but this.
-pub(crate) fn only_word(cx: &mut Adapt<'_>, name: &str, words: &[&str]) -> Result<(), Refusal> {
+/// Refuses an attribute whose word is not one of `words`.
+pub(crate) fn refuse_other_words(
+    cx: &mut Adapt<'_>,
+    name: &str,
+    words: &[&str],
+) -> Result<(), Refusal> {
     match cx.string(name) {
         Some(word) if !words.contains(&word.as_str()) => {
             Err(cx
@@ -161,15 +166,15 @@ pub(crate) fn only_word(cx: &mut Adapt<'_>, name: &str, words: &[&str]) -> Resul
     }
 }
 
-/// Whether indices are certain not to be negative, or that is granted.
+/// Whether indices are certain not to be negative, or the caller grants it.
 pub(crate) fn counts_from_front(cx: &mut Adapt<'_>, index: usize) -> bool {
     let found = cx.constant(index).and_then(|tensor| ints_of(&tensor));
     found.is_some_and(|values| values.iter().all(|value| *value >= 0))
         || cx.assume(Assumption::IndicesInRange)
 }
 
-/// Replaces constant integers that are negative, and known not to be what they should. Gives
-/// whether the input is constant and none is negative now.
+/// Replaces negative elements of a constant input of integers by `replace`. Returns whether the
+/// input is constant and has no negative element afterwards.
 pub(crate) fn replace_negative(
     cx: &mut Adapt<'_>,
     index: usize,
@@ -197,9 +202,9 @@ pub(crate) fn replace_negative(
 }
 
 /// Counts indices of an axis of the first input from the front, which older versions demand.
-/// Constant ones become others where the size of the axis is known. Those that are not known have
-/// the size added where they are negative, unless it is granted that none is.
-pub(crate) fn indices_from_front(
+/// Constant indices are replaced if the size of the axis is known. Otherwise nodes add the size to
+/// negative ones at run time, unless the caller grants that none is negative.
+pub(crate) fn count_indices_from_front(
     cx: &mut Adapt<'_>,
     index: usize,
     axis: i64,
@@ -234,24 +239,24 @@ pub(crate) fn indices_from_front(
     Ok(())
 }
 
-/// The size of an axis of the first input, if it is known.
+/// Returns the size of an axis of the first input, if it is known.
 fn size_of_axis(cx: &Adapt<'_>, axis: i64) -> Option<i64> {
     let shape = cx.input_type(0)?.shape()?;
     let axis = if axis < 0 { axis.checked_add(shape.len() as i64)? } else { axis };
     shape.get(usize::try_from(axis).ok()?)?.known()
 }
 
-/// Puts a Squeeze or Unsqueeze of the version before 13 between an input and what makes it.
+/// Puts a `Squeeze` of a version before 13 between an input and its producer.
 pub(crate) fn squeeze(cx: &mut Adapt<'_>, index: usize, axes: &[i64]) {
-    reaxis(cx, index, axes, SQUEEZE.name);
+    change_axes(cx, index, axes, SQUEEZE.name);
 }
 
-/// The same with new axes of size 1.
+/// Puts an `Unsqueeze` of a version before 13 between an input and its producer.
 pub(crate) fn unsqueeze(cx: &mut Adapt<'_>, index: usize, axes: &[i64]) {
-    reaxis(cx, index, axes, UNSQUEEZE.name);
+    change_axes(cx, index, axes, UNSQUEEZE.name);
 }
 
-fn reaxis(cx: &mut Adapt<'_>, index: usize, axes: &[i64], op: &'static str) {
+fn change_axes(cx: &mut Adapt<'_>, index: usize, axes: &[i64], op: &'static str) {
     if !axes.is_empty() {
         let value = cx.before(op, &[cx.input(index)], &[("axes", AttrValue::from(axes))]);
         cx.set_input(index, Some(value));
@@ -269,7 +274,7 @@ mod tests {
     use crate::math::binary::SUB;
     use crate::math::clip::CLIP;
     use crate::math::softmax::SOFTMAX;
-    use crate::math::testing::lowered;
+    use crate::math::testing::lower_version;
     use crate::math::unary::SELU;
     use crate::nn::dropout::DROPOUT;
     use crate::nn::recurrent::GRU;
@@ -298,7 +303,7 @@ mod tests {
 
     fn check(rows: Vec<Row>) {
         for (def, from, attributes, inputs, expected) in rows {
-            let found = lowered(def, from, &attributes, inputs);
+            let found = lower_version(def, from, &attributes, inputs);
             assert_eq!(found, expected, "{} {from} {attributes:?} of {inputs}", def.name);
         }
     }
@@ -314,7 +319,7 @@ mod tests {
                 18,
                 vec![],
                 "float[2, 3]; int64[1]",
-                "ReduceMax: axes is an attribute there, but not a constant here",
+                "ReduceMax: axes is an attribute in that version, but not a constant here",
             ),
             (&REDUCE_L2, 18, vec![("noop_with_empty_axes", Int(1))], "float[2]", "y = Abs(a)"),
             (
@@ -334,7 +339,7 @@ mod tests {
                 10,
                 vec![],
                 "float[9]; =[1]; =[5]; =[0]; =[2]",
-                "Slice: a step is not 1, and there are no steps there",
+                "Slice: that version has no input `steps`, but a step is not 1",
             ),
             (&CLIP, 11, vec![], "float[4]; _; =6", "y = Clip(a) max=6"),
             (&CLIP, 11, vec![], "double[4]; _; =6", "y = Clip(a) min=-inf max=6"),
@@ -403,13 +408,13 @@ mod tests {
                 7,
                 vec![],
                 "float[N]; float[2, N]",
-                "Sub: there is no implicit broadcasting there, and the sizes of the inputs are unknown",
+                "Sub: that version has no implicit broadcasting, and the sizes of the inputs are unknown",
             ),
         ]);
     }
 
     #[test]
-    fn what_older_versions_cannot_say_is_refused() {
+    fn refuses_features_that_older_versions_lack() {
         check(vec![
             (
                 &PAD,
@@ -501,8 +506,8 @@ mod tests {
                 "OneHot: an index may be negative, which version 9 does not support",
             ),
         ]);
-        // Without the size they are counted at run time.
-        let found = lowered(&GATHER, 11, &[], "float[N, 2]; =[-1]");
+        // With an unknown size, indices are counted at run time.
+        let found = lower_version(&GATHER, 11, &[], "float[N, 2]; =[-1]");
         assert!(found.contains("Shape(a)"), "{found}");
     }
 

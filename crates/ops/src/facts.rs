@@ -1,8 +1,8 @@
-//! The words in which a version of an operator is written down: inputs, outputs, attributes, types.
+//! Vocabulary for writing a version of an operator: inputs, outputs, attributes, types.
 //!
-//! The first version of an operator lists all of its facts. A later one lists what is different: a
-//! fact with a known name replaces the old one in its place, a new name is added at the end,
-//! `without_…` takes one away.
+//! The first version of an operator lists all of its facts. A later one lists the differences: a
+//! fact with a known name replaces the old one at its position, a new name is appended, `without_…`
+//! removes one.
 
 use crate::schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param,
@@ -20,19 +20,20 @@ pub(crate) enum Fact {
     Output(Param),
     /// An attribute.
     Attribute(Attribute),
-    /// What a type variable may stand for.
+    /// Types that a type variable may stand for.
     Types(&'static str, TypeSet),
-    /// The input is gone.
+    /// The input is removed.
     WithoutInput(&'static str),
-    /// The attribute is gone.
+    /// The attribute is removed.
     WithoutAttribute(&'static str),
-    /// The type variable is gone.
+    /// The type variable is removed.
     WithoutTypes(&'static str),
-    /// Models should not use this version; a later one may be fine again.
+    /// Models should not use this version; a later one may be usable again.
     Deprecated,
-    /// Whether equal inputs give equal outputs. Without it they do, unless an attribute is a graph.
+    /// Determinism of the operator. Without this fact, it is deterministic unless an attribute is a
+    /// graph.
     Determinism(Determinism),
-    /// A sentence about this version and those after it.
+    /// Remark on this version and the following ones.
     Note(&'static str),
 }
 
@@ -40,22 +41,22 @@ const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
     Param { name, ty, arity, differentiability: Differentiability::Unknown }
 }
 
-/// An input that must be there. `ty` is a type variable or a type such as `tensor(int64)`.
+/// Adds a required input. `ty` is a type variable or a type such as `tensor(int64)`.
 pub(crate) const fn input(name: &'static str, ty: &'static str) -> Fact {
     Fact::Input(param(name, ty, Arity::Single))
 }
 
-/// One or more inputs of one type.
+/// Adds a variadic input: one or more values of one type.
 pub(crate) const fn inputs(name: &'static str, ty: &'static str) -> Fact {
     Fact::Input(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
 
-/// An output that is always produced.
+/// Adds an output that is always produced.
 pub(crate) const fn output(name: &'static str, ty: &'static str) -> Fact {
     Fact::Output(param(name, ty, Arity::Single))
 }
 
-/// One or more outputs of one type.
+/// Adds a variadic output: one or more values of one type.
 pub(crate) const fn outputs(name: &'static str, ty: &'static str) -> Fact {
     Fact::Output(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
@@ -66,7 +67,9 @@ const fn attribute(name: &'static str, ty: AttrType) -> Fact {
 
 macro_rules! attributes {
     ($($function:ident $variant:ident $what:literal;)*) => { $(
-        #[doc = concat!("An attribute that holds ", $what, ". May be absent and has no default, unless said otherwise.")]
+        #[doc = concat!("Declares an attribute that holds ", $what, ".")]
+        ///
+        /// The attribute may be absent and has no default, unless methods of the fact change that.
         pub(crate) const fn $function(name: &'static str) -> Fact {
             attribute(name, AttrType::$variant)
         }
@@ -86,54 +89,54 @@ attributes! {
     strings Strings "strings";
 }
 
-/// What a type variable may stand for.
+/// Sets the types that a type variable may stand for.
 pub(crate) const fn types(name: &'static str, allowed: TypeSet) -> Fact {
     Fact::Types(name, allowed)
 }
 
-/// The input is gone.
+/// Removes an input.
 pub(crate) const fn without_input(name: &'static str) -> Fact {
     Fact::WithoutInput(name)
 }
 
-/// The attribute is gone.
+/// Removes an attribute.
 pub(crate) const fn without_attribute(name: &'static str) -> Fact {
     Fact::WithoutAttribute(name)
 }
 
-/// The type variable is gone.
+/// Removes a type variable.
 pub(crate) const fn without_types(name: &'static str) -> Fact {
     Fact::WithoutTypes(name)
 }
 
-/// A sentence about this version and those after it: what it does differently though nothing is
-/// declared otherwise.
+/// Adds a remark on this version and the following ones: a difference in behaviour that no
+/// declaration shows.
 pub(crate) const fn note(text: &'static str) -> Fact {
     Fact::Note(text)
 }
 
-/// Models should not use this version; a later one may be fine again.
+/// Marks the version as one that models should not use; a later one may be usable again.
 pub(crate) const fn deprecated() -> Fact {
     Fact::Deprecated
 }
 
-/// Equal inputs give equal outputs although an attribute is a graph.
+/// Declares that equal inputs give equal outputs, although an attribute is a graph.
 pub(crate) const fn deterministic() -> Fact {
     Fact::Determinism(Determinism::Deterministic)
 }
 
-/// Equal inputs need not give equal outputs.
+/// Declares that equal inputs need not give equal outputs.
 pub(crate) const fn non_deterministic() -> Fact {
     Fact::Determinism(Determinism::NonDeterministic)
 }
 
-/// The standard does not say whether equal inputs give equal outputs.
+/// Declares that the standard leaves open whether equal inputs give equal outputs.
 pub(crate) const fn unknown_determinism() -> Fact {
     Fact::Determinism(Determinism::Unknown)
 }
 
-// A wrong combination ("an optional attribute type") fails to compile: all of this runs in
-// constants.
+// A wrong combination ("an optional attribute type") fails to compile, since all of this is
+// evaluated in constants.
 impl Fact {
     const fn map_param(
         self,
@@ -154,22 +157,22 @@ impl Fact {
         if is_input { Fact::Input(param) } else { Fact::Output(param) }
     }
 
-    /// The parameter may be absent.
+    /// Makes the parameter optional.
     pub(crate) const fn optional(self) -> Fact {
         self.map_param(Some(Arity::Optional), None)
     }
 
-    /// A variadic parameter whose values may have different types, at least that many.
+    /// Makes the parameter variadic with at least `min` values, which may differ in type.
     pub(crate) const fn mixed(self, min: u32) -> Fact {
         self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
     }
 
-    /// A derivative with respect to the parameter exists.
+    /// Declares that a derivative with respect to the parameter exists.
     pub(crate) const fn differentiable(self) -> Fact {
         self.map_param(None, Some(Differentiability::Differentiable))
     }
 
-    /// No derivative with respect to the parameter exists.
+    /// Declares that no derivative with respect to the parameter exists.
     pub(crate) const fn non_differentiable(self) -> Fact {
         self.map_param(None, Some(Differentiability::NonDifferentiable))
     }
@@ -183,37 +186,37 @@ impl Fact {
         }
     }
 
-    /// Every node must have the attribute.
+    /// Makes the attribute required.
     pub(crate) const fn required(self) -> Fact {
         self.map_attribute(true, None)
     }
 
-    /// The integer that an absent attribute means.
+    /// Sets the default of an integer attribute.
     pub(crate) const fn or(self, default: i64) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Int(default)))
     }
 
-    /// The float that an absent attribute means.
+    /// Sets the default of a float attribute.
     pub(crate) const fn or_float(self, default: f32) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Float(default)))
     }
 
-    /// The string that an absent attribute means.
+    /// Sets the default of a string attribute.
     pub(crate) const fn or_string(self, default: &'static str) -> Fact {
         self.map_attribute(false, Some(AttrDefault::String(default)))
     }
 
-    /// The word that an absent attribute means, of those that the operator knows.
+    /// Sets the default of an attribute whose values are words that the operator knows.
     pub(crate) const fn or_word(self, default: &'static str) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Word(default)))
     }
 
-    /// The integers that an absent attribute means.
+    /// Sets the default of an attribute of integers.
     pub(crate) const fn or_ints(self, default: &'static [i64]) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Ints(default)))
     }
 
-    /// The strings that an absent attribute means.
+    /// Sets the default of an attribute of strings.
     pub(crate) const fn or_strings(self, default: &'static [&'static str]) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Strings(default)))
     }

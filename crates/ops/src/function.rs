@@ -1,10 +1,10 @@
-//! Functions: what an operator does, said with other operators.
+//! Functions: operators expressed by other operators.
 //!
-//! Only the nodes are written down, in ONNX text beside the operator's other facts. Name,
-//! parameters and operator sets of the function come from the schema. Some bodies depend on the
-//! call: on its attributes, on which inputs and outputs it has, on types. Those are built by a Rust
-//! function that sees the call as an [`Expand`] and gives the text. The text of whole functions is
-//! made in `function_text.rs`, which may look operators up: definitions use this file.
+//! Only the nodes are written, in ONNX text beside the operator's other facts. Name, parameters and
+//! operator sets of the function come from the schema. Some bodies depend on the call: on its
+//! attributes, on which inputs and outputs it has, on types. A Rust function builds those from the
+//! call, which it sees as an [`Expand`]. `function_text.rs` makes the text of whole functions; it
+//! may look operators up, while definitions use this file.
 
 mod expand;
 mod words;
@@ -15,17 +15,18 @@ pub(crate) use words::*;
 
 use crate::def::OpDef;
 
-/// Gives the nodes of a function for a call, or nothing where the standard has no function for it.
+/// Builds the nodes of a function for a call, or returns `None` where the standard has no function
+/// for it.
 pub(crate) type BodyFn = fn(&Expand<'_>) -> Option<String>;
 
-/// Gives the nodes of a function for a call, or says why there is none for it.
+/// Builds the nodes of a function for a call, or returns the reason why there is none for it.
 pub(crate) type ReasonedFn = fn(&Expand<'_>) -> Result<String, String>;
 
-/// Gives the nodes that take the place of a call for which a function is wrong, nothing for other
-/// calls, or says why there are none.
+/// Builds the nodes that replace a call for which the function is wrong. Returns `None` for other
+/// calls, or the reason why there are no such nodes.
 pub(crate) type CallBodyFn = fn(&Expand<'_>) -> Result<Option<String>, String>;
 
-/// Nodes in ONNX text, or what gives them.
+/// Nodes in ONNX text, or their builder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body {
     Text(&'static str),
@@ -36,15 +37,16 @@ pub(crate) enum Body {
 /// A function of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionVersion {
-    /// The opset version that it is written for.
+    /// Opset version that the function is written for.
     pub since: u32,
-    /// Whether it depends on the call.
+    /// Whether the function depends on the call.
     pub needs_call: bool,
 }
 
 impl OpDef {
-    /// The functions of a version of the operator, oldest first. Most versions that have any have
-    /// one; more are there if the operators that it calls changed before the operator itself did.
+    /// Returns the functions of a version of the operator, oldest first. Most versions with
+    /// functions have one; they have more if operators that it calls changed before the operator
+    /// itself did.
     pub fn functions_of(&self, version: u32) -> Vec<FunctionVersion> {
         let mut versions = self.versions().map(|version| version.since);
         let end = versions.find(|since| *since > version);
@@ -57,7 +59,7 @@ impl OpDef {
                 found.push(function);
             }
         }
-        // What was true of an older version is true of this one.
+        // The last function of an older version still holds.
         if found.is_empty()
             && let Some(older) = older
         {

@@ -1,4 +1,4 @@
-//! Functions of operators as ONNX text, with head and indentation.
+//! Functions of operators as ONNX text, with signature and indentation.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use crate::registry::Registry;
 use crate::schema::{Arity, Param, Schema};
 
 impl OpDef {
-    /// The operator at an opset version as a function in ONNX text, for a call if it depends on
-    /// one.
+    /// Returns the operator at an opset version as a function in ONNX text; `call` is needed if the
+    /// function depends on it.
     ///
-    /// It is the newest function that is written for that opset version or an older one. Nothing is
-    /// given if there is none, if a call is needed and missing, if the standard has no function for
-    /// this call, or if a function of an older opset version calls an operator of `ai.onnx` that,
-    /// by the registry, has changed since. A function that is built for a call always fits: it
-    /// imports the opset version asked for.
+    /// Takes the newest function that is written for that opset version or an older one. Returns
+    /// `None` if there is none, if a call is needed and missing, if the standard has no function
+    /// for this call, or if a function of an older opset version calls an operator of `ai.onnx`
+    /// that has changed since, according to the registry. A function that is built for a call
+    /// always fits, since it imports `opset`.
     pub fn function_text(
         &self,
         registry: &Registry,
@@ -44,8 +44,8 @@ impl OpDef {
         }
     }
 
-    /// Why the operator has no function for a call at an opset version, where it has one for others
-    /// and says so.
+    /// Returns the reason why the operator has no function for a call at an opset version, if its
+    /// builder states one.
     pub fn why_no_function(&self, opset: u32, call: &Call<'_>) -> Option<String> {
         let schema = self.schema_at(opset)?;
         match self.bodies().rfind(|(since, _)| *since <= opset)?.1 {
@@ -54,12 +54,12 @@ impl OpDef {
         }
     }
 
-    /// The operator at an opset version as a function in ONNX text by which a call is
-    /// differentiated, of an operator that has neither a gradient rule nor a function.
+    /// Returns a function in ONNX text through which a call is differentiated, for an operator that
+    /// has neither a gradient rule nor a function.
     ///
     /// # Errors
     ///
-    /// Why there is none for the call; empty if the operator has none at all.
+    /// The reason why there is none for the call; empty if the operator has none at all.
     pub fn gradient_text(
         &self,
         registry: &Registry,
@@ -71,22 +71,22 @@ impl OpDef {
         Ok(complete(registry, &schema, opset, Some(call), &nodes))
     }
 
-    /// The operator at an opset version as a function in ONNX text by which a call is computed
-    /// where axes are split that it needs whole itself, if there is one.
+    /// Returns a function in ONNX text that computes a call where axes are split that the operator
+    /// itself needs whole, if there is one.
     pub fn split_text(&self, registry: &Registry, opset: u32, call: &Call<'_>) -> Option<String> {
         let (schema, build) = self.schema_at(opset).zip(self.split_nodes())?;
         let nodes = build(&Expand::new(&schema, opset, call))?;
         Some(complete(registry, &schema, opset, Some(call), &nodes))
     }
 
-    /// The operator at an opset version as a function in ONNX text, to take the place of a call: as
-    /// [`function_text`](Self::function_text), but for the opset version that it was written for,
-    /// which it imports, if operators in it have changed since, and with what the function lacks
-    /// for this call.
+    /// Returns a function in ONNX text that can replace a call. Unlike
+    /// [`function_text`](Self::function_text), a function whose operators have changed since
+    /// imports the opset version that it was written for, and the nodes are corrected where the
+    /// function is wrong for this call.
     ///
     /// # Errors
     ///
-    /// Why the function may be wrong for the call, where no other nodes are known.
+    /// The reason why the function may be wrong for the call, if no other nodes are known.
     pub fn expansion_text(
         &self,
         registry: &Registry,
@@ -115,7 +115,7 @@ impl OpDef {
     }
 }
 
-/// The operators that nodes call, without what graphs in attributes call.
+/// Returns the operators that nodes call, except those that graphs in attributes call.
 fn callees(nodes: &str) -> impl Iterator<Item = &str> {
     let mut brackets = 0;
     nodes.match_indices(['<', '>', '=']).filter_map(move |(at, sign)| {
@@ -134,10 +134,10 @@ fn callees(nodes: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Suffix of the name of an input whose own name is that of the scalar made of it.
+/// Suffix of an input's name if the scalar that is made of it takes the name itself.
 const GIVEN: &str = "_given";
 
-/// Puts the head of a function before its nodes, each in a line.
+/// Puts the signature of a function before its nodes, each on its own line.
 fn complete(
     registry: &Registry,
     schema: &Schema,
@@ -148,8 +148,8 @@ fn complete(
     complete_squeezing(registry, schema, opset, call, (nodes, &[]))
 }
 
-/// Puts the head of a function before its nodes, and before them nodes that make scalars of some
-/// inputs.
+/// Puts the signature of a function before its nodes, after nodes that make scalars of the inputs
+/// `squeezed`.
 fn complete_squeezing(
     registry: &Registry,
     schema: &Schema,
@@ -158,12 +158,13 @@ fn complete_squeezing(
     (nodes, squeezed): (&str, &[&str]),
 ) -> String {
     let newest = registry.versions("").map(|(_, newest)| newest);
-    // What is added to `ai.onnx` is a function of the newest operators, whatever version calls it.
+    // A function that is added to `ai.onnx` consists of the newest operators, whatever version
+    // calls it.
     let is_added = schema.domain.is_empty() && registry.is_added(schema);
     let opset = newest.filter(|_| is_added).unwrap_or(opset);
     let mut text =
         format!("<domain: {:?}, opset_import: [{:?}: {opset}", schema.domain, schema.domain);
-    // What other domains have are functions of operators of `ai.onnx`.
+    // Functions in other domains consist of operators of `ai.onnx`.
     if let (false, Some(newest)) = (schema.domain.is_empty(), newest) {
         let _ = write!(text, ", \"\": {newest}");
     }
@@ -195,8 +196,8 @@ fn complete_squeezing(
     text + "}\n"
 }
 
-/// The lines of a text that have anything in them, without blanks around. Line breaks in strings,
-/// which graphs of a call may have, end no line.
+/// Returns the lines of a text that are not blank, trimmed. Line breaks in strings, which graphs of
+/// a call may have, do not end a line.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let (mut in_string, mut is_escaped) = (false, false);
     let ends_line = move |c: char| {
@@ -211,7 +212,8 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(ends_line).map(str::trim).filter(|line| !line.is_empty())
 }
 
-/// The names of parameters. A variadic one has as many as the call: its name and the position.
+/// Returns the names of parameters. A variadic one has as many as the call: its name and the
+/// position.
 fn parameters(params: &[Param], count: Option<usize>) -> Vec<String> {
     let mut names = Vec::new();
     for (index, param) in params.iter().enumerate() {

@@ -1,5 +1,5 @@
 //! Operators on images: `GridSample`, `ImageDecoder`, `MaxRoiPool`, `NonMaxSuppression`,
-//! `RoiAlign`. The others are in files of their own.
+//! `RoiAlign`. The others have their own files.
 
 pub(crate) mod affine_grid;
 pub(crate) mod center_crop_pad;
@@ -166,7 +166,7 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     })
     .gradient(gradients::roi_align);
 
-/// Cubic interpolation reads pixels outside of the image.
+/// Returns the difference of cubic interpolation, which reads pixels outside the image.
 fn border_differs(cx: &Infer<'_>) -> Option<String> {
     cx.string("mode").filter(|mode| mode == "cubic" || mode == "bicubic")?;
     cx.string("padding_mode").filter(|mode| mode == "border")?;
@@ -177,20 +177,20 @@ fn border_differs(cx: &Infer<'_>) -> Option<String> {
     )
 }
 
-/// One element per place that the grid `[N, D1, …, axes]` names.
+/// Infers one element per position of the grid `[N, D1, …, axes]`.
 fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.rank(0).or(cx.rank(1)) {
         Some(rank @ ..3) => {
             return cx.fail(format_args!("the inputs have rank {rank}, not at least 3"));
         }
-        Some(rank) => Some(samples(cx, rank)?),
+        Some(rank) => Some(sample_shape(cx, rank)?),
         None => None,
     };
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-fn samples(cx: &Infer<'_>, rank: usize) -> Result<Shape, InferError> {
+fn sample_shape(cx: &Infer<'_>, rank: usize) -> Result<Shape, InferError> {
     cx.demand_rank(1, rank)?;
     let axes = shared_dim(cx, "axes", &[(1, rank - 1)])?;
     cx.same_dim(&axes, &Dim::from(rank - 2), "the last size of the grid and spatial axes")?;
@@ -203,7 +203,7 @@ fn samples(cx: &Infer<'_>, rank: usize) -> Result<Shape, InferError> {
     Ok(shape)
 }
 
-/// Height, width and channels.
+/// Infers height, width and channels.
 fn infer_decoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.demand_rank(0, 1)?;
     let channels = match cx.string("pixel_format").as_deref() {
@@ -216,12 +216,13 @@ fn infer_decoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let shape = [Dim::Unknown, Dim::Unknown, Dim::Known(channels)];
     cx.set_tensor(0, Some(Uint8), Some(shape.into_iter().collect()));
-    cx.because(0, "the size of the encoded image");
+    cx.set_reason(0, "the size of the encoded image");
     Ok(())
 }
 
-/// For each region, given by `columns` numbers, the channels of the image, and a grid of cells.
-fn regions(
+/// Returns the shape of a grid of `cells` for each channel of the image and each region. A region
+/// has `columns` numbers, and the axes `counted` hold the number of regions.
+fn region_shape(
     cx: &Infer<'_>,
     columns: i64,
     counted: &[(usize, usize)],
@@ -246,7 +247,7 @@ fn infer_max_of_regions(cx: &mut Infer<'_>) -> Result<(), InferError> {
             return cx.fail(format_args!("pooled_shape must be two positive sizes, not {given:?}"));
         }
     };
-    let shape = regions(cx, 5, &[(1, 0)], cells)?;
+    let shape = region_shape(cx, 5, &[(1, 0)], cells)?;
     cx.set_tensor(0, cx.elem(0), Some(shape));
     Ok(())
 }
@@ -258,7 +259,7 @@ fn infer_aligned_regions(cx: &mut Infer<'_>) -> Result<(), InferError> {
     });
     let [height, width] = cells;
     cx.demand_rank(2, 1)?;
-    let shape = regions(cx, 4, &[(1, 0), (2, 0)], [height?, width?])?;
+    let shape = region_shape(cx, 4, &[(1, 0), (2, 0)], [height?, width?])?;
     cx.set_tensor(0, cx.elem(0), Some(shape));
     Ok(())
 }
@@ -270,7 +271,7 @@ mod tests {
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
-    fn samples_at_places() {
+    fn each_position_of_the_grid_is_sampled() {
         for opset in [16, 20, 22] {
             check(
                 &GRID_SAMPLE,
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn data_decide_how_much_there_is() {
+    fn sizes_that_depend_on_data_are_open() {
         check(
             &IMAGE_DECODER,
             20,
@@ -384,16 +385,16 @@ mod tests {
     }
 
     #[test]
-    fn older_forms_are_written_out() {
-        use crate::math::testing::adapted;
+    fn older_forms_are_expressed_by_newer_ones() {
+        use crate::math::testing::raise_version;
         let sample =
-            |mode: &'static str| adapted(&GRID_SAMPLE, 19, &[("mode", mode.into())], "-; -");
+            |mode: &'static str| raise_version(&GRID_SAMPLE, 19, &[("mode", mode.into())], "-; -");
         assert_eq!(sample("bilinear"), "y = GridSample(a, b) mode=linear");
         assert_eq!(sample("bicubic"), "y = GridSample(a, b) mode=cubic");
         assert_eq!(sample("nearest"), "y = GridSample(a, b) mode=nearest");
-        assert_eq!(adapted(&GRID_SAMPLE, 19, &[], "-; -"), "y = GridSample(a, b)");
+        assert_eq!(raise_version(&GRID_SAMPLE, 19, &[], "-; -"), "y = GridSample(a, b)");
         assert_eq!(
-            adapted(&ROI_ALIGN, 15, &[], "-; -; -"),
+            raise_version(&ROI_ALIGN, 15, &[], "-; -; -"),
             "y = RoiAlign(a, b, c) coordinate_transformation_mode=output_half_pixel"
         );
     }

@@ -1,4 +1,4 @@
-//! The context in which an operator computes the types of its outputs.
+//! Context in which an operator computes the types of its outputs.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -13,20 +13,20 @@ use crate::def::InferFn;
 use crate::known::Known;
 use crate::schema::Schema;
 
-/// Whose rule speaks, where a rule of the reference implementation is not the operator's with less
-/// said. People rely on what the reference leaves open.
+/// Author of a rule, where the rule of the reference implementation is not a weaker form of the
+/// operator's. Users rely on facts that the reference leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The operator's: it says all that is certain.
+    /// The operator's own rule, which returns all that is certain.
     Operator,
-    /// The reference implementation's.
+    /// The rule of the reference implementation.
     Reference,
 }
 
-/// What inference of one node sees and says.
+/// Inputs and results of the inference of one node.
 ///
-/// Everything may be missing: an input's type, its rank, a dimension. A rule that cannot say
-/// something leaves it out; it fails only where the inputs contradict what the operator demands.
+/// Everything may be unknown: an input's type, its rank, a dimension. A rule leaves out a result
+/// that it cannot derive, and fails only where the inputs contradict the operator's conditions.
 pub struct Infer<'a> {
     schema: &'a Schema,
     attributes: &'a dyn Attributes,
@@ -34,31 +34,31 @@ pub struct Infer<'a> {
     known: &'a [Option<&'a Known>],
     subgraphs: Option<&'a dyn Subgraphs>,
     present: Option<Present<'a>>,
-    said: Said,
-    /// Whether a known value was handed out.
+    outcome: RuleOutcome,
+    /// Whether the rule read a known value.
     used_values: Cell<bool>,
     equal: RefCell<Vec<(Dim, Dim)>>,
     cut_windows: RefCell<Vec<String>>,
-    /// `None` if they are not asked for.
+    /// `None` if the caller does not need demands.
     demands: Option<RefCell<Vec<Demand>>>,
 }
 
-/// What a node demands of sizes beyond equality, or it fails.
+/// Condition on sizes beyond equality. The node fails when it runs if it does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Demand {
-    /// Two sizes are equal, although no size is known by it.
+    /// Two sizes are equal, although neither size follows from it.
     Equal(Dim, Dim),
     /// Two sizes are equal, or one of them is 1.
     Broadcast(Dim, Dim),
-    /// The first size is 1 or the second.
+    /// The first size is 1 or equals the second.
     BroadcastTo(Dim, Dim),
-    /// A number is 0 or more.
+    /// A number is at least 0.
     NotNegative(Dim),
 }
 
 impl Demand {
-    /// Whether it holds for all sizes, or needs something of which nothing is known.
-    fn says_nothing(&self) -> bool {
+    /// Whether the condition holds for all sizes, or needs an unknown size.
+    fn is_trivial(&self) -> bool {
         match self {
             Demand::Equal(a, b) => a == b || a.is_unknown() || b.is_unknown(),
             Demand::Broadcast(a, b) => {
@@ -73,16 +73,16 @@ impl Demand {
     }
 }
 
-/// What is known of a value: its type, and the value itself.
+/// Known facts about a value: its type, and its contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inferred {
-    /// Its type.
+    /// Type.
     pub ty: Option<Type>,
-    /// The value.
+    /// Contents.
     pub known: Option<Known>,
 }
 
-/// By position, which inputs and outputs a node has: an empty name is none.
+/// Presence of a node's inputs and outputs, by position. One with an empty name is absent.
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
     /// Inputs.
@@ -91,39 +91,40 @@ pub struct Present<'a> {
     pub outputs: &'a [bool],
 }
 
-/// Infers the graphs that are attributes of a node.
+/// Inference of the graphs that are attributes of a node.
 pub trait Subgraphs {
-    /// What is known of the outputs of a graph if this is known of its inputs. Values of outer
-    /// graphs are seen as well.
+    /// Returns the known facts about the outputs of a graph, given those about its inputs. The
+    /// graph also reads values of outer graphs.
     ///
     /// # Errors
     ///
-    /// What contradicts itself inside of the graph.
+    /// A contradiction inside the graph.
     fn infer(&self, graph: GraphId, inputs: &[Inferred]) -> Result<Vec<Inferred>, InferError>;
 
-    /// Takes back what was found to be wrong in a graph since the node is looked at: it is not run.
+    /// Discards the errors that were found in a graph while this node is inferred, since the graph
+    /// is not run.
     fn forgive(&self, graph: GraphId);
 }
 
-/// What a rule said.
+/// Results of the inference rule of one node.
 #[derive(Debug, Default)]
-pub struct Said {
-    /// By output: its type.
+pub struct RuleOutcome {
+    /// Types of the outputs.
     pub types: SmallVec<[Option<Type>; 1]>,
-    /// By output: its value. Shorter where nothing is known of the last ones.
+    /// Contents of the outputs. Shorter than the outputs if those of the last ones are unknown.
     pub known: Vec<Option<Known>>,
-    /// Outputs of which something stays unknown, and why.
+    /// Outputs with unknown sizes or types, and the reasons.
     pub reasons: Vec<(usize, Cow<'static, str>)>,
-    /// Sizes that must be equal, or the node fails when it runs.
+    /// Pairs of sizes that must be equal, or the node fails when it runs.
     pub equal: Vec<(Dim, Dim)>,
-    /// What else must hold of sizes, if it is asked for.
+    /// Further conditions on sizes, if the caller needs them.
     pub demands: Vec<Demand>,
-    /// The difference of the node's outputs on ONNX Runtime, if that is asked for.
+    /// Difference of the node's outputs on ONNX Runtime, if the caller asks for it.
     pub difference: Option<String>,
-    /// Windows that count although the formula of the standard gives none, in words.
+    /// Descriptions of windows that count although the formula of the standard excludes them.
     pub cut_windows: Vec<String>,
-    /// Whether the rule read the value of an input. Otherwise all follows from types, attributes,
-    /// and from which values are known.
+    /// Whether the rule read the contents of an input. Otherwise the results follow from types,
+    /// attributes, and from which contents are known.
     pub used_values: bool,
 }
 
@@ -132,12 +133,12 @@ impl fmt::Debug for Infer<'_> {
         f.debug_struct("Infer")
             .field("op", &self.schema.name)
             .field("inputs", &self.inputs)
-            .field("outputs", &self.said.types)
+            .field("outputs", &self.outcome.types)
             .finish_non_exhaustive()
     }
 }
 
-/// Why the types of a node do not fit.
+/// Reason why the types of a node do not fit, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferError(pub String);
 
@@ -150,7 +151,7 @@ impl fmt::Display for InferError {
 impl std::error::Error for InferError {}
 
 impl<'a> Infer<'a> {
-    /// For a node with that many outputs.
+    /// Creates the context of a node with that many outputs.
     #[inline]
     pub fn new(
         schema: &'a Schema,
@@ -166,7 +167,10 @@ impl<'a> Infer<'a> {
             known,
             subgraphs: None,
             present: None,
-            said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
+            outcome: RuleOutcome {
+                types: (0..outputs).map(|_| None).collect(),
+                ..RuleOutcome::default()
+            },
             used_values: Cell::new(false),
             equal: RefCell::default(),
             cut_windows: RefCell::default(),
@@ -174,76 +178,74 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// With somebody who infers the graphs that are attributes of the node.
+    /// Sets the inference of the graphs that are attributes of the node.
     #[must_use]
     #[inline]
     pub fn with_subgraphs(self, subgraphs: &'a dyn Subgraphs) -> Self {
         Infer { subgraphs: Some(subgraphs), ..self }
     }
 
-    /// With what tells an absent input or output from one of which nothing is known. Otherwise all
-    /// are taken to be there.
+    /// Sets which inputs and outputs are present, to distinguish an absent one from an unknown one.
+    /// Without it, all are taken to be present.
     #[must_use]
     #[inline]
     pub fn with_present(self, present: Present<'a>) -> Self {
         Infer { present: Some(present), ..self }
     }
 
-    /// With a list of what the node demands of sizes, if it is wanted.
+    /// Sets whether the rule records the conditions that the node places on sizes.
     #[must_use]
     #[inline]
     pub fn with_demands(self, wanted: bool) -> Self {
         Infer { demands: wanted.then(RefCell::default), ..self }
     }
 
-    /// What the rule said.
+    /// Returns the results of the rule.
     #[inline]
-    pub fn finish(self) -> Said {
+    pub fn finish(self) -> RuleOutcome {
         let demands = self.demands.map(RefCell::into_inner).unwrap_or_default();
         let (equal, cut_windows) = (self.equal.into_inner(), self.cut_windows.into_inner());
         let used_values = self.used_values.get();
-        Said { equal, cut_windows, demands, used_values, ..self.said }
+        RuleOutcome { equal, cut_windows, demands, used_values, ..self.outcome }
     }
 
     /// Applies the rule of another operator to the node.
     ///
     /// # Errors
     ///
-    /// An error of the rule.
-    pub fn by_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<Said, InferError> {
+    /// Any error of the rule.
+    pub fn apply_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<RuleOutcome, InferError> {
         let outputs = self.output_count();
         let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs);
         (other.subgraphs, other.present) = (self.subgraphs, self.present);
         self.apply(rule, other)
     }
 
-    /// Applies the rule of another operator to a node with other inputs, and with the attributes
-    /// and the name of this node.
+    /// Applies the rule of another operator to other inputs, with the attributes and the name of
+    /// this node.
     ///
-    /// # Errors
-    ///
-    /// An error of the rule.
-    pub(crate) fn by_rule_with(
+    /// Any error of the rule.
+    pub(crate) fn apply_rule_with(
         &self,
         rule: InferFn,
         inputs: &[Option<&Type>],
-    ) -> Result<Said, InferError> {
+    ) -> Result<RuleOutcome, InferError> {
         let outputs = self.output_count();
         self.apply(rule, Infer::new(self.schema, self.attributes, inputs, &[], outputs))
     }
 
-    /// Applies a rule in another context, which lists demands if this one does.
-    fn apply<'o>(&self, rule: InferFn, mut other: Infer<'o>) -> Result<Said, InferError> {
+    /// Applies a rule in another context, which records demands if this one does.
+    fn apply<'o>(&self, rule: InferFn, mut other: Infer<'o>) -> Result<RuleOutcome, InferError> {
         other.demands = self.demands.as_ref().map(|_| RefCell::default());
         rule(&mut other)?;
-        let said = other.finish();
-        self.used_values.set(self.used_values.get() | said.used_values);
-        Ok(said)
+        let outcome = other.finish();
+        self.used_values.set(self.used_values.get() | outcome.used_values);
+        Ok(outcome)
     }
 
-    /// Takes over the types that a rule gave, and what it demands of sizes.
-    pub(crate) fn adopt(&mut self, said: Said) {
-        let Said { types, equal, demands, cut_windows, .. } = said;
+    /// Takes over the types and the conditions on sizes that another rule found.
+    pub(crate) fn adopt(&mut self, outcome: RuleOutcome) {
+        let RuleOutcome { types, equal, demands, cut_windows, .. } = outcome;
         for (output, ty) in types.into_iter().enumerate() {
             if let Some(ty) = ty {
                 self.set(output, ty);
@@ -254,27 +256,27 @@ impl<'a> Infer<'a> {
         demands.into_iter().for_each(|demand| self.demand(|| demand));
     }
 
-    /// What the operator says of itself.
+    /// Returns the schema of the operator.
     pub fn schema(&self) -> &'a Schema {
         self.schema
     }
 
-    /// The operator's version.
+    /// Returns the version of the operator.
     pub fn since(&self) -> u32 {
         self.schema.since
     }
 
-    /// Inputs of the node, absent ones counted.
+    /// Returns the number of inputs, including absent ones.
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Outputs of the node, absent ones counted.
+    /// Returns the number of outputs, including absent ones.
     pub fn output_count(&self) -> usize {
-        self.said.types.len()
+        self.outcome.types.len()
     }
 
-    /// Whether the node has an input, be anything known of it or not.
+    /// Whether the node has an input, known or unknown.
     pub fn has_input(&self, index: usize) -> bool {
         let present = self.present.and_then(|present| present.inputs.get(index));
         index < self.inputs.len() && *present.unwrap_or(&true)
@@ -286,91 +288,91 @@ impl<'a> Infer<'a> {
         index < self.output_count() && *present.unwrap_or(&true)
     }
 
-    /// The type of an input.
+    /// Returns the type of an input.
     pub fn input(&self, index: usize) -> Option<&'a Type> {
         *self.inputs.get(index)?
     }
 
-    /// The tensor type of an input.
+    /// Returns the tensor type of an input.
     pub fn tensor(&self, index: usize) -> Option<&'a TensorType> {
         self.input(index)?.as_tensor()
     }
 
-    /// The element type of an input.
+    /// Returns the element type of an input.
     pub fn elem(&self, index: usize) -> Option<DataType> {
         self.tensor(index)?.elem
     }
 
-    /// The shape of an input.
+    /// Returns the shape of an input.
     pub fn shape(&self, index: usize) -> Option<&'a Shape> {
         self.tensor(index)?.shape.as_ref()
     }
 
-    /// The rank of an input.
+    /// Returns the rank of an input.
     pub fn rank(&self, index: usize) -> Option<usize> {
         self.shape(index).map(|shape| shape.len())
     }
 
-    /// The value of an input, as far as known.
-    pub fn known(&self, index: usize) -> Option<&'a Known> {
+    /// Returns the contents of an input, as far as known.
+    pub fn known_value(&self, index: usize) -> Option<&'a Known> {
         let known = (*self.known.get(index)?)?;
         self.used_values.set(true);
         Some(known)
     }
 
-    /// Whether something is known of the value of an input.
+    /// Whether the contents of an input are known. Does not count as reading them.
     pub(crate) fn is_known(&self, index: usize) -> bool {
         self.known.get(index).is_some_and(Option::is_some)
     }
 
-    /// The integers of an input that is a known scalar or vector.
+    /// Returns the integers of an input that is a known scalar or vector.
     pub(crate) fn known_ints(&self, index: usize) -> Option<Vec<Dim>> {
-        self.known(index)?.ints()
+        self.known_value(index)?.ints()
     }
 
-    /// The integers of an input that is a constant scalar or vector.
+    /// Returns the integers of an input that is a constant scalar or vector.
     pub(crate) fn constant_ints(&self, index: usize) -> Option<Vec<i64>> {
         self.known_ints(index)?.iter().map(Dim::known).collect()
     }
 
-    /// The node's attributes, with the schema's defaults.
+    /// Returns the node's attributes, with the schema's defaults.
     pub fn attributes(&self) -> AttributeView<'a> {
         AttributeView::new(self.schema, self.attributes)
     }
 
-    /// An integer attribute, or its default.
+    /// Returns an integer attribute, or its default.
     pub fn int(&self, name: &str) -> Option<i64> {
         self.attributes().int(name)
     }
 
-    /// A float attribute, or its default.
+    /// Returns a float attribute, or its default.
     pub fn float(&self, name: &str) -> Option<f32> {
         self.attributes().float(name)
     }
 
-    /// A string attribute, or its default.
+    /// Returns a string attribute, or its default.
     pub fn string(&self, name: &str) -> Option<String> {
         self.attributes().string(name)
     }
 
-    /// An attribute of integers, or its default.
+    /// Returns an attribute of integers, or its default.
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.attributes().ints(name)
     }
 
-    /// The value of any attribute that the node has; defaults are not looked up.
+    /// Returns the value of an attribute that the node itself has, ignoring defaults.
     pub fn attribute(&self, name: &str) -> Option<crate::AttrValue<'a>> {
         self.attributes.attribute(name)
     }
 
-    /// Says the type of an output. An output that the node does not have is passed over.
+    /// Sets the type of an output. Ignores an output that the node does not have.
     pub fn set(&mut self, index: usize, ty: Type) {
-        if let Some(output) = self.said.types.get_mut(index) {
+        if let Some(output) = self.outcome.types.get_mut(index) {
             *output = Some(ty);
         }
     }
 
-    /// Says that an output is a tensor, as far as element type and shape are known.
+    /// Sets the type of an output to a tensor, as far as element type and shape are known.
     pub(crate) fn set_tensor(
         &mut self,
         index: usize,
@@ -380,10 +382,10 @@ impl<'a> Infer<'a> {
         self.set(index, Type::Tensor(TensorType { elem, shape }));
     }
 
-    /// Says the value of an output.
+    /// Sets the contents of an output.
     pub(crate) fn set_known(&mut self, index: usize, known: Known) {
         if index < self.output_count() {
-            let outputs = &mut self.said.known;
+            let outputs = &mut self.outcome.known;
             if outputs.len() <= index {
                 outputs.resize_with(index + 1, || None);
             }
@@ -391,8 +393,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// What is known of the outputs of the graph that is an attribute, if this is known of its
-    /// inputs. `None` if there is no such graph, or nobody to look into it.
+    /// Infers a graph that is an attribute from the known facts about its inputs. `None` if there
+    /// is no such graph, or the context cannot infer graphs.
     pub fn subgraph(
         &self,
         attribute: &str,
@@ -406,8 +408,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// Says that a graph is not run, so that what is wrong in it does not matter.
-    pub(crate) fn is_not_run(&self, attribute: &str) {
+    /// Marks a graph as not run, so that errors in it are discarded.
+    pub(crate) fn mark_not_run(&self, attribute: &str) {
         if let (Some(subgraphs), Some(crate::AttrValue::Graph(graph))) =
             (self.subgraphs, self.attribute(attribute))
         {
@@ -415,37 +417,38 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// Says why something of an output stays unknown, where that is not simply because something of
-    /// an input is: what in the data decides it, as in `the number of elements that are not zero`.
-    pub(crate) fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
-        self.said.reasons.push((output, reason.into()));
+    /// Records the reason why a size or type of an output stays unknown, if the data determines it
+    /// and not only an unknown input: `the number of elements that are not zero`.
+    pub(crate) fn set_reason(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
+        self.outcome.reasons.push((output, reason.into()));
     }
 
-    /// Says that two sizes must be equal, or the node fails when it runs.
+    /// Records that two sizes must be equal, or the node fails when it runs.
     pub(crate) fn equate(&self, a: &Dim, b: &Dim) {
         if a != b && !a.is_unknown() && !b.is_unknown() {
             self.equal.borrow_mut().push((a.clone(), b.clone()));
         }
     }
 
-    /// Says what else the node demands of sizes. What numbers contradict, the rule itself refuses.
+    /// Records a condition on sizes. The rule itself refuses numbers that contradict it.
     pub(crate) fn demand(&self, demand: impl FnOnce() -> Demand) {
         if let Some(demands) = &self.demands {
             let demand = demand();
-            if !demand.says_nothing() {
+            if !demand.is_trivial() {
                 demands.borrow_mut().push(demand);
             }
         }
     }
 
-    /// Whether a rule may take for granted what the node does not demand: it may if demands are
-    /// listed, because they are then checked for the numbers that symbols become.
+    /// Records a condition and returns whether the rule may rely on it: it may if conditions are
+    /// recorded, since they are then checked for the numbers that symbols become.
     pub(crate) fn assume(&self, demand: impl FnOnce() -> Demand) -> bool {
         self.demand(demand);
         self.demands.is_some()
     }
 
-    /// The quotient of two sizes that the node demands to divide, or it fails when it runs.
+    /// Returns the quotient of two sizes and records that it must be exact, or the node fails when
+    /// it runs.
     pub(crate) fn quotient(&self, whole: &Dim, part: &Dim) -> Dim {
         whole.exact_div(part).unwrap_or_else(|| {
             self.equate(&whole.rem(part), &Dim::Known(0));
@@ -453,17 +456,17 @@ impl<'a> Infer<'a> {
         })
     }
 
-    /// Says that a window counts although the formula of the standard gives none.
+    /// Records that a window counts although the formula of the standard excludes it.
     pub(crate) fn cut_window(&self, what: impl fmt::Display) {
         self.cut_windows.borrow_mut().push(format!("{}: {what}", self.schema.name));
     }
 
-    /// Fails, naming the operator.
+    /// Returns an error that names the operator.
     pub(crate) fn fail<T>(&self, what: impl fmt::Display) -> Result<T, InferError> {
         Err(InferError(format!("{}: {what}", self.schema.name)))
     }
 
-    /// Fails unless the input, if its rank is known, has that rank.
+    /// Fails if the rank of an input is known and is not `rank`.
     pub(crate) fn demand_rank(&self, index: usize, rank: usize) -> Result<(), InferError> {
         match self.rank(index) {
             Some(found) if found != rank => {
@@ -473,8 +476,7 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// An axis counted from the front, given one that may count from the back. Fails when it is out
-    /// of range.
+    /// Counts an axis from the front that may count from the back. Fails if it is out of range.
     pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, InferError> {
         let from_front = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
         match from_front.and_then(|axis| usize::try_from(axis).ok()) {
@@ -483,7 +485,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// The one size that two dimensions must share, or a failure that says what does not fit.
+    /// Returns the size that two dimensions must share, or an error that describes how they differ
+    /// in terms of `what`.
     pub(crate) fn same_dim(
         &self,
         a: &Dim,

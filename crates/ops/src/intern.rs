@@ -1,10 +1,9 @@
-//! Texts and lists that live as long as the process, for schemas that a program defines.
+//! Strings and lists that live as long as the process, for schemas that a program defines.
 //!
 //! The tables of the standard are constants, so a [`Schema`](crate::Schema) holds `&'static` names
-//! and defaults. What a program adds at run time is copied once and never freed. That is fine
-//! because it is bounded by what the program itself says: equal items are stored once, so
-//! registering the same operators again and again costs nothing, and no model file gets anything in
-//! here.
+//! and defaults. Additions at run time are copied once and never freed. Memory stays bounded by the
+//! distinct schemas of the program itself: equal items are stored once, so registering the same
+//! operators again costs nothing, and no content of a model file gets here.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -15,11 +14,11 @@ use crate::schema::Schema;
 
 type Table<T> = LazyLock<Mutex<HashSet<&'static T>>>;
 
-fn kept<T: ?Sized + Hash + Eq>(table: &Mutex<HashSet<&'static T>>, item: &T) -> &'static T
+fn intern<T: ?Sized + Hash + Eq>(table: &Mutex<HashSet<&'static T>>, item: &T) -> &'static T
 where
     Box<T>: for<'a> From<&'a T>,
 {
-    // A panic elsewhere cannot leave a set half changed.
+    // A panic of another thread cannot leave a set half changed.
     let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
     match table.get(item) {
         Some(known) => known,
@@ -31,13 +30,14 @@ where
     }
 }
 
-/// The text, for good.
+/// Keeps a string for the life of the process.
 pub fn text(text: &str) -> &'static str {
     static TEXTS: Table<str> = LazyLock::new(Mutex::default);
-    kept(&TEXTS, text)
+    intern(&TEXTS, text)
 }
 
-/// A schema of an operator that has no definition, with one that says nothing else, for good.
+/// Keeps a schema of an operator without a definition, together with a definition that is otherwise
+/// empty, for the life of the process.
 pub(crate) fn operator(schema: &Schema) -> (&'static OpDef, &'static Schema) {
     type Known = Vec<(&'static OpDef, &'static Schema)>;
     static OPERATORS: Mutex<Known> = Mutex::new(Vec::new());
@@ -54,25 +54,25 @@ pub(crate) fn operator(schema: &Schema) -> (&'static OpDef, &'static Schema) {
     }
 }
 
-/// The integers, for good.
+/// Keeps integers for the life of the process.
 pub fn ints(values: &[i64]) -> &'static [i64] {
     static INTS: Table<[i64]> = LazyLock::new(Mutex::default);
-    kept(&INTS, values)
+    intern(&INTS, values)
 }
 
-/// The floats, for good, bit for bit.
+/// Keeps floats, compared by their bits, for the life of the process.
 pub fn floats(values: &[f32]) -> &'static [f32] {
     // Floats are not `Eq`; their bits are, and have the same layout.
     static BITS: Table<[u32]> = LazyLock::new(Mutex::default);
     let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-    bytemuck::cast_slice(kept(&BITS, &bits[..]))
+    bytemuck::cast_slice(intern(&BITS, &bits[..]))
 }
 
-/// The texts, for good.
+/// Keeps a list of strings for the life of the process.
 pub fn texts(texts: &[&str]) -> &'static [&'static str] {
     static LISTS: Table<[&'static str]> = LazyLock::new(Mutex::default);
     let texts: Vec<&'static str> = texts.iter().map(|item| text(item)).collect();
-    kept(&LISTS, &texts[..])
+    intern(&LISTS, &texts[..])
 }
 
 #[cfg(test)]

@@ -1,59 +1,59 @@
-//! Values that are known before a run: constants, and the integers that shapes are computed from.
+//! Values that are known before a run: constants, and integers that shapes are computed from.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::{Bool8, CastOptions, DataType, Element, Tensor, cast};
 use smallvec::SmallVec;
 
-/// What is known of the value of a tensor before anything runs.
+/// Contents of a tensor, as far as they are known before a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
-    /// An array of integers, symbolic: what shapes are computed with. [`Known::array`] makes one
-    /// that keeps its promises.
+    /// Symbolic array of integers, from which shapes are computed. [`Known::array`] makes one that
+    /// satisfies the conditions on its fields.
     Ints {
-        /// Element type: integers, `bool` (0 and 1), or `float` and `double`, of which only whole
-        /// numbers are ever known.
+        /// Element type: an integer type, `bool` (0 and 1), or `float` and `double`, of which only
+        /// whole numbers are known.
         elem: DataType,
-        /// Sizes; none for a scalar.
+        /// Sizes; empty for a scalar.
         dims: Dims,
-        /// The elements, row by row, no more than [`MAX_KNOWN`].
+        /// Elements in row-major order, at most [`MAX_KNOWN`].
         values: Vec<Dim>,
     },
-    /// A constant.
+    /// Constant.
     Tensor(Tensor),
 }
 
 /// Sizes of a known value.
 pub type Dims = SmallVec<[usize; 2]>;
 
-/// Arrays of more elements than this describe no shape.
+/// Maximum number of elements that are tracked: larger arrays describe no shape.
 pub const MAX_KNOWN: usize = 1024;
 
 impl Known {
-    /// A vector of `int64`.
+    /// Makes a vector of `int64`.
     pub fn vector(values: impl IntoIterator<Item = Dim>) -> Known {
         let values: Vec<Dim> = values.into_iter().collect();
         Known::Ints { elem: DataType::Int64, dims: [values.len()].into_iter().collect(), values }
     }
 
-    /// A scalar `int64`.
+    /// Makes a scalar of `int64`.
     pub fn scalar(value: Dim) -> Known {
         Known::Ints { elem: DataType::Int64, dims: Dims::new(), values: vec![value] }
     }
 
-    /// An array of these elements, row by row, as far as the element type holds them. `None` if
-    /// nothing is left, or too much.
+    /// Makes an array of elements in row-major order. Elements that the element type cannot hold
+    /// become unknown. `None` if all are unknown or there are too many.
     pub fn array(elem: DataType, dims: Dims, values: Vec<Dim>) -> Option<Known> {
         limits(elem)?;
         if values.len() > MAX_KNOWN || elements(&dims) != Some(values.len()) {
             return None;
         }
-        let values: Vec<Dim> = values.into_iter().map(|value| held(elem, value)).collect();
-        // Mere unknowns would say no more than the type does.
-        let says_something = values.is_empty() || !values.iter().all(Dim::is_unknown);
-        says_something.then_some(Known::Ints { elem, dims, values })
+        let values: Vec<Dim> = values.into_iter().map(|value| keep_if_exact(elem, value)).collect();
+        // An array of unknown elements adds nothing to its type.
+        let is_informative = values.is_empty() || !values.iter().all(Dim::is_unknown);
+        is_informative.then_some(Known::Ints { elem, dims, values })
     }
 
-    /// Its element type.
+    /// Returns the element type.
     pub fn elem(&self) -> DataType {
         match self {
             Known::Ints { elem, .. } => *elem,
@@ -61,7 +61,7 @@ impl Known {
         }
     }
 
-    /// Its sizes.
+    /// Returns the sizes.
     pub fn dims(&self) -> &[usize] {
         match self {
             Known::Ints { dims, .. } => dims,
@@ -69,8 +69,8 @@ impl Known {
         }
     }
 
-    /// The elements of an array of any rank, row by row. Those that are no whole numbers are
-    /// unknown.
+    /// Returns the elements of an array of any rank in row-major order. Those that are not whole
+    /// numbers are unknown.
     pub fn elements(&self) -> Option<Vec<Dim>> {
         match self {
             Known::Ints { values, .. } => Some(values.clone()),
@@ -78,7 +78,7 @@ impl Known {
         }
     }
 
-    /// The integers of a scalar or vector, symbolic or not.
+    /// Returns the integers of a scalar or vector, symbolic or not.
     pub fn ints(&self) -> Option<Vec<Dim>> {
         if self.dims().len() > 1 || !self.elem().is_integer() {
             return None;
@@ -91,14 +91,14 @@ impl Known {
         self.dims().is_empty()
     }
 
-    /// The value as a tensor, if no symbol is in it.
+    /// Returns the value as a tensor if it has no symbols.
     pub fn to_tensor(&self) -> Option<Tensor> {
         match self {
             Known::Tensor(tensor) => Some(tensor.clone()),
             Known::Ints { elem, dims, values } => {
                 let (least, most) = limits(*elem)?;
                 let numbers: Vec<i64> = values.iter().map(Dim::known).collect::<Option<_>>()?;
-                // A zero of floats has a sign, which nobody followed.
+                // The sign of a floating-point zero is not tracked.
                 let exact = |number: &i64| {
                     (least..=most).contains(number) && (*number != 0 || !elem.is_float())
                 };
@@ -112,8 +112,8 @@ impl Known {
     }
 }
 
-/// The least and the largest number up to which an element type holds all integers that a [`Dim`]
-/// can be.
+/// Returns the least and the greatest number of the range in which an element type holds every
+/// integer that a [`Dim`] can be.
 fn limits(elem: DataType) -> Option<(i64, i64)> {
     Some(match elem {
         DataType::Int64 => (i64::MIN, i64::MAX),
@@ -131,16 +131,16 @@ fn limits(elem: DataType) -> Option<(i64, i64)> {
     })
 }
 
-/// A number, if an element type holds it exactly: others wrap or are rounded at run time, and a
-/// [`Dim`] does neither.
-pub(crate) fn held(elem: DataType, value: Dim) -> Dim {
+/// Returns a number if an element type holds it exactly, else an unknown one: numbers out of range
+/// wrap or are rounded at run time, which a [`Dim`] cannot express.
+pub(crate) fn keep_if_exact(elem: DataType, value: Dim) -> Dim {
     let Some((least, most)) = limits(elem) else {
         return Dim::Unknown;
     };
     let holds = match &value {
         Dim::Known(value) => (least..=most).contains(value),
-        // A size that is too large for the type would have been so for the program that wrote the
-        // model.
+        // A symbolic size is assumed to fit types of at least 25 bits, as the program that wrote
+        // the model relied on it.
         Dim::Expr(_) => most >= 1 << 24 && (least < 0 || value.is_never_negative()),
         Dim::Unknown => false,
     };
@@ -157,8 +157,8 @@ fn whole_numbers(tensor: &Tensor) -> Option<Vec<Dim>> {
     {
         each(tensor, |value: T| i64::try_from(value).map_or(Dim::Unknown, Dim::Known))
     }
-    fn whole(value: f64) -> Dim {
-        // Beyond that, every float is a whole number, but not the one that was meant.
+    fn to_dim(value: f64) -> Dim {
+        // Every float beyond 2^53 is a whole number, but may be a rounded one.
         if value.fract() == 0.0 && value.abs() <= (1i64 << 53) as f64 {
             Dim::Known(value as i64)
         } else {
@@ -178,13 +178,13 @@ fn whole_numbers(tensor: &Tensor) -> Option<Vec<Dim>> {
         DataType::Uint16 => integer::<u16>(tensor),
         DataType::Uint8 => integer::<u8>(tensor),
         DataType::Bool => each(tensor, |value: Bool8| Dim::Known(value.get().into())),
-        DataType::Float => each(tensor, |value: f32| whole(value.into())),
-        DataType::Double => each(tensor, whole),
+        DataType::Float => each(tensor, |value: f32| to_dim(value.into())),
+        DataType::Double => each(tensor, to_dim),
         _ => None,
     }
 }
 
-/// The number of elements of an array.
+/// Returns the number of elements of an array.
 pub(crate) fn elements(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1usize, |product, size| product.checked_mul(*size))
 }

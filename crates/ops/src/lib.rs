@@ -1,13 +1,13 @@
-//! What every operator is, in every version.
+//! Definitions of all operators, in every version.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first
-//! version in full and the later ones as differences (`facts`), its type and shape inference
-//! beside it ([`Infer`]), the adapters that turn a node of an older version into the newer form
-//! ([`Adapt`]), and what it does as a function of other operators (`Expand`). The list of all
-//! definitions is `registry::OPERATORS`, with those of ONNX Runtime's own domain apart from it in
-//! `microsoft`; everything that wants to know operators reads them through [`Registry`].
+//! An operator has one place: a `static` [`OpDef`] in the file of its family. It holds the first
+//! version in full and later ones as differences (`facts`), type and shape inference ([`Infer`]),
+//! adapters that turn a node of an older version into the newer form ([`Adapt`]), and the
+//! operator's function in terms of other operators (`Expand`). `registry::OPERATORS` lists all
+//! definitions of the standard; `microsoft` lists those of ONNX Runtime's own domain. Other code
+//! reads them through [`Registry`].
 //!
 //! ```
 //! use sardonyx_ops::Registry;
@@ -18,11 +18,11 @@
 //! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
 //! ```
 //!
-//! What is public is in two groups: what there is to know about operators, and what jobs and the
-//! engine ask the definitions with. How a definition is written is this crate's own affair.
+//! Public items form two groups: facts about operators, and the interface through which jobs and
+//! the engine use definitions. The form of a definition is private to this crate.
 //!
-//! This crate is facts. Walking a graph, deciding what to do about an error, running anything: that
-//! is for `passes` and `runtime`.
+//! This crate is facts. Walking a graph, reacting to an error and running nodes belong to `passes`
+//! and `runtime`.
 
 mod adapt;
 mod attributes;
@@ -64,7 +64,7 @@ mod tensor;
 mod text;
 mod training;
 
-// What there is to know about operators, which the crate `sardonyx` hands on.
+// Facts about operators, which the crate `sardonyx` re-exports.
 pub use def::{OpDef, Version};
 pub use function::FunctionVersion;
 pub use list::compare_domains;
@@ -75,7 +75,7 @@ pub use schema::{
 pub use typeset::{TypeSet, UnknownType, read_type, spell};
 pub use user::RegistryError;
 
-// What jobs and the engine ask definitions with.
+// Interface through which jobs and the engine use definitions.
 pub use adapt::{Adapt, Adapted, Assumption, Refusal, ValueTypes};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
@@ -84,7 +84,7 @@ pub use denotation::Format;
 pub use function::{Call, GraphText};
 pub use gradient::{Around, Backward, Derived, Given, GradientFn, scalar};
 pub use image::factors::{Resized, resized};
-pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
+pub use infer::{Demand, Infer, InferError, Inferred, Present, RuleOutcome, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};
 pub use registry::OpRef;

@@ -1,4 +1,4 @@
-//! Lists of definitions, and looking operators up in them.
+//! Lists of definitions with look-up by name.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use crate::schema::Schema;
 /// Definitions, sorted by domain and name, with all of their versions.
 pub(crate) struct List {
     operators: &'static [&'static OpDef],
-    /// By operator, its versions. All are expanded once and kept.
+    /// Versions of each operator, expanded on first use.
     expanded: OnceLock<Vec<Vec<Schema>>>,
 }
 
@@ -18,12 +18,12 @@ impl List {
         List { operators, expanded: OnceLock::new() }
     }
 
-    /// Every definition.
+    /// Returns all definitions.
     pub(crate) fn operators(&self) -> &'static [&'static OpDef] {
         self.operators
     }
 
-    /// Where an operator is in the list.
+    /// Returns the position of an operator in the list.
     pub(crate) fn find(&'static self, domain: &str, name: &str) -> Option<Place> {
         let order =
             |op: &&OpDef| compare_domains(op.domain, domain).then_with(|| op.name.cmp(name));
@@ -31,13 +31,13 @@ impl List {
         Some(Place { list: self, position })
     }
 
-    /// Every place, in order.
+    /// Returns all positions, in order.
     pub(crate) fn places(&'static self) -> impl Iterator<Item = Place> {
         (0..self.operators.len()).map(move |position| Place { list: self, position })
     }
 }
 
-/// Where an operator is in a list.
+/// Position of an operator in a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     list: &'static List,
@@ -45,12 +45,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The operator in all of its versions.
+    /// Returns the operator in all of its versions.
     pub(crate) fn def(self) -> &'static OpDef {
         self.list.operators[self.position]
     }
 
-    /// The version of the operator that an opset version brought.
+    /// Returns the version of the operator that an opset version introduced.
     pub(crate) fn version(self, since: u32) -> Option<&'static Schema> {
         let expanded = self.list.expanded.get_or_init(|| {
             let expand = |op: &&OpDef| {
@@ -62,15 +62,15 @@ impl Place {
         expanded[self.position].iter().find(|schema| schema.since == since)
     }
 
-    /// The version of the operator that an opset version has.
+    /// Returns the version of the operator that is current at an opset version.
     pub(crate) fn at(self, opset: u32) -> Option<&'static Schema> {
         self.version(self.def().version_at(opset)?)
     }
 }
 
-/// The order of domains. Most are empty, and C libraries compare even nothing by a masked load from
-/// an address that is no memory, for which processors take longer than for all the rest of finding
-/// an operator.
+/// Compares two domains. Handles empty ones, which most are, before it compares bytes: for those, C
+/// libraries do a masked load from an unmapped address, which takes processors longer than the rest
+/// of finding an operator.
 pub fn compare_domains(a: &str, b: &str) -> Ordering {
     match (a.is_empty(), b.is_empty()) {
         (false, false) => a.cmp(b),

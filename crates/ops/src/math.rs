@@ -1,5 +1,5 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; operators
-//! along one axis.
+//! Elementwise arithmetic, comparison, logic and activations; matrix products; operators along one
+//! axis.
 
 pub(crate) mod binary;
 pub(crate) mod classify;
@@ -22,7 +22,7 @@ pub(crate) mod softmax;
 pub(crate) mod unary;
 pub(crate) mod variadic;
 
-/// Types and values as text, so that the tests of inference are tables.
+/// Types and values as text, so that tests of inference are tables.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::collections::HashMap;
@@ -48,7 +48,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Types and known values of the outputs of a node.
+    /// Infers the types and the known values of the outputs of a node.
     pub(crate) fn infer(
         def: &OpDef,
         opset: u32,
@@ -60,7 +60,8 @@ pub(crate) mod testing {
         infer_some(def, opset, attributes, inputs, known, &vec![true; inputs.len()], outputs)
     }
 
-    /// The same of a node that lacks some inputs.
+    /// Infers the types and the known values of the outputs of a node, some of whose inputs may be
+    /// absent.
     pub(crate) fn infer_some(
         def: &OpDef,
         opset: u32,
@@ -79,14 +80,14 @@ pub(crate) mod testing {
         let mut cx = Infer::new(&schema, &attributes, &inputs, &known, outputs)
             .with_present(Present { inputs: present, outputs: &has_outputs });
         rule(&mut cx)?;
-        let mut said = cx.finish();
-        said.known.resize(outputs, None);
-        Ok((said.types.into_vec(), said.known))
+        let mut outcome = cx.finish();
+        outcome.known.resize(outputs, None);
+        Ok((outcome.types.into_vec(), outcome.known))
     }
 
-    /// The type of the only output for inputs such as `"float[2, N, ?]; int64"`, or the error, as
-    /// text. See [`ty`].
-    pub(crate) fn inferred(
+    /// Infers the type of the only output from inputs such as `"float[2, N, ?]; int64"`. Returns it
+    /// or the error as text. See [`ty`].
+    pub(crate) fn infer_type(
         def: &OpDef,
         opset: u32,
         attributes: &[(&'static str, AttrValue<'static>)],
@@ -99,9 +100,9 @@ pub(crate) mod testing {
         }
     }
 
-    /// The value of the only output for inputs of known values such as `"[2, N]; 3"`. See
-    /// [`value`].
-    pub(crate) fn propagated(
+    /// Infers the contents of the only output from inputs with known contents such as `"[2, N];
+    /// 3"`. See [`value`].
+    pub(crate) fn infer_value(
         def: &OpDef,
         opset: u32,
         attributes: &[(&'static str, AttrValue<'static>)],
@@ -123,30 +124,32 @@ pub(crate) mod testing {
         }
     }
 
-    /// What the adapter from an opset version to the next one makes of a node, as text: every node
-    /// with its inputs (`a`, `b`, `c`, or the value of a constant) and attributes; `y` is what the
-    /// node gave.
-    pub(crate) fn adapted(
+    /// Applies the adapter from an opset version to the next one. Returns the resulting nodes as
+    /// text, each with its inputs (`a`, `b`, `c`, or the value of a constant) and attributes; `y`
+    /// is the original output.
+    pub(crate) fn raise_version(
         def: &OpDef,
         from: u32,
         attributes: &[(&str, AttrValue<'static>)],
         inputs: &str,
     ) -> String {
-        crossed(def, from, from + 1, attributes, inputs)
+        cross_version(def, from, from + 1, attributes, inputs)
     }
 
-    /// The same for the version before.
-    pub(crate) fn lowered(
+    /// Applies the adapter from an opset version to the previous one. Returns the resulting nodes
+    /// like [`raise_version`].
+    pub(crate) fn lower_version(
         def: &OpDef,
         from: u32,
         attributes: &[(&str, AttrValue<'static>)],
         inputs: &str,
     ) -> String {
-        crossed(def, from, from - 1, attributes, inputs)
+        cross_version(def, from, from - 1, attributes, inputs)
     }
 
-    /// Inputs are types, `_` for none, or constants such as `=[0, 2]`.
-    fn crossed(
+    /// Applies an adapter to a node with inputs from text: types, `_` for an absent input, or
+    /// constants such as `=[0, 2]`.
+    fn cross_version(
         def: &OpDef,
         from: u32,
         to: u32,
@@ -239,8 +242,8 @@ pub(crate) mod testing {
         if tensor.rank() == 0 { text.trim_matches(['[', ']']).to_string() } else { text }
     }
 
-    /// A type from text: `float[2, N, ?]`, `float` (a scalar), `float[...]` (any rank), `?[2]` (any
-    /// element type), `seq(float[2])`, `optional(float)`, `map(int64, float)`, `-` (nothing known).
+    /// Parses a type: `float[2, N, ?]`, `float` (a scalar), `float[...]` (any rank), `?[2]` (any
+    /// element type), `seq(float[2])`, `optional(float)`, `map(int64, float)`, `-` (unknown).
     pub(crate) fn ty(text: &str) -> Option<Type> {
         let text = text.trim();
         if text == "-" {
@@ -277,8 +280,8 @@ pub(crate) mod testing {
         Some(Type::Tensor(TensorType { elem, shape }))
     }
 
-    /// A known value from text: `[2, N]`, `[[1], [2]]`, `3` (a scalar), `-` (unknown). Of type
-    /// int64, or as in `int32:5`.
+    /// Parses a known value: `[2, N]`, `[[1], [2]]`, `3` (a scalar), `-` (unknown). The type is
+    /// `int64`, or given as in `int32:5`.
     pub(crate) fn value(text: &str) -> Option<Known> {
         let text = text.trim();
         let (elem, text) = match text.split_once(':') {

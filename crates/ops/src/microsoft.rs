@@ -1,13 +1,13 @@
-//! The operators that ONNX Runtime adds to the standard, as far as exported models use them, and
-//! the one for collectives of TensorRT.
+//! Operators that ONNX Runtime adds to the standard, as far as exported models use them, and
+//! TensorRT's operator for collectives.
 //!
-//! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
-//! which operators come and change, and most of its operators are not here. Each but `MatMulNBits`,
-//! `GatherBlockQuantized`, those of hashes and of tokens, and collectives, has a function over
-//! operators of the standard at their newest versions; these are the larger ones where there is
-//! one, so that the engine runs them as if a model had them itself. What a function cannot say it
-//! refuses with a reason: forms of an operator that only a device has, and buffers that are written
-//! to while they are read.
+//! They are separate from the standard's lists: their domain `com.microsoft` has a single version,
+//! in which operators are added and changed, and most of its operators are not here. All but
+//! `MatMulNBits`, `GatherBlockQuantized`, the operators on hashes and tokens, and collectives have
+//! a function of operators of the standard at their newest versions. It uses the larger operators
+//! where possible, so that the engine runs it as if the model itself had them. A function refuses,
+//! with a reason, what it cannot express: forms of an operator that only a device has, and buffers
+//! that are written while they are read.
 
 mod activation;
 mod attention;
@@ -46,10 +46,10 @@ mod window;
 
 use crate::list::List;
 
-/// The domain of nearly all of them.
+/// Domain of nearly all of them.
 pub(crate) const DOMAIN: &str = "com.microsoft";
 
-/// By domain and name.
+/// Sorted by domain and name.
 pub(crate) static LIST: List = List::new(&[
     &collective::DIST_COLLECTIVE,
     &early::LAYER_NORMALIZATION,

@@ -1,5 +1,5 @@
-//! The operators of `ai.onnx.ml`: preprocessing of features, and classical models such as trees,
-//! linear models and support vector machines.
+//! Operators of `ai.onnx.ml`: preprocessing of features, and classical models such as trees, linear
+//! models and support vector machines.
 
 pub(crate) mod features;
 pub(crate) mod maps;
@@ -12,9 +12,9 @@ use sardonyx_tensor::DataType;
 use crate::attributes::AttrValue;
 use crate::infer::{Infer, InferError};
 
-/// Element type and length of an attribute that is a list, if the node has it. A tensor counts as
-/// one and must be a vector.
-fn list(cx: &Infer<'_>, name: &str) -> Result<Option<(DataType, usize)>, InferError> {
+/// Returns element type and length of an attribute that is a list, if the node has it. A tensor
+/// counts as a list if it is a vector.
+fn list_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<(DataType, usize)>, InferError> {
     Ok(match cx.attribute(name) {
         Some(AttrValue::Floats(list)) => Some((DataType::Float, list.len())),
         Some(AttrValue::Ints(list)) => Some((DataType::Int64, list.len())),
@@ -29,7 +29,7 @@ fn list(cx: &Infer<'_>, name: &str) -> Result<Option<(DataType, usize)>, InferEr
     })
 }
 
-/// The length of an attribute that is a list; 0 if the node does not have it.
+/// Returns the length of an attribute that is a list; 0 if the node does not have it.
 fn list_len(cx: &Infer<'_>, name: &str) -> usize {
     match cx.attribute(name) {
         Some(AttrValue::Floats(list)) => list.len(),
@@ -39,7 +39,7 @@ fn list_len(cx: &Infer<'_>, name: &str) -> usize {
     }
 }
 
-/// The number of examples: rows of a matrix; a vector is one.
+/// Returns the number of examples: the rows of a matrix, or 1 for a vector.
 fn examples(cx: &Infer<'_>) -> Result<Dim, InferError> {
     match cx.shape(0).map(|shape| &shape[..]) {
         None => Ok(Dim::Unknown),
@@ -51,7 +51,7 @@ fn examples(cx: &Infer<'_>) -> Result<Dim, InferError> {
     }
 }
 
-/// A number of outputs that an attribute gives.
+/// Returns the number of outputs that an attribute holds.
 fn count_attribute(cx: &Infer<'_>, name: &str) -> Result<Dim, InferError> {
     match cx.int(name) {
         Some(count) if count < 0 => cx.fail(format_args!("{name} is {count}")),
@@ -59,8 +59,7 @@ fn count_attribute(cx: &Infer<'_>, name: &str) -> Result<Dim, InferError> {
     }
 }
 
-/// The element type of classes, which are texts if there are names for them, and how many there
-/// are.
+/// Returns the element type of classes, which are strings if they have names, and their number.
 fn classes(cx: &Infer<'_>, numbers: &str) -> (DataType, usize) {
     match list_len(cx, "classlabels_strings") {
         0 => (DataType::Int64, list_len(cx, numbers)),

@@ -1,5 +1,5 @@
-//! Definitions that others compare with: [`OpDef::is`](crate::OpDef::is) tells whether a node calls
-//! one of them. What is true of an operator itself is a fact in its definition.
+//! Definitions that other code compares with: [`OpDef::is`](crate::OpDef::is) returns whether a
+//! node calls one of them. Facts about an operator itself are in its definition.
 
 pub use crate::control::{IF, LOOP, SCAN};
 pub use crate::image::NON_MAX_SUPPRESSION;

@@ -129,7 +129,7 @@ fn has_element(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let has = match (cx.has_input(0), cx.input(0)) {
         (false, _) => Some(false),
         (true, None | Some(Type::Optional(_))) => None,
-        // A value of any other type is there.
+        // A value of any other type is present.
         (true, Some(_)) => Some(true),
     };
     if let Some(has) = has {
@@ -141,7 +141,7 @@ fn has_element(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             18,
             &[(&[], "optional(float)", "bool"), (&[], "", "bool"), (&[], "-", "bool")],
         );
-        assert_eq!(propagated(&OPTIONAL_HAS_ELEMENT, 18, &[], "[2]"), "1");
-        assert_eq!(propagated(&OPTIONAL_HAS_ELEMENT, 18, &[], "-"), "-");
+        assert_eq!(infer_value(&OPTIONAL_HAS_ELEMENT, 18, &[], "[2]"), "1");
+        assert_eq!(infer_value(&OPTIONAL_HAS_ELEMENT, 18, &[], "-"), "-");
     }
 }

@@ -19,7 +19,7 @@ use crate::nn::conv::Convolution;
 use crate::sharding::{contraction, layers};
 use crate::typeset::TypeSet;
 
-/// What is quantized to, by the IR version that brought the last of its types.
+/// Quantized types, by the IR version that introduced the last of them.
 const BYTES: TypeSet = TypeSet::tensors(&[Int8, Uint8]);
 const CODES_IR9: TypeSet =
     BYTES.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
@@ -27,7 +27,7 @@ const CODES_IR10: TypeSet = CODES_IR9.and(TypeSet::tensors(&[Int16, Uint16, Int4
 const CODES_IR11: TypeSet = CODES_IR10.and(TypeSet::tensors(&[Float4e2m1]));
 const CODES_IR13: TypeSet = CODES_IR11.and(TypeSet::tensors(&[Int2, Uint2]));
 const CODES_IR14: TypeSet = CODES_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
-/// What sums of products of bytes are kept in.
+/// Type of sums of products of bytes.
 const INT32: TypeSet = TypeSet::tensors(&[Int32]);
 const SCALES: TypeSet = TypeSet::tensors(&[Float16, Float, Bfloat16]);
 const SCALES_IR12: TypeSet = SCALES.and(TypeSet::tensors(&[Float8e8m0]));
@@ -168,7 +168,7 @@ fn infer_conv_integer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError>
     conv_integer(cx, Convolution::shape_as_reference)
 }
 
-/// What a convolution makes of shapes.
+/// Computes the output shape of a convolution.
 type ShapeOf = fn(&Convolution, &Infer<'_>) -> Result<Option<Shape>, InferError>;
 
 fn conv_integer(cx: &mut Infer<'_>, shape: ShapeOf) -> Result<(), InferError> {
@@ -216,7 +216,7 @@ fn product(cx: &Infer<'_>, a: usize, b: usize) -> Result<Option<Shape>, InferErr
     both.map(|(a, b)| product_shape(cx, a, b)).transpose()
 }
 
-/// A zero point has the type of what it is the zero of.
+/// Checks that a zero point has the type of its input.
 fn check_zero_point(cx: &Infer<'_>, input: usize, zero_point: usize) -> Result<(), InferError> {
     match (cx.elem(input), cx.elem(zero_point)) {
         (Some(elem), Some(found)) if elem != found => cx.fail(format_args!(
@@ -232,7 +232,7 @@ mod tests {
     use crate::tensor::testing::{check, ints};
 
     #[test]
-    fn products() {
+    fn products_multiply_matrices() {
         // SHAPE-13, SHAPE-16, SHAPE-19
         check(
             &MATMUL_INTEGER,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn convolutions() {
+    fn convolutions_have_shapes_of_conv() {
         check(
             &CONV_INTEGER,
             10,

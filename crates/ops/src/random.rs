@@ -1,4 +1,4 @@
-//! Random numbers: `Bernoulli`, `Multinomial`, `RandomNormal`, `RandomUniform` and the last two
+//! Random numbers: `Bernoulli`, `Multinomial`, `RandomNormal`, `RandomUniform`, and the last two
 //! with the shape of another value. Their results do not depend on inputs alone.
 
 use sardonyx_model::{Dim, Shape};
@@ -30,8 +30,8 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
     )
     .since(22, &[types("T1", FLOATS_IR4)])
     .widens()
-    .infer(like_first)
-    // That of the reference says Greater, which makes the element the probability of 0.
+    .infer(infer_like_first)
+    // The reference has Greater here, which makes the element the probability of 0.
     .body_from(15, |cx| {
         let elem = cx.elem(0)?;
         let dtype = cx.int("dtype").unwrap_or(elem);
@@ -81,7 +81,7 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(of_shape);
+    .infer(infer_shape);
 
 pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
     .about(
@@ -104,7 +104,7 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
-    .infer(like_first)
+    .infer(infer_like_first)
     .gradient(gradients::zero);
 
 pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
@@ -127,7 +127,7 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(of_shape);
+    .infer(infer_shape);
 
 pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
     .about(
@@ -150,17 +150,17 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
-    .infer(like_first)
+    .infer(infer_like_first)
     .gradient(gradients::zero);
 
-/// The shape of the input, and its element type unless the node names another one.
-fn like_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
+/// Infers the shape of the input, and its element type unless the node names another one.
+fn infer_like_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = elem_attribute(cx, "dtype")?.or(cx.elem(0));
     cx.set_tensor(0, elem, cx.shape(0).cloned());
     Ok(())
 }
 
-fn of_shape(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_shape(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = elem_attribute(cx, "dtype")?;
     let shape = cx.ints("shape");
     if let Some(size) = shape.iter().flatten().find(|size| **size < 0) {

@@ -1,15 +1,15 @@
 //! Reductions (`ReduceSum`, `ReduceMax` and others), which reduce axes to one element each, and
-//! `ArgMax` and `ArgMin`, which give the position of that element.
+//! `ArgMax` and `ArgMin`, which return the position of that element.
 //!
 //! - `ReduceL1`, `ReduceL2`, `ReduceLogSum`, `ReduceLogSumExp`, `ReduceMean`, `ReduceProd`,
 //!   `ReduceSumSquare`: since 1; 11 allows negative `axes`; 13 adds bfloat16; 18 takes `axes` as an
 //!   input. The two with a logarithm: 28 takes floats only.
-//! - `ReduceMax`, `ReduceMin`: the same; 12 adds 8-bit integers, 20 adds bool.
-//! - `ReduceSum`: the same, with `axes` as an input since 13.
+//! - `ReduceMax`, `ReduceMin`: as above; 12 adds 8-bit integers, 20 adds bool.
+//! - `ReduceSum`: as above, with `axes` as an input since 13.
 //! - `ArgMax`, `ArgMin`: since 1; 11 allows a negative `axis`; 12 adds `select_last_index` for when
 //!   there are several; 13 adds bfloat16.
 //!
-//! No axes means all of them, unless `noop_with_empty_axes` is 1; then none are reduced.
+//! Without axes all are reduced, unless `noop_with_empty_axes` is 1; then none are.
 
 mod gradients;
 mod parts;
@@ -20,13 +20,13 @@ use sardonyx_tensor::DataType;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::{AdapterFn, InferFn, OpDef};
-use crate::downward::{axes_from_front, axis_from_front, constant_ints};
+use crate::downward::{constant_ints, count_axes_from_front, count_axis_from_front};
 use crate::facts::{
     FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints,
     note, output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
-use crate::known::{Dims, elements, held};
+use crate::known::{Dims, elements, keep_if_exact};
 use crate::math::floats_only;
 use crate::math::shape_values::{self, Ints};
 use crate::sharding::elements;
@@ -48,13 +48,13 @@ pub(crate) static ARG_MIN: OpDef = position("ArgMin")
     .split_by(elements::arg)
     .split_body(parts::arg_min);
 
-pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
+pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| move_axes_to_attribute(cx, "Abs"))
     .about("L1 norm over axes: the sum of absolute values. 0 over an empty set.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")))
     .gradient(gradients::l1)
     .split_by(elements::sum);
 
-pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
+pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| move_axes_to_attribute(cx, "Abs"))
     .about("L2 norm over axes: the square root of the sum of squares. 0 over an empty set.")
     .body(
         &[18],
@@ -70,7 +70,7 @@ pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribut
     .split_by(elements::norm);
 
 pub static REDUCE_LOG_SUM: OpDef =
-    reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
+    reduction("ReduceLogSum", infer, |cx| move_axes_to_attribute(cx, "Log"))
         .about("Logarithm of the sum over axes. Minus infinity over an empty set.")
         .since(28, &[types("T", FLOATS_IR4)])
         .same_down()
@@ -79,7 +79,7 @@ pub static REDUCE_LOG_SUM: OpDef =
         .gradient(gradients::log_sum)
         .split_by(elements::log_sum);
 
-pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
+pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, move_axes_of_selection)
     .about(
         "Logarithm of the sum of exponentials over axes. The maximum is subtracted first, so the \
          exponentials do not overflow. Minus infinity over an empty set.",
@@ -101,7 +101,7 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
     .split_by(elements::whole_axes)
     .split_body(parts::log_sum_exp);
 
-pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
+pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| infer_folded(cx, Dim::larger, None))
     .about(
         "Maximum over axes. NaN if any element is NaN. Over an empty set: minus infinity, or the \
          smallest integer of the type.",
@@ -109,7 +109,7 @@ pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger,
     .gradient(gradients::extreme)
     .split_by(elements::max);
 
-pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone)
+pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, move_axes_of_selection)
     .about(
         "Mean over axes. The mean of integers truncates toward zero. Over an empty set: NaN, or \
              0 for integers.",
@@ -117,7 +117,7 @@ pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone)
     .gradient(gradients::mean)
     .split_by(elements::mean);
 
-pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None))
+pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| infer_folded(cx, Dim::smaller, None))
     .about(
         "Minimum over axes. NaN if any element is NaN. Over an empty set: infinity, or the largest \
          integer of the type.",
@@ -125,10 +125,11 @@ pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller
     .gradient(gradients::extreme)
     .split_by(elements::min);
 
-pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone)
-    .about("Product over axes. 1 over an empty set. Integers wrap around on overflow.")
-    .gradient(gradients::product)
-    .split_by(elements::product);
+pub static REDUCE_PROD: OpDef =
+    reduction("ReduceProd", |cx| infer_folded(cx, Dim::mul, Some(1)), move_axes_of_selection)
+        .about("Product over axes. 1 over an empty set. Integers wrap around on overflow.")
+        .gradient(gradients::product)
+        .split_by(elements::product);
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("Sum over axes. 0 over an empty set. Integers wrap around on overflow.")
@@ -146,10 +147,10 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
             types("T", HIGH_PRECISION_IR4),
         ],
     )
-    .infer(|cx| folded(cx, Dim::add, Some(0)))
-    .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
-    .adapter(12, 13, axes_as_input)
-    .adapter(13, 12, alone)
+    .infer(|cx| infer_folded(cx, Dim::add, Some(0)))
+    .adapter(11, 10, |cx| count_axes_from_front(cx, "axes"))
+    .adapter(12, 13, move_axes_to_input)
+    .adapter(13, 12, move_axes_of_selection)
     .gradient(gradients::sum)
     .split_by(elements::sum);
 
@@ -159,7 +160,7 @@ pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square
     .gradient(gradients::sum_of_squares)
     .split_by(elements::sum);
 
-/// The sum of a value, along the axes and in the form that the node asks for.
+/// Expands to the sum of a value along the axes and in the form of the node.
 macro_rules! sum {
     ($sum:literal, $of:literal) => {
         concat!(
@@ -194,8 +195,8 @@ const fn reduction(name: &'static str, infer: InferFn, down: AdapterFn) -> OpDef
         .widens()
         .since(18, AXES_AS_INPUT)
         .infer(infer)
-        .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
-        .adapter(17, 18, axes_as_input)
+        .adapter(11, 10, |cx| count_axes_from_front(cx, "axes"))
+        .adapter(17, 18, move_axes_to_input)
         .adapter(18, 17, down)
 }
 
@@ -213,9 +214,9 @@ const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
         .since(20, const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] })
         .widens()
         .infer(infer)
-        .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
-        .adapter(17, 18, axes_as_input)
-        .adapter(18, 17, alone)
+        .adapter(11, 10, |cx| count_axes_from_front(cx, "axes"))
+        .adapter(17, 18, move_axes_to_input)
+        .adapter(18, 17, move_axes_of_selection)
 }
 
 const fn position(name: &'static str) -> OpDef {
@@ -241,10 +242,10 @@ const fn position(name: &'static str) -> OpDef {
         .since(13, BFLOAT16_TOO)
         .widens()
         .infer(infer_position)
-        .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+        .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
 }
 
-/// What a node reduces.
+/// Axes that a node reduces.
 enum Axes {
     All,
     Nothing,
@@ -257,7 +258,7 @@ fn axes(cx: &Infer<'_>) -> Axes {
         Some(axes) => axes,
         None if !cx.has_input(1) => Vec::new(),
         None if has_no_elements(cx, 1) => Vec::new(),
-        // An absent input looks like one of which nothing is known.
+        // An absent input looks like one that is unknown.
         None => match cx.constant_ints(1) {
             Some(axes) => axes,
             None => return Axes::Unknown,
@@ -284,15 +285,15 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (Axes::Nothing, shape) => shape.cloned(),
         (Axes::All, _) if !keeps_dims(cx) => Some(Shape::new()),
         (_, None) => None,
-        (Axes::All, Some(shape)) => Some(reduced(cx, shape, &vec![true; shape.len()])),
+        (Axes::All, Some(shape)) => Some(reduce_shape(cx, shape, &vec![true; shape.len()])),
         (Axes::These(axes), Some(shape)) => {
             let mut marked = vec![false; shape.len()];
             for axis in axes {
                 marked[cx.axis(axis, shape.len())?] = true;
             }
-            Some(reduced(cx, shape, &marked))
+            Some(reduce_shape(cx, shape, &marked))
         }
-        // Every axis may be one of those, but what has size 1 keeps it.
+        // Each axis may be reduced, but one of size 1 keeps its size.
         (Axes::Unknown, Some(shape)) if keeps_dims(cx) => Some(
             shape
                 .iter()
@@ -305,8 +306,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape without the marked axes, or with size 1 in their place.
-fn reduced(cx: &Infer<'_>, shape: &Shape, marked: &[bool]) -> Shape {
+/// Returns the shape without the marked axes, or with size 1 in their place.
+fn reduce_shape(cx: &Infer<'_>, shape: &Shape, marked: &[bool]) -> Shape {
     let keeps_dims = keeps_dims(cx);
     let sizes = shape.iter().zip(marked);
     sizes
@@ -318,23 +319,23 @@ fn reduced(cx: &Infer<'_>, shape: &Shape, marked: &[bool]) -> Shape {
         .collect()
 }
 
-/// Infers, and computes the value where the input describes a shape.
-fn folded(
+/// Infers the type, and the value if the input describes a shape.
+fn infer_folded(
     cx: &mut Infer<'_>,
     f: fn(&Dim, &Dim) -> Dim,
-    of_nothing: Option<i64>,
+    initial: Option<i64>,
 ) -> Result<(), InferError> {
     infer(cx)?;
-    let folded = folded_ints(cx, f, of_nothing);
+    let folded = fold_ints(cx, f, initial);
     shape_values::set_if(cx, folded.map(|(ints, _)| ints));
     Ok(())
 }
 
 fn mean(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer(cx)?;
-    if let Some((mut sums, count)) = folded_ints(cx, Dim::add, None) {
+    if let Some((mut sums, count)) = fold_ints(cx, Dim::add, None) {
         for value in &mut sums.values {
-            // What integers round to is not said.
+            // The standard leaves the rounding of integers open.
             let mean = value.exact_div(&Dim::from(count));
             *value = mean.unwrap_or(Dim::Unknown);
         }
@@ -343,11 +344,11 @@ fn mean(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The reduced value, and how many elements each element of it stands for.
-fn folded_ints(
+/// Returns the reduced value, and the number of elements that each of its elements combines.
+fn fold_ints(
     cx: &Infer<'_>,
     f: fn(&Dim, &Dim) -> Dim,
-    of_nothing: Option<i64>,
+    initial: Option<i64>,
 ) -> Option<(Ints, usize)> {
     let ints = shape_values::of_input(cx, 0)?;
     let rank = ints.dims.len();
@@ -377,9 +378,9 @@ fn folded_ints(
         });
         let result = part.and_then(|part| {
             let values = part.values.into_iter();
-            values.reduce(|a, b| held(ints.elem, f(&a, &b)))
+            values.reduce(|a, b| keep_if_exact(ints.elem, f(&a, &b)))
         });
-        result.or(of_nothing.map(Dim::Known)).unwrap_or(Dim::Unknown)
+        result.or(initial.map(Dim::Known)).unwrap_or(Dim::Unknown)
     })?;
     let dims = if keeps_dims(cx) { reduced.dims } else { left };
     let Ints { elem, values, .. } = reduced;
@@ -391,7 +392,7 @@ fn infer_position(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (Some(shape), Some(axis)) => {
             let mut marked = vec![false; shape.len()];
             marked[cx.axis(axis, shape.len())?] = true;
-            Some(reduced(cx, shape, &marked))
+            Some(reduce_shape(cx, shape, &marked))
         }
         _ => None,
     };
@@ -399,8 +400,8 @@ fn infer_position(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The attribute becomes an input; none, or an empty one, means all axes on both sides.
-fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the axes to an input. Absent or empty axes mean all axes on both sides.
+fn move_axes_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(axes) = cx.ints("axes").filter(|axes| !axes.is_empty()) {
         let axes = cx.add_ints(&axes);
         cx.set_input(1, Some(axes));
@@ -409,9 +410,9 @@ fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Writes constant axes as an attribute. A node that reduces no axes becomes `element`, which does
+/// Moves constant axes to an attribute. A node that reduces no axes becomes `element`, which does
 /// the same to each element.
-fn axes_as_attribute(cx: &mut Adapt<'_>, element: &str) -> Result<(), Refusal> {
+fn move_axes_to_attribute(cx: &mut Adapt<'_>, element: &str) -> Result<(), Refusal> {
     let axes = constant_ints(cx, 1, "axes")?.filter(|axes| !axes.is_empty());
     cx.keep_inputs(1);
     let reduces_nothing = axes.is_none() && cx.int("noop_with_empty_axes").unwrap_or(0) != 0;
@@ -425,13 +426,13 @@ fn axes_as_attribute(cx: &mut Adapt<'_>, element: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Of one element alone the operator gives that element.
-fn alone(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    axes_as_attribute(cx, "Identity")
+/// Moves the axes to an attribute, for an operator that returns a single element unchanged.
+fn move_axes_of_selection(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    move_axes_to_attribute(cx, "Identity")
 }
 
 fn square(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    axes_as_attribute(cx, "Mul")?;
+    move_axes_to_attribute(cx, "Mul")?;
     if cx.is("Mul") {
         cx.set_inputs(&[cx.input(0), cx.input(0)]);
     }
@@ -443,7 +444,7 @@ mod tests {
     use sardonyx_model::AttrValue;
 
     use super::*;
-    use crate::math::testing::{adapted, infer, inferred, propagated, ty, value};
+    use crate::math::testing::{infer, infer_type, infer_value, raise_version, ty, value};
 
     fn axes(axes: &'static [i64]) -> (&'static str, AttrValue<'static>) {
         ("axes", AttrValue::Ints(axes.into()))
@@ -453,7 +454,7 @@ mod tests {
     const NOOP: (&str, AttrValue<'static>) = ("noop_with_empty_axes", AttrValue::Int(1));
 
     #[test]
-    fn axes_as_attribute() {
+    fn move_axes_to_attribute() {
         // SHAPE-16, SHAPE-22, NODE-22
         let rows = [
             (vec![axes(&[1])], "float[N, 3, 4]", "float[N, 1, 4]"),
@@ -469,7 +470,7 @@ mod tests {
         ];
         for (attributes, input, expected) in rows {
             assert_eq!(
-                inferred(&REDUCE_MEAN, 11, &attributes, input),
+                infer_type(&REDUCE_MEAN, 11, &attributes, input),
                 expected,
                 "{attributes:?} {input}"
             );
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_as_input() {
+    fn move_axes_to_input() {
         // SHAPE-16, NODE-13, NODE-15
         let rows = [
             (vec![], "float[N, 3, 4]", "[1]", "float[N, 1, 4]"),
@@ -498,12 +499,12 @@ mod tests {
             };
             assert_eq!(result, expected, "{attributes:?} {data} {axes}");
         }
-        assert_eq!(inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"), "float[N, 3]");
-        assert_eq!(inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"), "float[1, 1]");
+        assert_eq!(infer_type(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"), "float[N, 3]");
+        assert_eq!(infer_type(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"), "float[1, 1]");
     }
 
     #[test]
-    fn shapes_are_computed() {
+    fn symbolic_shape_values_are_reduced() {
         // SHAPE-25
         let rows = [
             (&REDUCE_PROD, vec![DROP], "[N, 3, 4]", "12*N"),
@@ -523,7 +524,7 @@ mod tests {
         ];
         for (def, attributes, inputs, expected) in rows {
             assert_eq!(
-                propagated(def, 18, &attributes, inputs),
+                infer_value(def, 18, &attributes, inputs),
                 expected,
                 "{} {attributes:?} {inputs}",
                 def.name
@@ -532,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn positions() {
+    fn positions_have_no_reduced_axis() {
         let axis = |axis| ("axis", AttrValue::Int(axis));
         let rows = [
             (vec![], "float[2, N]", "int64[1, N]"),
@@ -542,7 +543,7 @@ mod tests {
         ];
         for (attributes, input, expected) in rows {
             assert_eq!(
-                inferred(&ARG_MAX, 13, &attributes, input),
+                infer_type(&ARG_MAX, 13, &attributes, input),
                 expected,
                 "{attributes:?} {input}"
             );
@@ -560,7 +561,7 @@ mod tests {
             (&REDUCE_L1, 17, vec![], "y = ReduceL1(a)"),
         ];
         for (def, from, attributes, expected) in rows {
-            assert_eq!(adapted(def, from, &attributes, "-"), expected);
+            assert_eq!(raise_version(def, from, &attributes, "-"), expected);
         }
     }
 }

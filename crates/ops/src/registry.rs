@@ -1,4 +1,4 @@
-//! The list of all definitions, and looking operators up.
+//! The list of all definitions, and the registry that looks operators up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{
 pub const DOMAIN_VERSIONS: &[(&str, u32)] =
     &[("", 28), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
 
-/// Every operator of the standard, by domain and name. One line each; a test compares the list with
+/// All operators of the standard, by domain and name, one line each. A test compares the list with
 /// the files.
 static OPERATORS: &[&OpDef] = &[
     &math::unary::ABS,
@@ -250,13 +250,12 @@ static OPERATORS: &[&OpDef] = &[
     &training::MOMENTUM,
 ];
 
-/// The operators of the standard.
+/// Operators of the standard.
 static STANDARD: List = List::new(OPERATORS);
 
-/// Where operators are looked up: those of the standard, and over them what a program adds or takes
-/// away.
+/// Look-up of operators: those of the standard, with the changes that a program makes.
 ///
-/// A value. Cloning it is cheap, and changing a clone leaves the original as it is.
+/// A registry is a value: cloning it is cheap, and changing a clone does not affect the original.
 ///
 /// ```
 /// use sardonyx_ops::{Registry, Schema};
@@ -271,20 +270,20 @@ static STANDARD: List = List::new(OPERATORS);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    /// Absent until something is changed.
+    /// Absent until the first change.
     changes: Option<Arc<Changes>>,
-    /// Whether operators that ONNX Runtime adds are looked up as well.
+    /// Whether look-ups include operators that ONNX Runtime adds.
     has_microsoft: bool,
 }
 
-/// An operator in the form of an opset version: what a node calls.
+/// Operator in its form at an opset version, which a node calls.
 #[derive(Debug, Clone, Copy)]
 pub struct OpRef {
     /// The operator in all of its versions.
     pub def: &'static OpDef,
-    /// What it is at that opset version.
+    /// Declarations of the operator at that opset version.
     pub schema: &'static Schema,
-    /// The opset version; the operator may not have changed since an older one.
+    /// Opset version. The operator may have changed last in an older one.
     pub opset: u32,
 }
 
@@ -293,14 +292,14 @@ impl OpRef {
         Some(OpRef { def: place.def(), schema: place.at(opset)?, opset })
     }
 
-    /// Whether it is one that ONNX Runtime adds to the standard. A function of a model that has the
-    /// same name takes its place.
+    /// Whether ONNX Runtime adds the operator to the standard. A function of a model with the same
+    /// name takes precedence.
     pub fn is_added(&self) -> bool {
         is_added(self.def)
     }
 }
 
-/// What was changed in the list of the standard.
+/// Changes to the list of the standard.
 #[derive(Debug, Clone, Default)]
 struct Changes {
     added: BTreeMap<&'static str, BTreeMap<&'static str, BTreeMap<u32, Schema>>>,
@@ -309,17 +308,18 @@ struct Changes {
 }
 
 impl Registry {
-    /// The operators of the standard.
+    /// Creates a registry of the operators of the standard.
     pub fn standard() -> Registry {
         Registry::default()
     }
 
-    /// The operators of the standard, and those that ONNX Runtime adds to it, in the domain
-    /// `com.microsoft` and one in the default domain, as far as exported models use them; and
-    /// `DistCollective`, which TensorRT adds to the default domain.
+    /// Creates a registry of the operators of the standard and those that ONNX Runtime adds in the
+    /// domain `com.microsoft` and, in one case, in the default domain, as far as exported models
+    /// use them. It also has `DistCollective`, which TensorRT adds to the default domain.
     ///
-    /// These are found by name. Lists of operators, versions and domains remain those of the
-    /// standard: the domain has a single version, and far more operators than are known here.
+    /// Added operators are found by name only. Lists of operators, versions and domains remain
+    /// those of the standard: the domain has a single version, and far more operators than this
+    /// crate defines.
     ///
     /// ```
     /// use sardonyx_ops::Registry;
@@ -333,34 +333,35 @@ impl Registry {
         Registry { has_microsoft: true, ..Registry::default() }
     }
 
-    /// This registry with the operators that ONNX Runtime adds.
+    /// Includes the operators that ONNX Runtime adds.
     #[must_use]
     pub fn including_microsoft(self) -> Registry {
         Registry { has_microsoft: true, ..self }
     }
 
-    /// The same without those that ONNX Runtime adds.
+    /// Excludes the operators that ONNX Runtime adds.
     #[must_use]
     pub fn without_microsoft(self) -> Registry {
         Registry { has_microsoft: false, ..self }
     }
 
-    /// All operators of the standard, by domain and name. What was changed does not show.
+    /// Lists the operators of the standard, by domain and name, ignoring changes.
     pub fn operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
         STANDARD.operators().iter().copied()
     }
 
-    /// The operators that ONNX Runtime adds, by domain and name, whether they are looked up or not.
+    /// Lists the operators that ONNX Runtime adds, by domain and name, whether look-ups include
+    /// them or not.
     pub fn microsoft_operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
         microsoft::LIST.operators().iter().copied()
     }
 
-    /// A known operator in all of its versions. What was changed does not show.
+    /// Returns an operator in all of its versions, ignoring changes.
     pub fn operator(&self, domain: &str, name: &str) -> Option<&'static OpDef> {
         Some(self.place(normalize_domain(domain), name)?.def())
     }
 
-    /// The name of an operator of a domain that is most like a name that it does not have.
+    /// Returns the operator of a domain whose name is closest to an unknown name.
     pub fn similar(&self, domain: &str, name: &str) -> Option<&'static str> {
         let domain = normalize_domain(domain);
         let added = self.has_microsoft.then(|| self.microsoft_operators());
@@ -369,13 +370,13 @@ impl Registry {
         sardonyx_proto::closest(name, known.map(|operator| operator.name))
     }
 
-    /// Where an operator is known.
+    /// Returns the position of an operator in its list.
     fn place(&self, domain: &str, name: &str) -> Option<Place> {
         STANDARD.find(domain, name).or_else(|| self.added_place(domain, name))
     }
 
-    /// Where an operator is known as it is at an opset version: ONNX Runtime has some of the
-    /// standard's operators at versions before they came into the standard.
+    /// Returns the position of an operator that exists at an opset version: ONNX Runtime has some
+    /// of the standard's operators at versions before the standard introduced them.
     fn place_at(&self, domain: &str, name: &str, opset: u32) -> Option<Place> {
         let standard = STANDARD.find(domain, name);
         if standard.is_some_and(|place| place.def().version_at(opset).is_some()) {
@@ -388,17 +389,17 @@ impl Registry {
         self.has_microsoft.then(|| microsoft::LIST.find(domain, name)).flatten()
     }
 
-    /// The definition that a schema is a version of.
+    /// Returns the definition that a schema is a version of.
     pub fn definition(&self, schema: &Schema) -> Option<&'static OpDef> {
         Some(self.place_at(schema.domain, schema.name, schema.since)?.def())
     }
 
-    /// Whether an operator is one that ONNX Runtime adds to the standard.
+    /// Whether ONNX Runtime adds an operator to the standard.
     pub fn is_added(&self, schema: &Schema) -> bool {
         self.definition(schema).is_some_and(is_added)
     }
 
-    /// What an operator says at an opset version.
+    /// Returns the schema of an operator at an opset version.
     pub fn schema(&self, domain: &str, name: &str, opset: u32) -> Option<&Schema> {
         let domain = normalize_domain(domain);
         let place = self.place_at(domain, name, opset);
@@ -420,18 +421,18 @@ impl Registry {
         }
     }
 
-    /// The operator that a node calls at an opset version; `None` if none is known, or if what it
-    /// says there was changed.
+    /// Returns the operator that a node calls at an opset version; `None` if it is unknown, or if
+    /// its schema at that version was changed.
     pub fn op_ref(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
         let op = OpRef::at(self.place_at(normalize_domain(domain), name, opset)?, opset)?;
-        let said = self.changes.is_none().then_some(op.schema);
-        let said = said.or_else(|| self.schema(domain, name, opset))?;
-        std::ptr::eq(said, op.schema).then_some(op)
+        let schema = self.changes.is_none().then_some(op.schema);
+        let schema = schema.or_else(|| self.schema(domain, name, opset))?;
+        std::ptr::eq(schema, op.schema).then_some(op)
     }
 
-    /// The operator that was registered under a name that the standard does not have, as a node
-    /// calls it at an opset version. Its definition says nothing beyond the schema. Both are kept
-    /// for good; see [`intern`].
+    /// Returns the operator that was registered under a name that the standard does not have, as a
+    /// node calls it at an opset version. Its definition holds only the schema. Neither is ever
+    /// freed; see [`intern`].
     pub fn registered(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
         let domain = normalize_domain(domain);
         let changes = self.changes.as_ref().filter(|_| STANDARD.find(domain, name).is_none())?;
@@ -440,8 +441,8 @@ impl Registry {
         Some(OpRef { def, schema, opset })
     }
 
-    /// Every version of every operator of the standard and of those that were registered, by
-    /// domain, name and version.
+    /// Lists all versions of all operators of the standard and of registered ones, by domain, name
+    /// and version.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
         let listed = STANDARD.places().flat_map(|place| {
             let versions = place.def().versions().map(|version| version.since);
@@ -463,7 +464,8 @@ impl Registry {
         all.into_iter()
     }
 
-    /// Oldest and newest version of an operator set; `None` if there is no such set.
+    /// Returns the oldest and the newest version of an operator set; `None` if there is no such
+    /// set.
     pub fn versions(&self, domain: &str) -> Option<(u32, u32)> {
         let domain = normalize_domain(domain);
         let changed = self.changes.as_ref().and_then(|changes| changes.versions.get(domain));
@@ -473,7 +475,7 @@ impl Registry {
         })
     }
 
-    /// The operator sets with their oldest and newest versions, by domain.
+    /// Lists the operator sets with their oldest and newest versions, by domain.
     pub fn domains(&self) -> BTreeMap<&'static str, (u32, u32)> {
         let listed = DOMAIN_VERSIONS.iter();
         let mut domains: BTreeMap<_, _> =
@@ -484,7 +486,7 @@ impl Registry {
         domains
     }
 
-    /// Says which versions an operator set has, known or new.
+    /// Sets the versions of an operator set, known or new.
     ///
     /// # Errors
     ///
@@ -507,8 +509,9 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// What is wrong with the schema; [`RegistryError::Duplicate`] if there is such a version;
-    /// [`RegistryError::OutsideOfSet`] if the operator set does not have its version number.
+    /// [`RegistryError::Malformed`] for a wrong schema; [`RegistryError::Duplicate`] if there is
+    /// such a version; [`RegistryError::OutsideOfSet`] if the operator set does not have its
+    /// version number.
     pub fn register(&mut self, schema: Schema) -> Result<(), RegistryError> {
         schema.check()?;
         let mut schema = schema;
@@ -526,7 +529,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes a version of an operator away, also one of the standard.
+    /// Removes a version of an operator, which may be one of the standard.
     ///
     /// # Errors
     ///
@@ -580,13 +583,13 @@ impl Changes {
 }
 
 impl OpDef {
-    /// Whether it is one that ONNX Runtime adds to the standard.
+    /// Whether ONNX Runtime adds the operator to the standard.
     pub fn is_added(&self) -> bool {
         is_added(self)
     }
 }
 
-/// Whether an operator is one of those that ONNX Runtime adds.
+/// Whether ONNX Runtime adds an operator to the standard.
 fn is_added(def: &OpDef) -> bool {
     let found = microsoft::LIST.find(def.domain, def.name);
     found.is_some_and(|place| place.def().is(def))
@@ -605,7 +608,7 @@ mod tests {
             assert!(list.operators().is_sorted_by(|a, b| key(a) < key(b)));
         }
         for op in STANDARD.operators().iter().chain(microsoft::LIST.operators()) {
-            assert!(op.about.ends_with('.'), "{} says what it does", op.name);
+            assert!(op.about.ends_with('.'), "{}: the description must be sentences", op.name);
             let versions: Vec<u32> = op.versions().map(|version| version.since).collect();
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{}", op.name);
             for since in versions {

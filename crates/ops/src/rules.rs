@@ -1,11 +1,11 @@
-//! Inference rules that many operators share, by name.
+//! Inference rules that many operators share.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::infer::{Demand, Infer, InferError};
 
-/// The first output has the type of the first input.
+/// Gives the first output the type of the first input.
 pub(crate) fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(ty) = cx.input(0) {
         cx.set(0, ty.clone());
@@ -13,7 +13,7 @@ pub(crate) fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The element type that an attribute of the node names by its number.
+/// Returns the element type that an attribute of the node names by its number.
 pub(crate) fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, InferError> {
     let Some(number) = cx.int(name) else {
         return Ok(None);
@@ -24,7 +24,7 @@ pub(crate) fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataTy
     }
 }
 
-/// Fails unless an input, if its rank is known, has at least that rank.
+/// Fails if the rank of an input is known and is less than `least`.
 pub(crate) fn demand_rank_from(
     cx: &Infer<'_>,
     index: usize,
@@ -38,7 +38,7 @@ pub(crate) fn demand_rank_from(
     }
 }
 
-/// The shape that inputs must have, with what each of them tells of it.
+/// Returns the shape that all inputs must have, combined from the known sizes of each.
 pub(crate) fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, InferError> {
     let mut shared: Option<(usize, Shape)> = None;
     for index in inputs {
@@ -58,8 +58,8 @@ pub(crate) fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shap
     Ok(shared.map(|(_, shape)| shape))
 }
 
-/// The size that some axes share, each named by an input and its place in there. An input of
-/// unknown rank says nothing.
+/// Returns the size that some axes must share, each given by an input and its position there.
+/// Ignores inputs of unknown rank.
 pub(crate) fn shared_dim(
     cx: &Infer<'_>,
     what: &str,
@@ -75,7 +75,7 @@ pub(crate) fn shared_dim(
     Ok(size)
 }
 
-/// Axes counted from the front, of which none may be named twice.
+/// Counts axes from the front. Fails if an axis is listed twice.
 pub(crate) fn distinct_axes(
     cx: &Infer<'_>,
     axes: &[i64],
@@ -92,8 +92,9 @@ pub(crate) fn distinct_axes(
     Ok(found)
 }
 
-/// What came of sizes, unless all of them were numbers and it needs more than 64 bits.
-pub(crate) fn computed(
+/// Returns a size, or fails if it is unknown although all operands are numbers, which means that it
+/// overflows 64 bits.
+pub(crate) fn check_overflow(
     cx: &Infer<'_>,
     what: &str,
     result: Dim,
@@ -105,14 +106,14 @@ pub(crate) fn computed(
     Ok(result)
 }
 
-/// What is certain of the shape of a tensor that is one of two.
+/// Returns the sizes that two possible shapes of a tensor share, or `None` if the ranks differ.
 pub(crate) fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
     let common = |(a, b): (&Dim, &Dim)| if a.surely_equals(b) { a.clone() } else { Dim::Unknown };
     (a.len() == b.len()).then(|| a.iter().zip(b).map(common).collect())
 }
 
-/// Unidirectional broadcasting: the shape over which another one, aligned at the right, must
-/// broadcast. A size that the shape lacks the other one may tell.
+/// Broadcasts `other` to `shape` in one direction, aligned at the right, and returns `shape`. Sizes
+/// that are unknown in `shape` may follow from `other`.
 pub(crate) fn broadcast_over(
     cx: &Infer<'_>,
     shape: &Shape,
@@ -130,7 +131,7 @@ pub(crate) fn broadcast_over(
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &other[axis - missing];
         cx.demand(|| Demand::BroadcastTo(other.clone(), size.clone()));
-        // A symbol may turn out to be 1, and then says nothing.
+        // A symbol may be 1 at run time, from which no size follows.
         if other.known().is_some_and(|other| other != 1) {
             let what = format_args!("the sizes of axis {axis} of input 0 and {name}");
             *size = cx.same_dim(size, other, what)?;
@@ -139,7 +140,7 @@ pub(crate) fn broadcast_over(
     Ok(shape)
 }
 
-/// All inputs broadcast together; the output has the element type of the first.
+/// Infers an output to which all inputs broadcast, with the element type of the first one.
 pub(crate) fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = cx.elem(0);
     let shape = broadcast_inputs(cx)?;
@@ -147,20 +148,20 @@ pub(crate) fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// All inputs broadcast together; the output is `bool`.
+/// Infers a `bool` output to which all inputs broadcast.
 pub(crate) fn broadcast_to_bool(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = broadcast_inputs(cx)?;
     cx.set_tensor(0, Some(DataType::Bool), shape);
     Ok(())
 }
 
-/// The shape to which all inputs broadcast, if all ranks are known.
+/// Returns the shape to which all inputs broadcast, if all ranks are known.
 pub(crate) fn broadcast_inputs(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let shapes: Option<Vec<&Shape>> = (0..cx.input_count()).map(|index| cx.shape(index)).collect();
     shapes.map(|shapes| broadcast_shapes(cx, &shapes)).transpose()
 }
 
-/// Multidirectional broadcasting: aligned at the right, sizes equal or 1.
+/// Broadcasts shapes to each other, aligned at the right: sizes are equal or 1.
 pub(crate) fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, InferError> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut result = Shape::new();

@@ -1,4 +1,4 @@
-//! A schema: what one version of an operator says, with all differences added up.
+//! Schemas: the declarations of one version of an operator, with all differences added up.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Schema {
     pub name: &'static str,
     /// Domain; empty for `ai.onnx`.
     pub domain: &'static str,
-    /// The opset version that introduced this form.
+    /// Opset version that introduced this form.
     pub since: u32,
     /// Whether models should not use it any more.
     pub deprecated: bool,
@@ -30,58 +30,58 @@ pub struct Schema {
     pub any_attributes: bool,
     /// Type variables, in the order of their declaration.
     pub types: Vec<TypeVar>,
-    /// What is true of this version, but not of all, beyond what is declared: sentences.
+    /// Remarks on this version beyond the declarations, as sentences.
     pub notes: Vec<&'static str>,
 }
 
 /// A formal input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Param {
-    /// Name, for people.
+    /// Name, for documentation.
     pub name: &'static str,
     /// A type variable, or a type such as `tensor(int64)`.
     pub ty: &'static str,
-    /// How often it occurs.
+    /// Number of occurrences.
     pub arity: Arity,
-    /// What training may do with it.
+    /// Whether a derivative with respect to the parameter exists.
     pub differentiability: Differentiability,
 }
 
-/// How often a parameter occurs.
+/// Number of occurrences of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arity {
     /// Exactly once.
     Single,
     /// Once or not at all.
     Optional,
-    /// At least `min` times; it is the last parameter.
+    /// At least `min` times. Only the last parameter can be variadic.
     Variadic {
-        /// The smallest number.
+        /// Least number of occurrences.
         min: u32,
-        /// Whether all have one type.
+        /// Whether all occurrences have one type.
         homogeneous: bool,
     },
 }
 
-/// Whether a derivative with respect to a parameter exists.
+/// Existence of a derivative with respect to a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Differentiability {
-    /// The standard does not say.
+    /// The standard leaves it open.
     Unknown,
-    /// It does.
+    /// A derivative exists.
     Differentiable,
-    /// It does not.
+    /// No derivative exists.
     NonDifferentiable,
 }
 
 /// Whether equal inputs give equal outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Determinism {
-    /// They do.
+    /// Equal inputs give equal outputs.
     Deterministic,
-    /// They need not: the operator draws numbers, or runs a graph that might.
+    /// Outputs may differ: the operator draws random numbers, or runs a graph that might.
     NonDeterministic,
-    /// The standard does not say.
+    /// The standard leaves it open.
     Unknown,
 }
 
@@ -94,7 +94,7 @@ pub struct Attribute {
     pub ty: AttrType,
     /// Whether every node must have it.
     pub required: bool,
-    /// What an absent attribute means.
+    /// Value that an absent attribute means.
     pub default: Option<AttrDefault>,
 }
 
@@ -149,20 +149,20 @@ impl AttrType {
         (AttrType::TypeProtos, AttributeType::TYPE_PROTOS),
     ];
 
-    /// The type in a file.
+    /// Returns the type as a number of the file format.
     pub fn in_file(self) -> AttributeType {
         let found = Self::ALL.iter().find(|(ty, _)| *ty == self);
         found.map_or(AttributeType::UNDEFINED, |(_, in_file)| *in_file)
     }
 
-    /// The type that a file says.
+    /// Converts a type from the file format. `None` for `UNDEFINED` and unknown numbers.
     pub fn of_file(in_file: AttributeType) -> Option<AttrType> {
         let found = Self::ALL.iter().find(|(_, known)| *known == in_file);
         found.map(|(ty, _)| *ty)
     }
 }
 
-/// What an absent attribute means.
+/// Value that an absent attribute means.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AttrDefault {
     /// A float.
@@ -171,8 +171,8 @@ pub enum AttrDefault {
     Int(i64),
     /// A string.
     String(&'static str),
-    /// One of the words that the operator knows. An empty text is none of them and means the
-    /// default too: writers leave out the value of an attribute that they do not set.
+    /// One of the words that the operator knows. An empty string is not among them and also means
+    /// the default, since some writers leave the value of an unset attribute empty.
     Word(&'static str),
     /// Floats.
     Floats(&'static [f32]),
@@ -182,17 +182,17 @@ pub enum AttrDefault {
     Strings(&'static [&'static str]),
 }
 
-/// A type variable and what it may stand for.
+/// Type variable and the types it may stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeVar {
     /// Name, such as `T`.
     pub name: &'static str,
-    /// The types it may take.
+    /// Types that it may stand for.
     pub allowed: TypeSet,
 }
 
 impl Schema {
-    /// A version of an operator of which nothing else is said yet. The names are kept for good; see
+    /// Creates a version of an operator without any declarations. The names are never freed; see
     /// [`intern`](crate::intern).
     pub fn new(domain: &str, name: &str, since: u32) -> Schema {
         Schema {
@@ -210,8 +210,8 @@ impl Schema {
         }
     }
 
-    /// Version 1 of an operator of which nothing is known but its name: any number of inputs and
-    /// outputs of any type, and any attributes.
+    /// Creates version 1 of an operator of which only the name is known: it has any number of
+    /// inputs and outputs of any type, and any attributes.
     pub fn open(domain: &str, name: &str) -> Schema {
         let param = |name| Param {
             name,
@@ -228,32 +228,36 @@ impl Schema {
         }
     }
 
-    /// The formal attribute with that name.
+    /// Returns the formal attribute with that name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// The formal input at a position; a variadic one stands for all positions from its own on.
+    /// Returns the formal input at a position. A variadic one stands for its own position and all
+    /// further ones.
     pub fn input(&self, index: usize) -> Option<&Param> {
         at(&self.inputs, index)
     }
 
-    /// The formal output at a position.
+    /// Returns the formal output at a position. A variadic one stands for its own position and all
+    /// further ones.
     pub fn output(&self, index: usize) -> Option<&Param> {
         at(&self.outputs, index)
     }
 
-    /// The type variable with that name.
+    /// Returns the type variable with that name.
     pub fn type_var(&self, name: &str) -> Option<&TypeVar> {
         self.types.iter().find(|var| var.name == name)
     }
 
-    /// Fewest and most inputs; no most for a variadic operator.
+    /// Returns the least and the greatest number of inputs; variadic operators have no greatest
+    /// one.
     pub fn input_count(&self) -> (usize, Option<usize>) {
         count(&self.inputs)
     }
 
-    /// Fewest and most outputs.
+    /// Returns the least and the greatest number of outputs; variadic operators have no greatest
+    /// one.
     pub fn output_count(&self) -> (usize, Option<usize>) {
         count(&self.outputs)
     }
@@ -274,8 +278,8 @@ fn count(params: &[Param]) -> (usize, Option<usize>) {
             Arity::Single => fewest = index + 1,
             Arity::Optional => {}
             Arity::Variadic { min, .. } => {
-                // Those before it are counted, even if each of them may be an empty name: `Loop`
-                // has at least two inputs.
+                // Parameters before a variadic one are counted, even if each may be an empty name:
+                // `Loop` has at least two inputs.
                 fewest = index + min as usize;
                 most = None;
             }
@@ -284,7 +288,7 @@ fn count(params: &[Param]) -> (usize, Option<usize>) {
     (fewest, most)
 }
 
-/// A page for people: a line for each parameter, attribute and type variable.
+/// Prints a description: a line for each parameter, attribute and type variable.
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.domain.is_empty() {
@@ -311,7 +315,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// What stands after the name; nothing for the usual case.
+/// Prints a remark to append to the name; empty for a deterministic operator.
 impl fmt::Display for Determinism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -352,7 +356,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// The word of ONNX text, such as `ints`.
+/// Prints the keyword of ONNX text, such as `ints`.
 impl fmt::Display for AttrType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

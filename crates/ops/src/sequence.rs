@@ -159,7 +159,7 @@ pub static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .infer(split_to_sequence)
     .gradient(gradients::split);
 
-/// A loop over the positions of the sequence, which grows one sequence for each output.
+/// Builds a loop over the positions of the sequence, which grows one sequence for each output.
 fn map(cx: &Expand<'_>) -> Option<String> {
     let body = cx.graph("body", "body_")?;
     let called = |count: usize, has: &dyn Fn(usize) -> bool| count > 0 && (0..count).all(has);
@@ -214,7 +214,7 @@ fn sequence_of(tensor: TensorType) -> Type {
     Type::Sequence(Box::new(Type::Tensor(tensor)))
 }
 
-/// The tensors in the sequence that an input is.
+/// Returns the type of the tensors in an input that is a sequence.
 fn elements<'a>(cx: &Infer<'a>, index: usize) -> Option<&'a TensorType> {
     match cx.input(index)? {
         Type::Sequence(element) => element.as_tensor(),
@@ -222,7 +222,7 @@ fn elements<'a>(cx: &Infer<'a>, index: usize) -> Option<&'a TensorType> {
     }
 }
 
-/// The element type of tensors that are in one sequence.
+/// Returns the element type that tensors in one sequence must share.
 fn same_elem(
     cx: &Infer<'_>,
     a: Option<DataType>,
@@ -240,7 +240,8 @@ fn same_elem(
 
 const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
 
-/// The reference implementation refuses inputs without a type, and a node without inputs.
+/// Infers like the reference implementation, which refuses inputs without a type, and a node
+/// without inputs.
 fn construct_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut inputs = 0..cx.input_count().max(1);
     if let Some(index) = inputs.find(|index| cx.input(*index).is_none()) {
@@ -260,7 +261,7 @@ fn construct(cx: &mut Infer<'_>) -> Result<(), InferError> {
         };
     }
     cx.set(0, sequence_of(TensorType { elem, shape }));
-    cx.because(0, DIFFERENT);
+    cx.set_reason(0, DIFFERENT);
     Ok(())
 }
 
@@ -272,7 +273,7 @@ fn insert(cx: &mut Infer<'_>) -> Result<(), InferError> {
         _ => None,
     };
     cx.set(0, sequence_of(TensorType { elem, shape }));
-    cx.because(0, DIFFERENT);
+    cx.set_reason(0, DIFFERENT);
     Ok(())
 }
 
@@ -314,7 +315,7 @@ fn concat_from_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
     }
     cx.set_tensor(0, element.and_then(|t| t.elem), shape);
-    cx.because(0, "the number of tensors in the sequence");
+    cx.set_reason(0, "the number of tensors in the sequence");
     Ok(())
 }
 
@@ -332,11 +333,11 @@ fn split_to_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
     }
     cx.set(0, sequence_of(TensorType { elem, shape }));
-    cx.because(0, DIFFERENT);
+    cx.set_reason(0, DIFFERENT);
     Ok(())
 }
 
-/// The length of the pieces of an axis, if all have the same one.
+/// Returns the length of the pieces of an axis, if all pieces have the same one.
 fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
     let Some(split) = of_input(cx, 1) else {
         return Ok(Dim::Unknown);
@@ -373,7 +374,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn tensors_of_one_sequence() {
+    fn tensors_of_a_sequence_share_a_type() {
         // SHAPE-16
         check(
             &SEQUENCE_CONSTRUCT,

@@ -1,16 +1,16 @@
-//! How the axes of a node's operands go together: what must be known to compute a node in parts, on
-//! several devices.
+//! Factors that the axes of a node's operands share: the facts needed to compute a node in parts,
+//! on several devices.
 //!
 //! A rule writes each axis as a product of *factors*, from the outermost to the innermost. Operands
-//! share factors: of a matrix product the rows of the first operand and of the result are one
+//! share factors: the rows of the first operand of a matrix product and of its result are one
 //! factor. A factor can be cut into parts. Each device then has the same part of all operands with
 //! that factor, and the node computes its part of the result from these. A factor that no output
-//! has is summed over (or its maximum taken, and so on): the results of the devices are partial
-//! then, and are combined.
+//! has is summed over (or its maximum taken, and so on): the results of the devices are then
+//! partial and are combined.
 //!
-//! This is the way of describing operators of Xu et al., "GSPMD: General and Scalable
-//! Parallelization for ML Computation Graphs", 2021, with products of factors for reshaped axes.
-//! The rules stand beside the operators, those of whole families in the files here.
+//! Xu et al., "GSPMD: General and Scalable Parallelization for ML Computation Graphs", 2021,
+//! describe operators this way; products of factors for reshaped axes are an addition. The rule of
+//! one operator stands beside its definition, rules of whole families are in the files below.
 
 use sardonyx_model::{Dim, Model, NodeAttributes, NodeId, Shape};
 use sardonyx_tensor::DataType;
@@ -24,14 +24,14 @@ pub(crate) mod elements;
 pub(crate) mod layers;
 pub(crate) mod movement;
 
-/// Says how the axes of the operands of a node go together. The node is in the newest form of its
-/// operator. `None` if the node can only be computed whole.
+/// Returns the factors that the axes of a node's operands share, or `None` if the node can only be
+/// computed whole. The node is in the newest form of its operator.
 pub type SplitFn = fn(&Operands<'_>) -> Option<Factors>;
 
-/// Sizes of a tensor, all of them numbers.
+/// Sizes of a tensor whose sizes are all numbers.
 pub type Sizes = SmallVec<[usize; 4]>;
 
-/// What is known of an input or an output of a node.
+/// Known facts about an input or an output of a node.
 #[derive(Debug, Clone)]
 pub struct Operand {
     /// Element type.
@@ -39,7 +39,7 @@ pub struct Operand {
     /// Sizes of the whole tensor: numbers, or expressions over sizes of inputs that the plan leaves
     /// open.
     pub dims: Shape,
-    /// Its elements, if they are integers that are known: numbers, or such expressions.
+    /// Elements of an integer tensor where they are known: numbers, or expressions over open sizes.
     pub known: Option<Vec<Dim>>,
 }
 
@@ -62,9 +62,10 @@ impl std::fmt::Debug for Operands<'_> {
 }
 
 impl<'a> Operands<'a> {
-    /// Those of a node that follows a schema; `None` stands for an operand that it does not have.
+    /// Describes a node that follows `schema`; `None` stands for an absent operand.
     pub fn new(
-        (model, node): (&'a Model, NodeId),
+        model: &'a Model,
+        node: NodeId,
         schema: &'static Schema,
         inputs: &'a [Option<Operand>],
         outputs: &'a [Option<Operand>],
@@ -76,58 +77,59 @@ impl<'a> Operands<'a> {
         AttributeView::new(self.schema, &self.attributes)
     }
 
-    /// An integer attribute, or its default.
+    /// Returns an integer attribute, or its default.
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         self.view().int(name)
     }
 
-    /// A list of integers, or its default.
+    /// Returns a list of integers, or its default.
     pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.view().ints(name)
     }
 
-    /// A text, or its default.
+    /// Returns a string attribute, or its default.
     pub(crate) fn string(&self, name: &str) -> Option<String> {
         self.view().string(name)
     }
 
-    /// An input.
+    /// Returns an input, or `None` if it is absent.
     pub(crate) fn input(&self, index: usize) -> Option<&'a Operand> {
         self.inputs.get(index)?.as_ref()
     }
 
-    /// The sizes of an input.
+    /// Returns the sizes of an input.
     pub(crate) fn dims(&self, index: usize) -> Option<&'a [Dim]> {
         self.input(index).map(|operand| &operand.dims[..])
     }
 
-    /// The elements of an input, if they are integers that are known, or known by their
+    /// Returns the elements of an input if they are integers that are known as numbers or as
     /// expressions.
-    pub(crate) fn known(&self, index: usize) -> Option<&'a [Dim]> {
+    pub(crate) fn known_elements(&self, index: usize) -> Option<&'a [Dim]> {
         self.input(index)?.known.as_deref()
     }
 
-    /// The elements of an input, if they are integers that are known.
+    /// Returns the elements of an input if they are integers that are known as numbers.
     pub(crate) fn numbers(&self, index: usize) -> Option<Vec<i64>> {
-        self.known(index)?.iter().map(Dim::known).collect()
+        self.known_elements(index)?.iter().map(Dim::known).collect()
     }
 
-    /// The sizes of an output.
+    /// Returns the sizes of an output.
     pub(crate) fn output_dims(&self, index: usize) -> Option<&'a [Dim]> {
         self.outputs.get(index)?.as_ref().map(|operand| &operand.dims[..])
     }
 
-    /// The number of inputs, absent ones counted.
+    /// Returns the number of inputs, including absent ones.
     pub(crate) fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// The number of outputs, absent ones counted.
+    /// Returns the number of outputs, including absent ones.
     pub(crate) fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
-    /// An axis that counts from the back if it is negative.
+    /// Returns the index of an axis, which counts from the back if it is negative, or `None` if it
+    /// is out of range.
     pub(crate) fn axis(&self, axis: i64, rank: usize) -> Option<usize> {
         let rank = i64::try_from(rank).ok()?;
         let axis = if axis < 0 { axis + rank } else { axis };
@@ -135,149 +137,149 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// How partial results of devices become the result.
+/// Operation that combines the partial results of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Combine {
-    /// By a sum.
+    /// Sum.
     Sum,
-    /// By a product.
+    /// Product.
     Product,
-    /// The smallest; NaN if one is NaN.
+    /// Minimum, or NaN if an operand is NaN.
     Min,
-    /// The largest; NaN if one is NaN.
+    /// Maximum, or NaN if an operand is NaN.
     Max,
 }
 
-/// What it means to cut a factor.
+/// Effect of cutting a factor on the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Each part gives the same part of the outputs.
+    /// Each part computes its part of the outputs.
     Parts,
-    /// Each part gives partial results.
+    /// Each part computes partial results, which are combined.
     Combined(Combine),
-    /// It cannot be cut.
+    /// The factor cannot be cut.
     Never,
 }
 
-/// A factor of axes.
+/// Factor of the sizes of axes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Factor {
-    /// Its size in the whole tensor. One that is no number cannot be cut.
+    /// Size in the whole tensor. A factor of open size cannot be cut.
     pub size: Dim,
-    /// What it means to cut it.
+    /// Effect of cutting the factor.
     pub cut: Cut,
 }
 
-/// The factors of an axis, from the outermost.
+/// Factors of one axis, from the outermost.
 pub type Axis = SmallVec<[usize; 2]>;
 
-/// Something of a node that holds sizes, which are those of the part where the node is computed in
-/// parts.
+/// Adjustment of a node that is computed in parts, such as an operand or attribute that holds
+/// sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// The elements of an input are the sizes of an output.
     Sizes {
-        /// Which input.
+        /// Index of the input.
         input: usize,
-        /// Which output.
+        /// Index of the output.
         output: usize,
-        /// The attribute that has to be 1 for a size to be 0, if there is one.
+        /// Attribute that must be 1 where a size of 0 is meant literally, if the operator has one.
         zeros: Option<&'static str>,
     },
     /// An attribute is the product of factors.
     Attribute {
-        /// Its name.
+        /// Name of the attribute.
         name: &'static str,
-        /// The factors.
+        /// Factors whose sizes are multiplied.
         factors: [Option<usize>; 2],
     },
-    /// The elements of the output are the sizes of axes of the first input, from this one on.
+    /// The elements of the output are the sizes of axes of the first input, beginning at `start`.
     Shape {
-        /// The axis.
+        /// First axis whose size is returned.
         start: usize,
     },
     /// The elements of an input are the sizes of the outputs along an axis.
     Lengths {
-        /// Which input.
+        /// Index of the input.
         input: usize,
-        /// The axis of all outputs.
+        /// Axis of all outputs.
         axis: usize,
     },
-    /// An input is added to the result, and can be left out: it is added to one of the partial
-    /// results.
+    /// An input is added to the result. It is added to one of the partial results and left out
+    /// elsewhere.
     Once {
-        /// Which input.
+        /// Index of the input.
         input: usize,
-        /// Without it, the node is one of this operator of its other inputs, if it is not the same.
+        /// Operator that the node becomes without this input, if that is another operator.
         rest: Option<&'static str>,
     },
-    /// The second input says which indices of an axis of the first one are taken. What a device
-    /// does not have is zero in what it takes.
+    /// The second input holds indices along an axis of the first input. A device returns zeros for
+    /// indices outside its part of the axis.
     Own {
-        /// The axis of the first input.
+        /// Axis of the first input.
         axis: usize,
     },
-    /// The elements of an output are places in the first input, counted from its first element.
-    /// What is before a part moves those of the part up.
+    /// The elements of an output are positions in the first input, counted in elements from its
+    /// first one. The number of elements before the part of a device is added to its positions.
     Places {
-        /// Which output.
+        /// Index of the output.
         output: usize,
-        /// The factor that is the first axis of the first input.
+        /// Factor that is the first axis of the first input.
         factor: usize,
-        /// The elements of one index of that axis.
+        /// Number of elements in one index of that axis.
         stride: usize,
     },
-    /// Where results are partial, the node is one of this operator.
+    /// The node becomes another operator where its results are partial.
     Partly {
-        /// The operator of the default domain, with the same inputs and attributes.
+        /// Operator of the default domain with the same inputs and attributes.
         operator: &'static str,
-        /// What makes the result of the combined parts.
+        /// Function that is applied after the partial results are combined.
         then: Then,
     },
 }
 
-/// How a result follows from inputs that are partial sums.
+/// Condition under which the result for partial sums is itself a partial sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Linear {
-    /// It is not what the same makes of the sums.
+    /// Never: the result for the sum is not the sum of the results.
     #[default]
     No,
-    /// It is a partial sum if the first input is one and the others are whole.
+    /// The first input is a partial sum and the others are whole.
     First,
-    /// It is a partial sum if one input is one and the other one is whole.
+    /// One input is a partial sum and the other one is whole.
     Factor,
-    /// The inputs are added: it is a partial sum of those that are ones, and of those that are
-    /// whole once. By input, the operator of the others that the node is without it; the last one
-    /// stands for all that follow.
+    /// The inputs are added, so any of them may be partial sums; whole ones are added on one
+    /// device. Names by input the operator that the node becomes without this input. The last name
+    /// stands for all further inputs.
     Sum(&'static [&'static str]),
 }
 
-/// What makes a result of the combined parts.
+/// Function that turns combined partial results into the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// The square root.
+    /// Square root.
     Sqrt,
-    /// The natural logarithm.
+    /// Natural logarithm.
     Log,
-    /// Division by the product of the sizes of all factors that are combined.
+    /// Division by the product of the sizes of all combined factors.
     Divide,
 }
 
-/// The axes of a node's operands in factors.
+/// Axes of a node's operands as products of factors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Factors {
-    /// All factors.
+    /// All factors. Axes refer to them by index.
     pub factors: Vec<Factor>,
-    /// The axes of each input. An axis without factors is whole everywhere.
+    /// Axes of each input. An axis without factors is whole on each device.
     pub inputs: Vec<SmallVec<[Axis; 4]>>,
-    /// The axes of each output.
+    /// Axes of each output.
     pub outputs: Vec<SmallVec<[Axis; 4]>>,
-    /// What else of the node holds sizes.
+    /// Adjustments of the node where it is computed in parts.
     pub changes: Vec<Change>,
 }
 
 impl Factors {
-    /// All axes whole.
+    /// Leaves all axes whole.
     pub(crate) fn whole(cx: &Operands<'_>) -> Factors {
         let axes = |operand: &Option<Operand>| {
             let rank = operand.as_ref().map_or(0, |operand| operand.dims.len());
@@ -291,18 +293,18 @@ impl Factors {
         }
     }
 
-    /// A new factor that outputs have.
-    pub(crate) fn factor(&mut self, size: impl Into<Dim>) -> usize {
+    /// Adds a factor that outputs have, and returns its index.
+    pub(crate) fn add_factor(&mut self, size: impl Into<Dim>) -> usize {
         self.add(size.into(), Cut::Parts)
     }
 
-    /// A new factor that no output has.
-    pub(crate) fn combined(&mut self, size: impl Into<Dim>, combine: Combine) -> usize {
+    /// Adds a factor that no output has: partial results are combined by `combine`.
+    pub(crate) fn add_combined(&mut self, size: impl Into<Dim>, combine: Combine) -> usize {
         self.add(size.into(), Cut::Combined(combine))
     }
 
-    /// A new factor that is always whole, inside of others.
-    pub(crate) fn fixed(&mut self, size: impl Into<Dim>) -> usize {
+    /// Adds a factor that is never cut. It stands inside other factors of its axis.
+    pub(crate) fn add_fixed(&mut self, size: impl Into<Dim>) -> usize {
         self.add(size.into(), Cut::Never)
     }
 
@@ -311,30 +313,32 @@ impl Factors {
         self.factors.len() - 1
     }
 
-    /// Says that an axis of an input is a factor, or ends with it.
-    pub(crate) fn input(&mut self, input: usize, axis: usize, factor: usize) {
+    /// Appends a factor to an axis of an input, inside the factors that the axis already has.
+    pub(crate) fn append_to_input(&mut self, input: usize, axis: usize, factor: usize) {
         self.inputs[input][axis].push(factor);
     }
 
-    /// Says that an axis of an input is a factor, unless it broadcasts along the axis of the
-    /// result that is this factor: its size is 1 then. `None` if it is not known whether it does.
+    /// Appends a factor to an axis of an input unless the input broadcasts along that axis of the
+    /// result, which makes its size 1 there. Returns `None` if it is unknown whether the input
+    /// broadcasts.
     pub(crate) fn broadcast(
         &mut self,
         cx: &Operands<'_>,
-        (input, axis): (usize, usize),
+        input: usize,
+        axis: usize,
         factor: usize,
     ) -> Option<()> {
         let own = cx.dims(input)?.get(axis)?;
         if *own == self.factors[factor].size {
-            self.input(input, axis, factor);
+            self.append_to_input(input, axis, factor);
         } else if *own != Dim::Known(1) {
             return None;
         }
         Some(())
     }
 
-    /// Says that an axis of an output is a factor, or ends with it.
-    pub(crate) fn output(&mut self, output: usize, axis: usize, factor: usize) {
+    /// Appends a factor to an axis of an output, inside the factors that the axis already has.
+    pub(crate) fn append_to_output(&mut self, output: usize, axis: usize, factor: usize) {
         self.outputs[output][axis].push(factor);
     }
 }

@@ -12,8 +12,8 @@ use crate::infer::{Infer, InferError};
 use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
-/// `a - b cos(t) + c cos(2t)` over a turn, which ends with the first element left out or with the
-/// last one of the window.
+/// Expands to `a - b cos(t) + c cos(2t)` over a full turn, which ends with the last element of the
+/// window, or one element after it if the window is periodic.
 macro_rules! window {
     ($a:literal, $b:literal, $c:literal) => {
         concat!(
@@ -133,35 +133,36 @@ pub(crate) static MEL_WEIGHT_MATRIX: OpDef = OpDef::new("MelWeightMatrix")
     )
     .infer(infer_mel_weights);
 
-/// One factor for each of `size` elements.
+/// Infers one factor for each of `size` elements.
 fn infer_window(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = elem_attribute(cx, "output_datatype")?;
-    let size = positive(cx, 0, "size")?;
+    let size = positive_scalar(cx, 0, "size")?;
     if size.is_unknown() {
-        cx.because(0, "the value of size");
+        cx.set_reason(0, "the value of size");
     }
     cx.set_tensor(0, elem, Some([size].into_iter().collect()));
     Ok(())
 }
 
-/// A row for each place of a spectrum that says everything, a column for each band.
+/// Infers a row for each frequency of the half spectrum of a real signal, and a column for each
+/// band.
 fn infer_mel_weights(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = elem_attribute(cx, "output_datatype")?;
     for input in 2..5 {
         cx.demand_rank(input, 0)?;
     }
-    let bands = positive(cx, 0, "num_mel_bins")?;
-    let length = positive(cx, 1, "dft_length")?;
+    let bands = positive_scalar(cx, 0, "num_mel_bins")?;
+    let length = positive_scalar(cx, 1, "dft_length")?;
     if bands.is_unknown() || length.is_unknown() {
-        cx.because(0, "the values of num_mel_bins and dft_length");
+        cx.set_reason(0, "the values of num_mel_bins and dft_length");
     }
     let shape = [half_spectrum(&length), bands];
     cx.set_tensor(0, elem, Some(shape.into_iter().collect()));
     Ok(())
 }
 
-/// The value of an input that is a scalar and must be positive.
-fn positive(cx: &Infer<'_>, input: usize, name: &str) -> Result<Dim, InferError> {
+/// Returns the value of an input that is a positive scalar.
+fn positive_scalar(cx: &Infer<'_>, input: usize, name: &str) -> Result<Dim, InferError> {
     let value = scalar(cx, input)?;
     match value.known() {
         Some(value) if value < 1 => cx.fail(format_args!("{name} must be positive, not {value}")),
@@ -169,14 +170,14 @@ fn positive(cx: &Infer<'_>, input: usize, name: &str) -> Result<Dim, InferError>
     }
 }
 
-/// The value of an input that is a scalar.
+/// Returns the value of an input that is a scalar.
 fn scalar(cx: &Infer<'_>, input: usize) -> Result<Dim, InferError> {
     cx.demand_rank(input, 0)?;
     let value = cx.known_ints(input).and_then(|values| values.into_iter().next());
     Ok(value.unwrap_or(Dim::Unknown))
 }
 
-/// How many places of a spectrum of this many hold all of it, if the signal is real.
+/// Returns the number of frequencies that determine the spectrum of a real signal of this length.
 fn half_spectrum(length: &Dim) -> Dim {
     length.floor_div(&Dim::Known(2)).add(&Dim::Known(1))
 }
@@ -188,7 +189,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn windows() {
+    fn windows_have_the_given_size() {
         for def in [&BLACKMAN_WINDOW, &HAMMING_WINDOW, &HANN_WINDOW] {
             check(
                 def,

@@ -1,4 +1,4 @@
-//! Operators that make, move and describe elements without computing with them.
+//! Operators that make, move and describe elements without arithmetic.
 //!
 //! Most of them also pass on known integers, so that shapes stay known through chains such as
 //! `Shape -> Slice -> Concat -> Reshape`.
@@ -41,7 +41,7 @@ use crate::typeset::TypeSet;
 const INT64: TypeSet = TypeSet::tensors(&[DataType::Int64]);
 const INDICES: TypeSet = TypeSet::tensors(&[DataType::Int32, DataType::Int64]);
 
-/// The facts of a version that only widens one type variable.
+/// Expands to the facts of a version that only widens one type variable.
 macro_rules! widened {
     ($variable:literal, $types:expr) => {
         &[$crate::facts::types($variable, $types)]
@@ -49,31 +49,31 @@ macro_rules! widened {
 }
 use widened;
 
-/// The product of dimensions.
+/// Multiplies dimensions.
 pub(crate) fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
     dims.into_iter().fold(Dim::Known(1), |product, dim| product.mul(dim))
 }
 
-/// A shape of which nothing but the rank is known.
+/// Returns a shape of which only the rank is known.
 fn unknown_dims(rank: usize) -> Shape {
     std::iter::repeat_n(Dim::Unknown, rank).collect()
 }
 
-/// The number of elements of an input that is a vector, however little of them is known.
+/// Returns the number of elements of an input that is a vector, even if its elements are unknown.
 pub(crate) fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
     match (cx.known_ints(index), cx.shape(index).map(|shape| &shape[..])) {
         (Some(values), _) => Some(values.len()),
-        // A length that no shape has would only cost memory.
+        // A greater length does not describe a shape and would only cost memory.
         (None, Some([len])) => len.size().filter(|len| *len <= MAX_KNOWN),
         _ => None,
     }
 }
 
-/// Axes that were an attribute in old versions and are the input `index` in others.
+/// Axes that are an attribute in old versions and the input `index` in newer ones.
 enum Axes {
-    /// The node leaves them out.
+    /// The node has none.
     Absent,
-    /// Their number at most is known.
+    /// The axes are unknown. Holds their number, if that is known.
     Unknown(Option<usize>),
     Known(Vec<i64>),
 }
@@ -88,7 +88,8 @@ fn axes(cx: &Infer<'_>, index: usize) -> Axes {
     }
 }
 
-/// Turns an attribute of integers into the input `index`. An absent attribute is an absent input.
+/// Turns an attribute of integers into the input `index`. An absent attribute becomes an absent
+/// input.
 fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<(), Refusal> {
     if let Some(values) = cx.ints(attribute) {
         cx.remove(attribute);
@@ -98,7 +99,7 @@ fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<()
     Ok(())
 }
 
-/// Tables of inputs and what is inferred from them, for this family and for `nn`.
+/// Tables of inputs and inferred outputs, for this family and for `nn`.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::borrow::Cow;
@@ -110,8 +111,9 @@ pub(crate) mod testing {
     use crate::math::testing::{infer, infer_some, ty, value};
     use crate::{Adapt, Assumption, AttrValue, OpDef};
 
-    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or
-    /// values such as `=[0, -1]` and `~[0.5]` (floats), or `_` for none.
+    /// Infers the types of the outputs and returns them or the error as text. Inputs are types such
+    /// as `float[2, N]`, or values such as `=[0, -1]` and `~[0.5]` (floats), or `_` for an absent
+    /// one.
     pub(crate) fn outputs(
         def: &OpDef,
         opset: u32,
@@ -151,7 +153,7 @@ pub(crate) mod testing {
         Some(Type::tensor(known.elem(), known.dims().iter().copied()))
     }
 
-    /// A constant vector of floats from text: `[1.0, 2.5]`.
+    /// Makes a constant vector of floats from text such as `[1.0, 2.5]`.
     fn floats(text: &str) -> Known {
         let numbers: Vec<f32> = text
             .trim_matches(['[', ']'])
@@ -161,20 +163,20 @@ pub(crate) mod testing {
             .map(|number| number.parse().expect("a number"))
             .collect();
         let tensor = Tensor::from_vec(&[numbers.len()][..], numbers);
-        Known::Tensor(tensor.expect("as many as the size says"))
+        Known::Tensor(tensor.expect("as many elements as the size"))
     }
 
-    /// An attribute of integers.
+    /// Makes an attribute of integers.
     pub(crate) fn ints(values: &'static [i64]) -> AttrValue<'static> {
         AttrValue::Ints(Cow::Borrowed(values))
     }
 
-    /// An attribute that is a word.
+    /// Makes an attribute that is a word.
     pub(crate) fn word(text: &'static str) -> AttrValue<'static> {
         AttrValue::String(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// Checks rows of attributes, inputs and the only output.
+    /// Checks rows of attributes, inputs and the expected type of the only output.
     pub(crate) fn check(
         def: &OpDef,
         opset: u32,
@@ -186,17 +188,19 @@ pub(crate) mod testing {
         }
     }
 
-    /// What the adapter to the next version makes of a node with that many outputs: its integer
-    /// attributes and outputs.
-    pub(crate) fn adapted_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
-        crossed_outputs(def, (from, from + 1), &[], outputs, &[], &[])
+    /// Applies the adapter to the next version to a node with `outputs` outputs. Returns its
+    /// integer attributes and its number of outputs.
+    pub(crate) fn raise_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
+        cross_outputs(def, from, from + 1, &[], outputs, &[], &[])
     }
 
-    /// The same for any two versions, a node with attributes, outputs of which some are read, and
-    /// what is granted.
-    pub(crate) fn crossed_outputs(
+    /// Applies an adapter to a node with attributes, with `outputs` outputs of which some have
+    /// readers, under granted assumptions. Returns its integer attributes and its number of
+    /// outputs.
+    pub(crate) fn cross_outputs(
         def: &OpDef,
-        (from, to): (u32, u32),
+        from: u32,
+        to: u32,
         attributes: &[(&str, AttrValue<'static>)],
         outputs: usize,
         read: &[usize],
@@ -216,7 +220,7 @@ pub(crate) mod testing {
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
         let types = std::collections::HashMap::new();
-        if let Err(refusal) = adapter(&mut Adapt::new(build, &types).granting(granted)) {
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &types).with_granted(granted)) {
             return format!("{}: {refusal}", def.name);
         }
         let mut text = String::new();
@@ -229,10 +233,9 @@ pub(crate) mod testing {
         text + &format!("{} outputs", model.outputs(node).iter().flatten().count())
     }
 
-    /// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown
-    /// rank.
+    /// SHAPE-16: unknown types and unknown ranks of inputs are not errors in any version.
     #[test]
-    fn nothing_known_infers_nothing_wrong() {
+    fn unknown_inputs_are_not_errors() {
         let all: [(&OpDef, usize); 26] = [
             (&crate::nn::average_pool::AVERAGE_POOL, 1),
             (&crate::nn::batch_normalization::BATCH_NORMALIZATION, 5),
@@ -264,15 +267,15 @@ pub(crate) mod testing {
         for (def, inputs) in all {
             for version in def.versions() {
                 for input in ["-", "float[...]", "?[...]", "float[?, ?, ?, ?]"] {
-                    // Inputs after the first describe shapes and axes; their own rank is right or
-                    // not known.
+                    // Inputs after the first describe shapes and axes; their rank is right or
+                    // unknown.
                     let rest = if input == "-" { "-" } else { "?[...]" };
                     let texts: Vec<&str> = std::iter::once(input)
                         .chain(std::iter::repeat_n(rest, inputs - 1))
                         .collect();
                     let types: Vec<Option<Type>> = texts.iter().map(|text| ty(text)).collect();
                     if let Err(error) = infer(def, version.since, &[], &types, &[], 1) {
-                        // A vector is expected where four axes were given to it.
+                        // An input that must be a vector got four axes.
                         assert!(
                             input == "float[?, ?, ?, ?]" && error.0.contains("must have rank 1"),
                             "{} {} of {texts:?}: {error}",

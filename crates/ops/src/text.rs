@@ -38,7 +38,7 @@ pub(crate) static STRING_CONCAT: OpDef = OpDef::new("StringConcat")
         ],
     )
     .infer(broadcast)
-    // The reference implementation hands on the element type of the first input, whatever it is.
+    // The reference implementation passes on the element type of the first input, whatever it is.
     .infer_as_reference(rules::broadcast);
 
 pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
@@ -57,8 +57,8 @@ pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
             strings("stopwords"),
         ],
     )
-    .infer(normalized)
-    .infer_as_reference(normalized_as_reference);
+    .infer(infer_normalized)
+    .infer_as_reference(infer_normalized_as_reference);
 
 pub(crate) static STRING_SPLIT: OpDef = OpDef::new("StringSplit")
     .about("Splits each string at a delimiter, or at whitespace. Rows with fewer parts are padded with \
@@ -106,7 +106,7 @@ pub(crate) static TF_IDF_VECTORIZER: OpDef = OpDef::new("TfIdfVectorizer")
             types("T1", TypeSet::tensors(&[Float])),
         ],
     )
-    .infer(vectorized);
+    .infer(infer_vectorized);
 
 fn matches(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Bool), cx.shape(0).cloned());
@@ -119,22 +119,22 @@ fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn normalized(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    normalized_by(cx, Rule::Operator)
+fn infer_normalized(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_normalized_by(cx, Rule::Operator)
 }
 
-/// The reference implementation refuses a matrix whose rows it cannot count.
-fn normalized_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    normalized_by(cx, Rule::Reference)
+/// Infers like the reference implementation, which refuses a matrix with an unknown number of rows.
+fn infer_normalized_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_normalized_by(cx, Rule::Reference)
 }
 
-fn normalized_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+fn infer_normalized_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let stopwords = match cx.attribute("stopwords") {
         Some(AttrValue::Strings(words)) => !words.is_empty(),
         other => other.is_some(),
     };
     let may_be_one = |rows: &Dim| rows.known().is_none() && rule == Rule::Operator;
-    // At least one text is always given.
+    // The result has at least one string.
     let left = |count: &Dim| match count.known() {
         None | Some(1..) if !stopwords => count.clone(),
         _ => Dim::Unknown,
@@ -150,7 +150,7 @@ fn normalized_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     };
     cx.set_tensor(0, Some(String), shape);
     if stopwords {
-        cx.because(0, "the number of texts that are left");
+        cx.set_reason(0, "the number of texts that are left");
     }
     Ok(())
 }
@@ -163,12 +163,12 @@ fn split(cx: &mut Infer<'_>) -> Result<(), InferError> {
         parts
     });
     cx.set_tensor(0, Some(String), parts);
-    cx.because(0, "the number of parts that a text has at most");
+    cx.set_reason(0, "the number of parts that a text has at most");
     cx.set_tensor(1, Some(Int64), texts);
     Ok(())
 }
 
-fn vectorized(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_vectorized(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut shape = cx.shape(0).cloned();
     if let Some(shape) = &mut shape {
         let indexes = cx.ints("ngram_indexes").unwrap_or_default();
@@ -194,7 +194,7 @@ mod tests {
     use crate::tensor::testing::{check, ints, outputs};
 
     #[test]
-    fn texts_keep_their_places() {
+    fn shapes_of_strings_are_kept() {
         // SHAPE-16, SHAPE-22
         let stopwords = || ("stopwords", AttrValue::Strings(vec![b"a"[..].into()]));
         check(

@@ -35,26 +35,30 @@ pub(crate) static ADAGRAD: OpDef = OpDef::new("Adagrad")
     .infer(infer_adagrad);
 
 pub(crate) static ADAM: OpDef = OpDef::new("Adam")
-    .about("One step of the Adam optimizer. With the gradient `g = G + norm_coefficient * X`: `V_new = \
-         alpha * V + (1 - alpha) * g`, `H_new = beta * H + (1 - beta) * g^2`, `X_new = X - r * \
-         V_new / (sqrt(H_new) + epsilon)`. `r` is `R`, or `R * sqrt(1 - beta^T) / (1 - alpha^T)` if \
-         `T` is greater than 0. `X_new` is then scaled by `1 - norm_coefficient_post`.").domain("ai.onnx.preview.training").since(
-    1,
-    &[
-        input("R", "T1"),
-        input("T", "T2"),
-        inputs("inputs", "T3").mixed(1),
-        outputs("outputs", "T3").mixed(1),
-        float("alpha").or_float(0.9),
-        float("beta").or_float(0.999),
-        float("epsilon").or_float(1e-06),
-        float("norm_coefficient").or_float(0.0),
-        float("norm_coefficient_post").or_float(0.0),
-        types("T1", TypeSet::tensors(&[Float, Double])),
-        types("T2", TypeSet::tensors(&[Int64])),
-        types("T3", TypeSet::tensors(&[Float, Double])),
-    ],
-)
+    .about(
+        "One step of the Adam optimizer. With the gradient `g = G + norm_coefficient * X`: `V_new \
+         = alpha * V + (1 - alpha) * g`, `H_new = beta * H + (1 - beta) * g^2`, `X_new = X - r * \
+         V_new / (sqrt(H_new) + epsilon)`. `r` is `R`, or `R * sqrt(1 - beta^T) / (1 - alpha^T)` \
+         if `T` is greater than 0. `X_new` is then scaled by `1 - norm_coefficient_post`.",
+    )
+    .domain("ai.onnx.preview.training")
+    .since(
+        1,
+        &[
+            input("R", "T1"),
+            input("T", "T2"),
+            inputs("inputs", "T3").mixed(1),
+            outputs("outputs", "T3").mixed(1),
+            float("alpha").or_float(0.9),
+            float("beta").or_float(0.999),
+            float("epsilon").or_float(1e-06),
+            float("norm_coefficient").or_float(0.0),
+            float("norm_coefficient_post").or_float(0.0),
+            types("T1", TypeSet::tensors(&[Float, Double])),
+            types("T2", TypeSet::tensors(&[Int64])),
+            types("T3", TypeSet::tensors(&[Float, Double])),
+        ],
+    )
     .infer(infer_adam);
 
 pub static GRADIENT: OpDef = OpDef::new("Gradient")
@@ -114,16 +118,16 @@ fn infer_adam(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_step(cx, 2)
 }
 
-/// What a step takes: the learning rate, the number of steps so far, then all weights, all
-/// gradients and `states` times as many states. What it gives: the weights and the states, all as
-/// they were.
+/// Infers an optimizer step. Inputs are the learning rate, the number of steps so far, then all
+/// weights, all gradients and `states` times as many states. Outputs are the weights and the states
+/// with unchanged types.
 fn infer_step(cx: &mut Infer<'_>, states: usize) -> Result<(), InferError> {
     const FIRST: usize = 2;
     let parts = 2 + states;
     let given = cx.input_count().saturating_sub(FIRST);
     if !given.is_multiple_of(parts) {
         return cx.fail(format_args!(
-            "{given} tensors are no weights with as many gradients and {states} times as many states"
+            "{given} tensors cannot be divided into weights with as many gradients and {states} times as many states"
         ));
     }
     cx.demand_rank(0, 0)?;
@@ -141,8 +145,8 @@ fn infer_step(cx: &mut Infer<'_>, states: usize) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A derivative has the type of what it is taken with respect to: the first inputs, one for each
-/// name in `xs`.
+/// Infers derivatives, each with the type of its variable: the first inputs, one for each name in
+/// `xs`.
 fn infer_gradient(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(AttrValue::Strings(names)) = cx.attribute("xs") else {
         return Ok(());
@@ -175,7 +179,7 @@ mod tests {
             assert_eq!(
                 infer("float; int64; float[1]; float[1]", 2),
                 format!(
-                    "{}: 2 tensors are no weights with as many gradients and 1 times as many states",
+                    "{}: 2 tensors cannot be divided into weights with as many gradients and 1 times as many states",
                     def.name
                 )
             );
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn derivatives() {
+    fn derivatives_have_the_types_of_variables() {
         let xs = [("xs", AttrValue::Strings(vec![b"a"[..].into(), b"b"[..].into()]))];
         assert_eq!(
             outputs(&GRADIENT, 1, &xs, "float[N, 2]; double; int64[3]", 3),

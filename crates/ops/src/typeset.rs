@@ -3,21 +3,21 @@
 use sardonyx_model::{TensorType, Type, normalize_domain};
 use sardonyx_tensor::DataType;
 
-/// A set of types: one bit per element type, for each of the ways to wrap it.
+/// Set of types: for each way to wrap a tensor, one bit per element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeSet {
-    /// Whether every type is in it, whatever the rest says.
+    /// Whether every type is in the set, regardless of the other fields.
     any: bool,
     tensor: u32,
     sparse: u32,
     sequence: u32,
     optional: u32,
     optional_sequence: u32,
-    /// Types that occur in few places, spelled out, such as `map(int64, tensor(float))`.
+    /// Types that occur rarely, spelled out, such as `map(int64, tensor(float))`.
     other: &'static [&'static str],
 }
 
-/// The element types of a set, as bits by number.
+/// Returns a bit mask of element types, by their numbers.
 const fn bits(elems: &[DataType]) -> u32 {
     let mut bits = 0;
     let mut index = 0;
@@ -39,20 +39,20 @@ impl TypeSet {
         other: &[],
     };
 
-    /// Every type there is.
+    /// All types.
     pub const ANY: TypeSet = TypeSet { any: true, ..TypeSet::NONE };
 
-    /// Dense tensors of these element types.
+    /// Makes a set of dense tensors of these element types.
     pub const fn tensors(elems: &[DataType]) -> TypeSet {
         TypeSet { tensor: bits(elems), ..TypeSet::NONE }
     }
 
-    /// Types that are spelled out.
+    /// Makes a set of types that are spelled out.
     pub const fn spelled(other: &'static [&'static str]) -> TypeSet {
         TypeSet { other, ..TypeSet::NONE }
     }
 
-    /// Both sets together. At most one of them may have types that are spelled out.
+    /// Returns the union of two sets. At most one of them may have types that are spelled out.
     pub const fn and(self, more: TypeSet) -> TypeSet {
         TypeSet {
             any: self.any || more.any,
@@ -71,22 +71,22 @@ impl TypeSet {
         }
     }
 
-    /// The set without these tensors.
+    /// Returns the set without tensors of these element types.
     pub const fn except(self, elems: &[DataType]) -> TypeSet {
         TypeSet { tensor: self.tensor & !bits(elems), ..self }
     }
 
-    /// Sequences of the tensors of this set, and nothing else.
+    /// Returns the sequences of the tensors of this set.
     pub(crate) const fn as_sequences(self) -> TypeSet {
         TypeSet { sequence: self.tensor, ..TypeSet::NONE }
     }
 
-    /// Optionals of the tensors and sequences of this set, and nothing else.
+    /// Returns the optionals of the tensors and sequences of this set.
     pub(crate) const fn as_optionals(self) -> TypeSet {
         TypeSet { optional: self.tensor, optional_sequence: self.sequence, ..TypeSet::NONE }
     }
 
-    /// Whether a type belongs to the set. A type of which too little is known does.
+    /// Whether a type belongs to the set. A type that is not known well enough to decide does.
     pub fn allows(&self, ty: &Type) -> bool {
         let has = |bits: u32, elem: Option<DataType>| {
             elem.map_or(bits != 0, |elem| bits & (1 << elem.number()) != 0)
@@ -110,12 +110,12 @@ impl TypeSet {
             Type::Map(..) | Type::Opaque { .. } => false,
         };
         fits || self.other.iter().any(|spelled| {
-            // The standard leaves the `tensor(...)` around the values of maps out.
+            // The standard omits `tensor(...)` around the values of maps.
             read_type(spelled).is_some_and(|spelled| spell(&spelled) == spell(ty))
         })
     }
 
-    /// The types in words, the first few of them.
+    /// Lists the types for a message: the first few of them and the number of others.
     pub fn words(&self) -> String {
         /// Types that are named.
         const NAMED: usize = 8;
@@ -127,7 +127,7 @@ impl TypeSet {
         }
     }
 
-    /// The only type, if there is one.
+    /// Returns the only type of the set, if it has just one.
     pub fn only(&self) -> Option<Type> {
         match &self.names()[..] {
             [only] => read_type(only),
@@ -135,7 +135,7 @@ impl TypeSet {
         }
     }
 
-    /// The names of the types, such as `tensor(float)`, sorted.
+    /// Returns the names of the types, such as `tensor(float)`, sorted.
     pub fn names(&self) -> Vec<String> {
         let forms = [
             (self.tensor, "tensor(", ")"),
@@ -153,17 +153,17 @@ impl TypeSet {
         names
     }
 
-    /// The dense tensors of the set.
+    /// Returns the element types of the dense tensors of the set.
     pub fn tensor_elems(&self) -> impl Iterator<Item = DataType> {
         let bits = self.tensor;
         DataType::ALL.into_iter().filter(move |elem| bits & (1 << elem.number()) != 0)
     }
 }
 
-/// A text that is not the name of a type.
+/// Error for a string that is not the name of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownType(
-    /// The text.
+    /// The string.
     pub String,
 );
 
@@ -177,15 +177,15 @@ impl std::fmt::Display for UnknownType {
 impl std::error::Error for UnknownType {}
 
 impl TypeSet {
-    /// The set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`,
+    /// Makes a set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`,
     /// `map(string, float)`. A bare element type, such as `int32`, means a tensor.
     ///
-    /// Types that do not fit into the bits of the set are kept for good; see
+    /// Types that do not fit into the bits of the set are never freed; see
     /// [`intern`](crate::intern).
     ///
     /// # Errors
     ///
-    /// The first name that is not one of a type.
+    /// The first name that does not name a type.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<TypeSet, UnknownType> {
         let mut set = TypeSet::NONE;
         let mut other: Vec<String> = Vec::new();
@@ -203,7 +203,7 @@ impl TypeSet {
         Ok(set)
     }
 
-    /// Where the bit of a type is, if it has one.
+    /// Returns the bit mask that holds a type and the element type of its bit, if it has one.
     fn bits_of(&mut self, ty: &Type) -> Option<(&mut u32, DataType)> {
         let (bits, tensor) = match ty {
             Type::Tensor(tensor) => (&mut self.tensor, tensor),
@@ -226,9 +226,9 @@ impl TypeSet {
     }
 }
 
-/// The type that a name such as `seq(tensor(float))` means. A bare element type means a tensor.
+/// Parses a type such as `seq(tensor(float))`. A bare element type means a tensor.
 pub fn read_type(name: &str) -> Option<Type> {
-    // Each level has brackets, so this bounds the depth too.
+    // Each level has brackets, so this also bounds the depth.
     const LONGEST: usize = 512;
     if name.len() > LONGEST {
         return None;
@@ -236,24 +236,24 @@ pub fn read_type(name: &str) -> Option<Type> {
     let tensor =
         |elem: &str| Some(TensorType { elem: Some(DataType::from_name(elem)?), shape: None });
     let name = name.trim();
-    if let Some(elem) = within(name, "tensor") {
+    if let Some(elem) = strip_brackets(name, "tensor") {
         return tensor(elem).map(Type::Tensor);
     }
-    if let Some(elem) = within(name, "sparse_tensor") {
+    if let Some(elem) = strip_brackets(name, "sparse_tensor") {
         return tensor(elem).map(Type::SparseTensor);
     }
-    if let Some(inner) = within(name, "seq") {
+    if let Some(inner) = strip_brackets(name, "seq") {
         return read_type(inner).map(|inner| Type::Sequence(Box::new(inner)));
     }
-    if let Some(inner) = within(name, "optional") {
+    if let Some(inner) = strip_brackets(name, "optional") {
         return read_type(inner).map(|inner| Type::Optional(Box::new(inner)));
     }
-    if let Some(inner) = within(name, "map") {
+    if let Some(inner) = strip_brackets(name, "map") {
         let (key, value) = inner.split_once(',')?;
         let key = DataType::from_name(key.trim())?;
         return read_type(value).map(|value| Type::Map(key, Box::new(value)));
     }
-    if let Some(inner) = within(name, "opaque") {
+    if let Some(inner) = strip_brackets(name, "opaque") {
         let (domain, name) = inner.split_once(',').unwrap_or(("", inner));
         let plain = !inner.is_empty() && !inner.contains(['(', ')']);
         return plain.then(|| Type::Opaque {
@@ -264,13 +264,13 @@ pub fn read_type(name: &str) -> Option<Type> {
     tensor(name).map(Type::Tensor)
 }
 
-/// What stands in the brackets of `word(...)`.
-fn within<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+/// Returns the text in the brackets of `word(...)`.
+fn strip_brackets<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     let rest = text.trim().strip_prefix(word)?.trim_start();
     Some(rest.strip_prefix('(')?.strip_suffix(')')?.trim())
 }
 
-/// A type without its shape, as schemas spell it.
+/// Returns a type without its shape, as schemas spell it.
 pub fn spell(ty: &Type) -> String {
     let elem = |elem: Option<DataType>| elem.map_or("?", DataType::name);
     match ty {
@@ -283,15 +283,15 @@ pub fn spell(ty: &Type) -> String {
     }
 }
 
-/// The sets that many operators share, named by what they hold and since which IR version they
-/// could.
+/// Sets that many operators share, named by their contents and the IR version since which models
+/// can hold them.
 pub(crate) mod sets {
     use super::TypeSet;
     use sardonyx_tensor::DataType::*;
 
     /// `float16`, `float`, `double`.
     pub(crate) const FLOATS: TypeSet = TypeSet::tensors(&[Float16, Float, Double]);
-    /// The floats with `bfloat16`.
+    /// Floats with `bfloat16`.
     pub(crate) const FLOATS_IR4: TypeSet = FLOATS.and(TypeSet::tensors(&[Bfloat16]));
     /// Signed integers of 8 to 64 bits.
     pub(crate) const SIGNED: TypeSet = TypeSet::tensors(&[Int8, Int16, Int32, Int64]);
@@ -303,29 +303,29 @@ pub(crate) mod sets {
     pub(crate) const NUMERIC: TypeSet = INTEGERS.and(FLOATS);
     /// Integers and floats with `bfloat16`.
     pub(crate) const NUMERIC_IR4: TypeSet = INTEGERS.and(FLOATS_IR4);
-    /// 32- and 64-bit integers and the floats: what arithmetic once was limited to.
+    /// 32- and 64-bit integers and floats, the limits of arithmetic in early versions.
     pub(crate) const HIGH_PRECISION: TypeSet =
         FLOATS.and(TypeSet::tensors(&[Int32, Int64, Uint32, Uint64]));
-    /// The same with `bfloat16`.
+    /// 32- and 64-bit integers and floats with `bfloat16`.
     pub(crate) const HIGH_PRECISION_IR4: TypeSet =
         HIGH_PRECISION.and(TypeSet::tensors(&[Bfloat16]));
-    /// Every element type of the first IR versions.
+    /// All element types of the first IR versions.
     pub(crate) const ALL: TypeSet =
         NUMERIC.and(TypeSet::tensors(&[String, Bool, Complex64, Complex128]));
-    /// With `bfloat16`.
+    /// Element types since IR version 4, which has `bfloat16`.
     pub(crate) const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
-    /// With the first four 8-bit floats.
+    /// Element types since IR version 9, which has the first four 8-bit floats.
     pub(crate) const ALL_IR9: TypeSet =
         ALL_IR4.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
-    /// With 4-bit integers.
+    /// Element types since IR version 10, which has 4-bit integers.
     pub(crate) const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
-    /// With the 4-bit float.
+    /// Element types since IR version 11, which has the 4-bit float.
     pub(crate) const ALL_IR11: TypeSet = ALL_IR10.and(TypeSet::tensors(&[Float4e2m1]));
-    /// With the power-of-two scale.
+    /// Element types since IR version 12, which has the power-of-two scale.
     pub(crate) const ALL_IR12: TypeSet = ALL_IR11.and(TypeSet::tensors(&[Float8e8m0]));
-    /// With 2-bit integers.
+    /// Element types since IR version 13, which has 2-bit integers.
     pub(crate) const ALL_IR13: TypeSet = ALL_IR12.and(TypeSet::tensors(&[Uint2, Int2]));
-    /// With 6-bit floats.
+    /// Element types since IR version 14, which has 6-bit floats.
     pub(crate) const ALL_IR14: TypeSet = ALL_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
 }
 

@@ -1,4 +1,4 @@
-//! What a schema that a program defines must keep, and what goes wrong with one.
+//! Conditions on a schema that a program defines, and errors about those that break them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,55 +8,55 @@ use sardonyx_model::shown_domain;
 use crate::schema::{Arity, Param, Schema};
 use crate::typeset::TypeSet;
 
-/// Why a registry is not changed.
+/// Reason why a registry refuses a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// There is such a version of the operator already.
+    /// The registry already has this version of the operator.
     Duplicate {
         /// Domain of the operator.
         domain: &'static str,
-        /// Its name.
+        /// Name of the operator.
         name: &'static str,
-        /// The version.
+        /// Version.
         since: u32,
     },
-    /// The operator set does not have that version number.
+    /// The operator set does not have this version number.
     OutsideOfSet {
         /// Domain of the operator.
         domain: &'static str,
-        /// Its name.
+        /// Name of the operator.
         name: &'static str,
-        /// The version.
+        /// Version.
         since: u32,
-        /// The versions that the set has, if there is one.
+        /// Versions of the set, if there is one.
         versions: Option<(u32, u32)>,
     },
-    /// There is no such version of an operator.
+    /// The registry has no such version of an operator.
     Unknown {
         /// Domain of the operator.
         domain: String,
-        /// Its name.
+        /// Name of the operator.
         name: String,
-        /// The version.
+        /// Version.
         since: u32,
     },
     /// An operator set cannot have this range of versions.
     NoVersions {
         /// Domain of the set.
         domain: &'static str,
-        /// Where the range begins.
+        /// First version of the range.
         oldest: u32,
-        /// Where it ends.
+        /// Last version of the range.
         newest: u32,
     },
     /// The schema contradicts itself.
     Malformed {
         /// Domain of the operator.
         domain: &'static str,
-        /// Its name.
+        /// Name of the operator.
         name: &'static str,
-        /// What is wrong.
+        /// The contradiction, as a clause.
         fact: String,
     },
 }
@@ -104,12 +104,12 @@ fn has_meaning(schema: &Schema, param: &Param) -> bool {
 }
 
 impl Schema {
-    /// Checks what the schema says by itself: names are there and told apart, types mean something,
-    /// only the last input and output are variadic.
+    /// Checks that the schema is consistent: names are present and distinct, types have a meaning,
+    /// and only the last input and output are variadic.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Malformed`] with the first thing that is wrong.
+    /// [`RegistryError::Malformed`] with the first contradiction.
     pub fn check(&self) -> Result<(), RegistryError> {
         let schema = self;
         let fail = |fact: String| {
@@ -158,8 +158,8 @@ impl Schema {
         Ok(())
     }
 
-    /// The names that an attribute shares with an input or output. There should be none, though
-    /// some operators of the standard have them.
+    /// Returns the names that an attribute shares with an input or output. They are discouraged,
+    /// though some operators of the standard have them.
     pub fn ambiguous_names(&self) -> impl Iterator<Item = &'static str> {
         let params = || self.inputs.iter().chain(&self.outputs);
         let names = self.attributes.iter().map(|attribute| attribute.name);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_called_like_an_input_is_named() {
+    fn reports_an_attribute_with_the_name_of_an_input() {
         // NAME-09
         let mut schema = Schema::new("com.example", "Blur", 1);
         schema.inputs.push(param("axis", "int64", Arity::Single));

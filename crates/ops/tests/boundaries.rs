@@ -1,6 +1,5 @@
-//! The boundaries between versions of operators that no adapter crosses and that some nodes cannot
-//! cross as they stand: `-` an attribute that is gone, `~` one that means something else if it is
-//! left out.
+//! Boundaries between versions of operators that no adapter crosses and that some nodes cannot
+//! cross unchanged: `-` an attribute that is removed, `~` one whose absence means something else.
 
 use std::fmt::Write;
 

@@ -1,11 +1,11 @@
-//! What is declared of every boundary between versions of operators, against the schemas.
+//! Declared crossings of all boundaries between versions of operators, compared with the schemas.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx_ops::{Crossing, OpDef, Registry, Schema};
 
-/// Each boundary: the operator, the older and the newer version.
+/// Returns each boundary: the operator, the older and the newer version.
 fn boundaries() -> Vec<(&'static OpDef, u32, u32)> {
     let mut found = Vec::new();
     for operator in Registry::standard().operators() {
@@ -15,8 +15,9 @@ fn boundaries() -> Vec<(&'static OpDef, u32, u32)> {
     found
 }
 
-/// The operators with the newer versions at whose boundary nothing is declared in a direction.
-fn not_declared(crosses: impl Fn(&OpDef, u32, u32) -> Option<Crossing>) -> String {
+/// Lists the operators with the newer versions at whose boundary nothing is declared in a
+/// direction.
+fn find_undeclared(crosses: impl Fn(&OpDef, u32, u32) -> Option<Crossing>) -> String {
     let mut found: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for (operator, older, newer) in boundaries() {
         if crosses(operator, older, newer).is_none() {
@@ -37,8 +38,8 @@ fn not_declared(crosses: impl Fn(&OpDef, u32, u32) -> Option<Crossing>) -> Strin
 #[test]
 fn boundaries_of_which_nothing_is_declared() {
     assert_eq!(boundaries().len(), 432);
-    let up = not_declared(|operator, older, newer| operator.crossing(older, newer));
-    let down = not_declared(|operator, older, newer| operator.crossing(newer, older));
+    let up = find_undeclared(|operator, older, newer| operator.crossing(older, newer));
+    let down = find_undeclared(|operator, older, newer| operator.crossing(newer, older));
     assert_eq!(up, "");
     assert_eq!(down, "");
 }
@@ -54,10 +55,10 @@ fn only_neighbours_have_a_boundary() {
     }
 }
 
-/// A node that stays as it is has all that the target's schema wants, and nothing else: going up,
-/// whatever the older schema lets it have; going down, whatever both let it have.
+/// A node that stays unchanged satisfies the target's schema: going up, whatever the older schema
+/// allows; going down, whatever both allow.
 #[test]
-fn what_is_the_same_fits_the_schemas() {
+fn unchanged_nodes_fit_the_schemas() {
     let mut wrong = String::new();
     for (operator, older, newer) in boundaries() {
         let (old, new) = (operator.schema_at(older), operator.schema_at(newer));
@@ -66,22 +67,22 @@ fn what_is_the_same_fits_the_schemas() {
             let _ = writeln!(wrong, "{} {older} {newer} {what}: {why}", operator.full_name());
         };
         if let Some(Crossing::Same) = operator.crossing(older, newer)
-            && let Err(why) = takes_all(&old, &new)
+            && let Err(why) = accepts_all(&old, &new)
         {
             say("up", why);
         }
         match operator.crossing(newer, older) {
             Some(Crossing::Same) => {
-                if let Err(why) = takes_all(&new, &old) {
+                if let Err(why) = accepts_all(&new, &old) {
                     say("down", why);
                 }
             }
             Some(Crossing::Types) => {
-                // What the older version does not have at all stops a node, or is at its default.
+                // An attribute that the older version lacks stops a node, or has its default.
                 if let Some(name) = other_default(&new, &old) {
                     say("down", format!("attribute {name} has another default"));
                 }
-                if takes_all(&new, &old).is_ok() && has_equal_variables(&new, &old) {
+                if accepts_all(&new, &old).is_ok() && has_equal_variables(&new, &old) {
                     say("down", "no type is in the way".into());
                 }
             }
@@ -91,7 +92,7 @@ fn what_is_the_same_fits_the_schemas() {
     assert_eq!(wrong, "");
 }
 
-/// An attribute that means something else in another version if it is left out.
+/// Returns an attribute whose absence means something else in the other version.
 fn other_default(from: &Schema, to: &Schema) -> Option<&'static str> {
     let mut shared =
         from.attributes.iter().filter_map(|here| Some((here, to.attribute(here.name)?)));
@@ -101,8 +102,8 @@ fn other_default(from: &Schema, to: &Schema) -> Option<&'static str> {
     differs.map(|(here, _)| here.name)
 }
 
-/// Whether a schema takes every node that another one takes.
-fn takes_all(from: &Schema, to: &Schema) -> Result<(), String> {
+/// Returns whether a schema accepts every node that another one accepts, or the first difference.
+fn accepts_all(from: &Schema, to: &Schema) -> Result<(), String> {
     for attribute in &from.attributes {
         match to.attribute(attribute.name) {
             None => return Err(format!("no attribute {}", attribute.name)),
@@ -135,15 +136,15 @@ fn takes_all(from: &Schema, to: &Schema) -> Result<(), String> {
     let inputs = from.inputs.iter().zip(&to.inputs);
     let outputs = from.outputs.iter().zip(&to.outputs);
     for (here, there) in inputs.chain(outputs) {
-        let allowed = names(to, there.ty);
-        if let Some(name) = names(from, here.ty).iter().find(|name| !allowed.contains(name)) {
+        let allowed = type_names(to, there.ty);
+        if let Some(name) = type_names(from, here.ty).iter().find(|name| !allowed.contains(name)) {
             return Err(format!("{} may not be {name}", here.name));
         }
     }
     Ok(())
 }
 
-/// Whether the same parameters share a type in both.
+/// Whether the same parameters share a type in both schemas.
 fn has_equal_variables(a: &Schema, b: &Schema) -> bool {
     let variables = |schema: &Schema| -> Vec<&str> {
         schema.inputs.iter().chain(&schema.outputs).map(|param| param.ty).collect()
@@ -151,7 +152,7 @@ fn has_equal_variables(a: &Schema, b: &Schema) -> bool {
     variables(a) == variables(b)
 }
 
-/// The types that a type variable, or a type, allows.
-fn names(schema: &Schema, ty: &str) -> Vec<String> {
+/// Returns the names of the types that a type variable, or a type, allows.
+fn type_names(schema: &Schema, ty: &str) -> Vec<String> {
     schema.type_var(ty).map_or_else(|| vec![ty.to_string()], |variable| variable.allowed.names())
 }

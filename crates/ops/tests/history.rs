@@ -1,11 +1,11 @@
-//! What the history of operator sets must be, over all operators in all versions.
+//! Invariants of the history of operator sets, over all operators in all versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sardonyx_ops::{AttrType, Registry, RegistryError, Schema, TypeSet};
 use sardonyx_proto::AttributeType;
 
-/// The versions of the operators that a set consists of, by name.
+/// Returns the versions of the operators that a set consists of, by name.
 fn content(registry: &Registry, domain: &str, version: u32) -> BTreeMap<&'static str, u32> {
     let operators = registry.operators().filter(|op| op.domain == domain);
     operators
@@ -35,14 +35,14 @@ fn each_version_of_a_set_has_its_own_content() {
 }
 
 #[test]
-fn a_change_is_a_new_version_and_what_was_published_stays() {
+fn a_change_is_a_new_version_and_published_versions_stay() {
     // VER-15+: Add changed its attributes and types, each time with a version of its own.
     let registry = Registry::standard();
     let since = |opset| registry.schema("", "Add", opset).map(|schema| schema.since);
     let found: BTreeSet<u32> = (1..=28).filter_map(since).collect();
     assert_eq!(found, BTreeSet::from([1, 6, 7, 13, 14]));
-    // OPSET-18+: what a version says is the same for every set up to the next version. That it is
-    // what was published, the files of `schemas` say.
+    // OPSET-18+: a version is the same for every set up to the next version. The files of `schemas`
+    // check that it is the published one.
     for operator in registry.operators() {
         let (domain, name) = (operator.domain, operator.name);
         let newest = registry.versions(domain).unwrap().1;
@@ -56,7 +56,7 @@ fn a_change_is_a_new_version_and_what_was_published_stays() {
             }
         }
     }
-    // VER-03+: a look-up at version 12 gives what was valid then.
+    // VER-03+: a look-up at version 12 returns the form that was valid then.
     let relu = |opset| registry.schema("", "Relu", opset).unwrap().since;
     assert_eq!([relu(12), relu(13), relu(14), relu(28)], [6, 13, 14, 14]);
 }
@@ -103,7 +103,8 @@ fn operands_and_attributes_have_types_of_their_own() {
                 assert!(kinds.iter().any(|kind| name.starts_with(kind)), "{}: {name}", schema.name);
             }
         }
-        // OPSET-22+: a schema lists what may be computed and what is fixed apart.
+        // OPSET-22+: a schema lists operands, which are computed, and attributes, which are fixed,
+        // separately.
         for attribute in &schema.attributes {
             assert_ne!(attribute.ty.in_file(), AttributeType::UNDEFINED);
         }

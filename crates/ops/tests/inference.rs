@@ -1,4 +1,4 @@
-//! Inference rules hold whatever they are given.
+//! Inference rules hold for any input.
 
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_ops::{
@@ -6,7 +6,7 @@ use sardonyx_ops::{
 };
 use sardonyx_tensor::{DataType, Tensor};
 
-/// Numbers that look random and are the same in each run.
+/// Pseudo-random numbers that are equal in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -70,14 +70,14 @@ impl Dice {
         })
     }
 
-    fn known(&mut self) -> Option<Known> {
+    fn known_value(&mut self) -> Option<Known> {
         match self.roll(5) {
             0 => Some(Known::vector(self.list(Dice::dim))),
             1 => Some(Known::scalar(self.dim())),
             2 => {
                 let floats = self.list(Dice::float);
                 let tensor = Tensor::from_vec(&[floats.len()][..], floats);
-                Some(Known::Tensor(tensor.expect("as many as the size says")))
+                Some(Known::Tensor(tensor.expect("as many elements as the size")))
             }
             _ => None,
         }
@@ -110,7 +110,7 @@ impl Dice {
             AttrType::Tensor => {
                 let ints: Vec<i64> = self.list(Dice::int);
                 let tensor = Tensor::from_vec(&[ints.len()][..], ints);
-                AttrValue::Tensor(tensor.expect("as many as the size says"))
+                AttrValue::Tensor(tensor.expect("as many elements as the size"))
             }
             AttrType::TypeProto => self.ty().map_or(AttrValue::Other, AttrValue::Type),
             _ => AttrValue::Other,
@@ -143,14 +143,14 @@ fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
     let (inputs, outputs) =
         (dice.roll(schema.inputs.len() + 3), dice.roll(schema.outputs.len() + 3));
     let types: Vec<_> = (0..inputs).map(|_| dice.ty()).collect();
-    let known: Vec<_> = (0..inputs).map(|_| dice.known()).collect();
+    let known: Vec<_> = (0..inputs).map(|_| dice.known_value()).collect();
     let has_inputs: Vec<_> = (0..inputs).map(|_| dice.roll(5) > 0).collect();
     let has_outputs: Vec<_> = (0..outputs).map(|_| dice.roll(5) > 0).collect();
     let types: Vec<_> = types.iter().map(Option::as_ref).collect();
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let mut cx = Infer::new(schema, &attributes, &types, &known, outputs)
         .with_present(Present { inputs: &has_inputs, outputs: &has_outputs });
-    // Most of this makes no sense. That must be said, or passed over.
+    // Most of this is wrong, which must be reported or ignored.
     if rule(&mut cx).is_ok() {
         let _ = cx.finish();
     }
@@ -179,14 +179,13 @@ fn nothing_makes_a_rule_panic() {
     }
 }
 
-/// SHAPE-16+: nothing known about the inputs is no error, in any version; neither is an unknown
-/// rank.
+/// SHAPE-16+: unknown inputs and unknown ranks are not errors in any version.
 #[test]
-fn nothing_known_is_nothing_wrong() {
+fn unknown_inputs_are_not_errors() {
     for operator in Registry::standard().operators() {
         for version in operator.versions() {
             let schema = operator.schema_at(version.since).expect("its own version");
-            // Without what must be there anything may be wrong. These need one of several inputs or
+            // Without required parts errors are expected. These need one of several inputs or
             // attributes, as those of other domains do.
             let needs_more = ["Constant", "Optional", "Resize"].contains(&schema.name);
             let needs_more = needs_more || !schema.domain.is_empty();

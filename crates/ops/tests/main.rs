@@ -1,5 +1,5 @@
-//! The tests of this crate that see it from outside, as one program: each file of its own would be
-//! linked with the whole crate once more.
+//! Tests of this crate's public interface, as one program: each further file would be linked with
+//! the whole crate again.
 #![allow(clippy::unwrap_used)]
 
 mod boundaries;

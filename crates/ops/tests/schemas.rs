@@ -1,6 +1,6 @@
 //! Every version of every operator, expanded, in a file for each operator, so that a change of a
-//! shared fact shows where it arrives. `BLESS=1` writes the files anew. That they are right is for
-//! `tests/conformance/compare_schemas.py`.
+//! shared fact shows where it has an effect. `BLESS=1` rewrites the files.
+//! `tests/conformance/compare_schemas.py` checks that they are right.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,18 +8,17 @@ use std::path::{Path, PathBuf};
 
 use sardonyx_ops::{OpDef, Registry};
 
-/// The folder of operators that are not the standard's, with one for each domain in it.
+/// Folder of operators outside the standard, with one folder for each domain in it.
 const MICROSOFT: &str = "microsoft";
 
 #[test]
-fn every_operator_says_what_its_file_says() {
+fn each_operator_matches_its_file() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas");
     let registry = Registry::standard();
-    // What others add has files of its own, which `tests/agree/microsoft_schemas.py` compares.
+    // Added operators have files of their own, which `tests/agree/microsoft_schemas.py` compares.
     let microsoft = directory.join(MICROSOFT);
-    let added =
-        registry.microsoft_operators().map(|op| (microsoft.join(file_of(op)), expanded(op)));
-    let listed = registry.operators().map(|op| (directory.join(file_of(op)), expanded(op)));
+    let added = registry.microsoft_operators().map(|op| (microsoft.join(file_of(op)), expand(op)));
+    let listed = registry.operators().map(|op| (directory.join(file_of(op)), expand(op)));
     let expected: BTreeMap<PathBuf, String> = listed.chain(added).collect();
     if std::env::var_os("BLESS").is_some() {
         for (path, text) in &expected {
@@ -53,7 +52,7 @@ fn file_of(op: &OpDef) -> PathBuf {
     Path::new(domain).join(op.name).with_extension("txt")
 }
 
-fn expanded(op: &OpDef) -> String {
+fn expand(op: &OpDef) -> String {
     let schemas = op.versions().map(|version| op.schema_at(version.since).unwrap().to_string());
     schemas.collect::<Vec<_>>().join("\n")
 }

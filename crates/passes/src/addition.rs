@@ -208,7 +208,7 @@ impl Addition {
         inputs: &[Option<ValueId>],
         attributes: &[(&str, AttrValue<'_>)],
     ) -> ValueId {
-        self.node_of(("", self.newest), op, inputs, 1, attributes)[0]
+        self.node_of("", self.newest, op, inputs, 1, attributes)[0]
     }
 
     /// Casts a value to another element type. Returns the value itself if the types are equal.
@@ -222,7 +222,8 @@ impl Addition {
     /// Adds a node of a domain, in the form of an opset version.
     pub(crate) fn node_of(
         &mut self,
-        (domain, version): (&str, u32),
+        domain: &str,
+        version: u32,
         op: &str,
         inputs: &[Option<ValueId>],
         outputs: usize,
@@ -427,7 +428,8 @@ impl Addition {
             inputs.extend_from_within(..);
             inputs.push(Some(y));
         }
-        let gradients = self.node_of(TRAINING, GRADIENT.name, &inputs, xs.len(), &attributes);
+        let gradients =
+            self.node_of(TRAINING.0, TRAINING.1, GRADIENT.name, &inputs, xs.len(), &attributes);
         self.gradients.extend(gradients.iter().copied().zip(xs.iter().copied()));
         for (gradient, x) in gradients.iter().zip(&of_xs) {
             self.rename(*gradient, &format!("{x}_grad"));
@@ -490,7 +492,7 @@ impl Addition {
         } = self;
         let graph = resolved.main();
         let (mut model, made) = resolved.into_parts();
-        let mut origins = copies.then(made);
+        let mut origins = copies.append(made);
         let local = model.functions.split_off(functions.min(model.functions.len()));
         drop(local);
         let own = std::mem::take(&mut model.functions);
@@ -507,7 +509,7 @@ impl Addition {
         for version in first..newest {
             if let Ok(converted) = convert_in_any_order(&model, &registry, &to(version)) {
                 (model, reached) = (converted.model, version);
-                origins = origins.then(converted.origins);
+                origins = origins.append(converted.origins);
                 break;
             }
         }
@@ -517,7 +519,7 @@ impl Addition {
             match convert_in_any_order(&model, &registry, &to(reached)) {
                 Ok(converted) => {
                     model = converted.model;
-                    origins = origins.then(converted.origins);
+                    origins = origins.append(converted.origins);
                 }
                 Err(ConvertError::Refused(findings)) => return Err(findings),
                 Err(ConvertError::NotHeld(finding)) => return Err(vec![*finding]),

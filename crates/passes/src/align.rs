@@ -1,6 +1,6 @@
-//! Bodies in other versions of operator sets: where a function is to come into the place of calls
-//! and its operators are not the same there, a copy of it is converted. What calls the function
-//! elsewhere keeps it as it is.
+//! Bodies in other versions of operator sets. Where a function replaces calls and its operators
+//! differ at the versions of the caller, a copy of the function is converted. Other calls use the
+//! unchanged function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::Registry;
 
-use crate::check::against_changing;
+use crate::check::find_changing_faults;
 use crate::codes;
 use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
 use crate::finding::Finding;
@@ -20,16 +20,16 @@ use crate::order::nodes_of_tree;
 use crate::origins::Origins;
 use crate::results::{Accepted, JobInput, JobKind};
 
-/// A model with calls inlined, and what was done.
+/// Inlines calls. Returns the model and a report.
 ///
 /// # Errors
 ///
-/// Functions that call themselves, calls that do not fit their functions, functions that mean
-/// something else at the versions that count where they are called and cannot be converted, and
-/// more nodes than the limit. A result with errors that the model does not have. Where there is
-/// such a reason, or the result has errors of the model: names that nothing defines, nodes in an
-/// order in which they cannot run, references that have a value as well, and operands that a node
-/// leaves out although its operator requires them.
+/// The model has a function that calls itself, a call that does not fit its function, a function
+/// that has another meaning at the versions that count where it is called and that cannot be
+/// converted, or more nodes than the limit; or the result has errors that the model does not have.
+/// If any of these holds, or the result has errors of the model, the faults of the model that
+/// inlining changes count too: undefined names, nodes in an order in which they cannot run,
+/// references that have a value as well, and omitted operands that an operator requires.
 pub fn inline(
     model: &Model,
     registry: &Registry,
@@ -40,28 +40,30 @@ pub fn inline(
         Ok(Inlining { model, report, origins }) => match input.accept(model, &origins) {
             Ok(Accepted { model, has_errors }) => {
                 let is_reason = has_errors || has_references_with_values(input.model);
-                match is_reason.then(|| against(input)).flatten() {
+                match is_reason.then(|| find_lost_faults(input)).flatten() {
                     Some(refusal) => Err(refusal),
                     None => Ok((model, report)),
                 }
             }
-            Err(rejected) => Err(against(input).unwrap_or(InlineRefusal::Invalid(rejected))),
+            Err(rejected) => {
+                Err(find_lost_faults(input).unwrap_or(InlineRefusal::Invalid(rejected)))
+            }
         },
-        Err(refusal) => Err(against(input).unwrap_or(refusal)),
+        Err(refusal) => Err(find_lost_faults(input).unwrap_or(refusal)),
     }
 }
 
-/// Faults of a model that inlining cannot carry over. They are errors of the result, too, or keep
-/// it from being made, so they are looked for only then.
-fn against(input: JobInput<'_>) -> Option<InlineRefusal> {
-    let mut found = against_changing(input.model, input.registry);
-    // Such a call may stay as it is, if the caller wants that.
+/// Returns the faults of a model that inlining cannot carry over. They are errors of the result
+/// too, or prevent it, so they are searched for only then.
+fn find_lost_faults(input: JobInput<'_>) -> Option<InlineRefusal> {
+    let mut found = find_changing_faults(input.model, input.registry);
+    // The caller may want to keep such a call.
     found.retain(|finding| finding.code.name != codes::CALL_WITHOUT_INPUT.name);
     (!found.is_empty()).then_some(InlineRefusal::Findings(found))
 }
 
-/// Whether a function has an attribute that is a reference and has a value as well. Nothing is left
-/// of that where the function is inlined.
+/// Returns whether a function has an attribute that is a reference and has a value as well.
+/// Inlining the function loses this fault.
 fn has_references_with_values(model: &Model) -> bool {
     let bodies = model.functions.iter().map(|function| function.body);
     let mut nodes = bodies.flat_map(|body| nodes_of_tree(model, body));
@@ -72,7 +74,7 @@ fn has_references_with_values(model: &Model) -> bool {
     })
 }
 
-/// Like [`inline`], but takes nodes in any order and does not check the result.
+/// Inlines calls like [`inline`], but accepts nodes in any order and does not check the result.
 pub fn inline_in_any_order(
     model: &Model,
     registry: &Registry,
@@ -90,7 +92,7 @@ pub fn inline_in_any_order(
     }
 }
 
-/// Finds the functions that are to be converted, by the versions that count where they are called.
+/// Finds the functions that must be converted, by the versions that count where they are called.
 fn find_conflicting(
     model: &Model,
     registry: &Registry,
@@ -100,7 +102,7 @@ fn find_conflicting(
     if options.convert { conflicting(model, registry, options, functions) } else { BTreeMap::new() }
 }
 
-/// Inlines calls where functions mean the same, and others by copies of their functions.
+/// Inlines calls of functions with the same meaning, and of other functions by converted copies.
 fn inline_converting(
     model: &Model,
     registry: &Registry,
@@ -117,17 +119,17 @@ fn inline_converting(
         let found = convert_copies(&mut aligned, registry, &versions, &functions);
         copies.add(&versions, found.copies);
         refusals.extend(found.refusals);
-        origins = origins.then(found.origins);
+        origins = origins.append(found.origins);
     }
     let functions = Functions::new(&aligned, registry, &copies);
     let functions = functions.map_err(InlineRefusal::Findings)?;
     match inline_with(&aligned, registry, options, &functions, &copies) {
         Ok(mut inlined) => {
-            // What stays is explained by why it could not be converted.
+            // Calls that stay are explained by the reasons against the conversion.
             if !inlined.report.kept.is_empty() {
                 inlined.report.kept.extend(refusals);
             }
-            inlined.origins = origins.then(inlined.origins);
+            inlined.origins = origins.append(inlined.origins);
             Ok(inlined)
         }
         Err(InlineRefusal::Findings(mut findings)) => {
@@ -138,15 +140,15 @@ fn inline_converting(
     }
 }
 
-/// Functions with a copy of each that was converted, and why others could not be.
+/// Functions with their converted copies, and the reasons against other copies.
 struct ConvertedCopies {
     copies: Vec<(usize, usize)>,
     refusals: Vec<Finding>,
-    /// For which nodes of functions those of the copies were made.
+    /// Nodes of functions for which those of the copies were made.
     origins: Origins,
 }
 
-/// Adds copies of functions to a model, each in versions of operator sets.
+/// Adds copies of functions to a model and converts them to versions of operator sets.
 fn convert_copies(
     model: &mut Model,
     registry: &Registry,
@@ -178,8 +180,8 @@ fn convert_copies(
     let of = nodes(&mut copies.iter().map(|(function, _)| *function));
     let origins =
         Origins::default().then_copies(nodes(&mut copies.iter().map(|(_, copy)| *copy)), of);
-    // It is the original that is converted, whose calls say which types there are in it, and the
-    // copy that stays as it is; then they change places.
+    // The original is converted, since its calls determine the types in it. The copy stays
+    // unchanged, and then the two are swapped.
     let mut converting = Converting::new(model, registry, versions);
     converting.convert(&functions.iter().copied().collect::<Vec<_>>());
     let Converting { converted, refusals, origins: made, .. } = converting;
@@ -195,12 +197,12 @@ fn convert_copies(
     ConvertedCopies {
         copies: copies.collect(),
         refusals: refusals.into_iter().map(|(_, refusal)| refusal).collect(),
-        origins: origins.then(made),
+        origins: origins.append(made),
     }
 }
 
-/// Converts functions to versions of operator sets, where they are. Gives those that could not be,
-/// with the reasons.
+/// Converts functions to versions of operator sets in place. Returns those that cannot be
+/// converted, with the reasons.
 pub(crate) fn convert_bodies(
     model: &mut Model,
     registry: &Registry,
@@ -212,15 +214,15 @@ pub(crate) fn convert_bodies(
     converting.refusals
 }
 
-/// Functions that are brought to other versions.
+/// Conversion of functions to other versions.
 struct Converting<'a> {
     model: &'a mut Model,
     registry: &'a Registry,
     options: ConvertOptions,
     converted: HashSet<usize>,
-    /// Why the others could not be.
+    /// Functions that cannot be converted, with the reasons.
     refusals: Vec<(usize, Finding)>,
-    /// For which nodes others were made.
+    /// Nodes for which others were made.
     origins: Origins,
 }
 
@@ -239,14 +241,14 @@ impl Converting<'_> {
         Converting { model, registry, options, converted, refusals, origins }
     }
 
-    /// Converts functions: all at once, and where one of them is refused, one half after the other,
+    /// Converts functions: first all at once and, if one of them is refused, each half on its own,
     /// so that few refusals cost few attempts.
     fn convert(&mut self, functions: &[usize]) {
         let set: HashSet<usize> = functions.iter().copied().collect();
         match convert_functions(self.model, self.registry, &self.options, &set) {
             Ok(converted) => {
                 *self.model = converted.model;
-                self.origins = std::mem::take(&mut self.origins).then(converted.origins);
+                self.origins = std::mem::take(&mut self.origins).append(converted.origins);
                 self.converted.extend(functions);
             }
             Err(ConvertError::Refused(_)) if functions.len() > 1 => {
@@ -255,14 +257,14 @@ impl Converting<'_> {
                 self.convert(second);
             }
             Err(ConvertError::Refused(refusals)) => {
-                // What `convert` may be told does not hold here.
+                // The options of `convert` are not available here.
                 let refusals = refusals.into_iter().map(|refusal| {
                     let advice = "change the node, or keep the calls of the function: inline --keep-conflicting";
                     (functions[0], refusal.with_advice(advice))
                 });
                 self.refusals.extend(refusals);
             }
-            // A version that is not known is told of where it matters.
+            // An unknown version is reported where it matters.
             Err(ConvertError::Target(_) | ConvertError::NotHeld(_) | ConvertError::Invalid(_)) => {}
         }
     }

@@ -1,5 +1,5 @@
-//! What a model says about devices: its configurations, and what nodes say of one. The messages
-//! stay in the model as bytes, as hardly anything needs them; here they are read.
+//! Annotations of a model for devices: its configurations, and the annotations of nodes for one.
+//! The model stores the messages as bytes, as few callers need them; they are read here.
 
 use std::collections::BTreeMap;
 
@@ -12,75 +12,75 @@ use sardonyx_proto::{
 };
 use sardonyx_tensor::Buffer;
 
-/// A configuration of devices.
+/// Configuration of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration<'m> {
-    /// Its name; empty if it has none.
+    /// Name of the configuration; empty if it has none.
     pub name: &'m [u8],
-    /// The number of devices, if it says it.
+    /// Number of devices, if it is given.
     pub num_devices: Option<i64>,
-    /// The names of devices.
+    /// Names of devices.
     pub devices: Vec<&'m [u8]>,
 }
 
-/// What a node says about the devices of a configuration.
+/// Annotation of a node for the devices of a configuration.
 #[derive(Debug, Clone, Default)]
 pub struct NodeAnnotation<'m> {
-    /// The name of the configuration; empty if it says none.
+    /// Name of the configuration; empty if it is not given.
     pub configuration: &'m [u8],
-    /// How tensors are split.
+    /// Specifications of tensors.
     pub specs: Vec<ShardingSpec<'m>>,
-    /// The pipeline stage.
+    /// Pipeline stage.
     pub stage: Option<i64>,
 }
 
-/// How a tensor is split or replicated.
+/// Specification of the way in which a tensor is split or replicated.
 #[derive(Debug, Clone, Default)]
 pub struct ShardingSpec<'m> {
-    /// The name of the tensor; empty if it says none.
+    /// Name of the tensor; empty if it is not given.
     pub tensor: &'m [u8],
-    /// Devices, or keys of `groups`: one for each shard.
+    /// Device or key of `groups` for each shard.
     pub devices: Vec<i64>,
     /// Groups of devices, by key.
     pub groups: BTreeMap<i64, Vec<i64>>,
-    /// The axes that are split, the outermost for the order of shards first.
+    /// Axes that are split. The outermost for the order of shards is the first.
     pub dims: Vec<ShardedDim<'m>>,
 }
 
-/// How an axis is split.
+/// Division of an axis.
 #[derive(Debug, Clone, Default)]
 pub struct ShardedDim<'m> {
-    /// The axis; negative ones count from the back.
+    /// Axis; a negative one counts from the end.
     pub axis: Option<i64>,
-    /// The factors of the axis, the outermost first; mostly one.
+    /// Factors of the axis, the outermost first; mostly one.
     pub factors: Vec<SimpleShardedDim<'m>>,
 }
 
-/// A factor of an axis.
+/// Factor of an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SimpleShardedDim<'m> {
-    /// Its size, if it is said.
+    /// Size of the factor, if it is given.
     pub size: Option<FactorSize<'m>>,
-    /// The number of parts.
+    /// Number of parts.
     pub num_shards: Option<i64>,
 }
 
-/// The size of a factor.
+/// Size of a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactorSize<'m> {
-    /// A number.
+    /// Number.
     Value(i64),
-    /// A symbol.
+    /// Symbol.
     Param(&'m [u8]),
 }
 
-/// The configurations of a model, in order.
+/// Reads the configurations of a model, in order.
 pub fn configurations(model: &Model) -> Vec<Configuration<'_>> {
     let spans = model.header.configuration.iter();
     spans.map(|span| configuration(model.bytes(*span))).collect()
 }
 
-/// The content of a message of the model.
+/// Reads the message of a configuration.
 pub(crate) fn configuration(bytes: &[u8]) -> Configuration<'_> {
     let mut found = Configuration { name: b"", num_devices: None, devices: Vec::new() };
     let reader = Reader::<DeviceConfigurationProto>::new(bytes);
@@ -97,20 +97,22 @@ pub(crate) fn configuration(bytes: &[u8]) -> Configuration<'_> {
     found
 }
 
-/// What a node says about devices, an item for each configuration that it refers to.
+/// Reads the annotations of a node, an item for each configuration that it refers to.
 pub fn annotations(model: &Model, node: NodeId) -> impl Iterator<Item = NodeAnnotation<'_>> {
     let extras = model.extras(node).into_iter();
     extras.flat_map(|extras| &extras.device_configurations).map(|span| annotation(model, *span))
 }
 
-/// The content of a message of a node.
+/// Reads the message of an annotation.
 pub(crate) fn annotation(model: &Model, span: Span) -> NodeAnnotation<'_> {
     let mut found = NodeAnnotation::default();
     let reader = Reader::<NodeDeviceConfigurationProto>::new(model.bytes(span));
     for field in reader.map_while(Result::ok) {
         match field {
             NodeDeviceConfigurationField::ConfigurationId(text) => found.configuration = text.bytes,
-            NodeDeviceConfigurationField::ShardingSpec(reader) => found.specs.push(spec(reader)),
+            NodeDeviceConfigurationField::ShardingSpec(reader) => {
+                found.specs.push(read_spec(reader))
+            }
             NodeDeviceConfigurationField::PipelineStage(stage) => {
                 found.stage = Some(i64::from(stage));
             }
@@ -120,13 +122,13 @@ pub(crate) fn annotation(model: &Model, span: Span) -> NodeAnnotation<'_> {
     found
 }
 
-fn spec<'m>(reader: Reader<'m, ShardingSpecProto>) -> ShardingSpec<'m> {
+fn read_spec<'m>(reader: Reader<'m, ShardingSpecProto>) -> ShardingSpec<'m> {
     let mut found = ShardingSpec::default();
     for field in reader.map_while(Result::ok) {
         match field {
             ShardingSpecField::TensorName(text) => found.tensor = text.bytes,
             ShardingSpecField::Device(chunk) => {
-                // What is broken was found when the model was read.
+                // Broken records were found when the model was read.
                 let _ = chunk.decode_into(&mut found.devices);
             }
             ShardingSpecField::IndexToDeviceGroupMap(entry) => {
@@ -142,30 +144,30 @@ fn spec<'m>(reader: Reader<'m, ShardingSpecProto>) -> ShardingSpec<'m> {
                 }
                 found.groups.insert(key, group);
             }
-            ShardingSpecField::ShardedDim(reader) => found.dims.push(dim(reader)),
+            ShardingSpecField::ShardedDim(reader) => found.dims.push(read_dim(reader)),
             ShardingSpecField::Unknown(_) => {}
         }
     }
     found
 }
 
-fn dim<'m>(reader: Reader<'m, ShardedDimProto>) -> ShardedDim<'m> {
+fn read_dim<'m>(reader: Reader<'m, ShardedDimProto>) -> ShardedDim<'m> {
     let mut found = ShardedDim::default();
     for field in reader.map_while(Result::ok) {
         match field {
             ShardedDimField::Axis(number) => found.axis = Some(number),
-            ShardedDimField::SimpleSharding(reader) => found.factors.push(factor(reader)),
+            ShardedDimField::SimpleSharding(reader) => found.factors.push(read_factor(reader)),
             ShardedDimField::Unknown(_) => {}
         }
     }
     found
 }
 
-fn factor<'m>(reader: Reader<'m, SimpleShardedDimProto>) -> SimpleShardedDim<'m> {
+fn read_factor<'m>(reader: Reader<'m, SimpleShardedDimProto>) -> SimpleShardedDim<'m> {
     let mut found = SimpleShardedDim::default();
     for field in reader.map_while(Result::ok) {
         match field {
-            // Alternatives: the last one counts.
+            // The fields are alternatives, of which the last one counts.
             SimpleShardedDimField::DimValue(number) => {
                 found.size = Some(FactorSize::Value(number));
             }
@@ -180,7 +182,7 @@ fn factor<'m>(reader: Reader<'m, SimpleShardedDimProto>) -> SimpleShardedDim<'m>
 }
 
 impl NodeAnnotation<'_> {
-    /// The message that says this.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push_bytes(&mut out, 1, self.configuration);
@@ -239,7 +241,7 @@ fn push_int(out: &mut Vec<u8>, number: u32, value: i64) {
     push_varint(out, value.cast_unsigned());
 }
 
-/// Adds a configuration of so many devices to a model.
+/// Adds a configuration of `devices` devices to a model.
 pub fn add_configuration(model: &mut Model, name: &str, devices: usize) {
     let mut message = Vec::new();
     push_bytes(&mut message, 1, name.as_bytes());
@@ -248,7 +250,7 @@ pub fn add_configuration(model: &mut Model, name: &str, devices: usize) {
     model.header.configuration.push(span);
 }
 
-/// Lets a node say this of devices, in place of what it said of the same configuration.
+/// Annotates a node, in place of an annotation for the same configuration.
 pub fn annotate_devices(model: &mut Model, node: NodeId, annotation: &NodeAnnotation<'_>) {
     let message = annotation.to_bytes();
     let span = model.add_bytes(Buffer::from_vec(message));

@@ -3,7 +3,7 @@
 use sardonyx_ops::AttrType;
 use sardonyx_proto::AttributeType;
 
-/// The number that stands for a type of attributes in a file.
+/// Returns the number of a type of attributes in a file.
 pub(crate) fn attribute_type(ty: AttrType) -> AttributeType {
     match ty {
         AttrType::Float => AttributeType::FLOAT,

@@ -1,9 +1,9 @@
-//! Checking: does a model follow the rules of the standard, and if not, where and why?
+//! Checks whether a model follows the rules of the standard, and where and why it does not.
 //!
-//! All findings at once, each with a [`Code`], the requirement behind it, its place and advice. One
-//! walk over the graphs, without recursion; weights are only read by the few rules that are about
-//! values, piece by piece. Work and memory grow with the model and not faster: a hostile one costs
-//! no more than an honest one of its size.
+//! A check returns all findings at once, each with a [`Code`], the requirement behind it, its place
+//! and advice. It is one walk over the graphs without recursion. Only the few rules about values
+//! read weights, piece by piece. Work and memory are linear in the size of the model, so that a
+//! hostile model costs no more than an honest one of its size.
 
 mod attribute;
 mod devices;
@@ -37,26 +37,27 @@ use crate::codes;
 use crate::finding::{CheckReport, Code, Finding, Findings, Spot};
 
 pub use documents::{Document, check_document};
-pub(crate) use graph::{undefined, undefined_output};
+pub(crate) use graph::{describe_undefined, describe_undefined_output};
 pub use levels::{Levels, UnknownCode};
 pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
 
-/// What is checked, and how strictly.
+/// Extent and strictness of a check.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
-    /// The operators that exist.
+    /// Known operators.
     pub registry: Registry,
-    /// What counts how much.
+    /// Severities of the codes.
     pub levels: Levels,
     /// Whether functions may import other versions of operator sets than the model.
     pub skip_opset_compatibility: bool,
     /// Whether operators outside of the standard's domains must be known.
     pub custom_domains: bool,
-    /// Whether operators exist that others add to the standard's own domain.
+    /// Whether operators that other projects add to the standard's own domain are known.
     pub added_operators: bool,
-    /// Operators of other domains that exist, by name only. What is in such a domain must be known.
+    /// Known operators of other domains, by name only. All operators that a model uses from such a
+    /// domain must be known.
     pub operator_sets: Vec<OperatorSet>,
-    /// How many findings of each code are listed; the rest is counted.
+    /// Maximum number of listed findings of each code; further ones are counted.
     pub per_code: usize,
 }
 
@@ -74,49 +75,49 @@ impl Default for CheckOptions {
     }
 }
 
-/// A part of a model that can be checked by itself.
+/// Part of a model that can be checked by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckPart {
-    /// The types of the main graph's inputs.
+    /// Types of the main graph's inputs.
     Inputs,
-    /// The constants of the main graph.
+    /// Constants of the main graph.
     Initializers,
-    /// The sparse constants of the main graph.
+    /// Sparse constants of the main graph.
     SparseInitializers,
-    /// The nodes of the main graph by themselves: what they read may be defined elsewhere.
+    /// Nodes of the main graph by themselves: their inputs may be defined elsewhere.
     Nodes,
-    /// The nodes of the main graph against the operators that they call, and nothing else.
+    /// Nodes of the main graph, compared only with the operators that they call.
     Signatures,
-    /// The attributes of the main graph's nodes by themselves.
+    /// Attributes of the main graph's nodes by themselves.
     Attributes,
-    /// The main graph, with all that is in it.
+    /// The main graph with all its contents.
     Graph,
-    /// The functions, without regard to the model around them.
+    /// Functions, independently of the model around them.
     Functions,
-    /// All stored tensors, wherever they stand, each by itself; also where nothing reaches them. Of
-    /// a sparse tensor, the two that it consists of.
+    /// All stored tensors, each by itself, including those that nothing refers to. For a sparse
+    /// tensor, the two tensors that it consists of.
     Tensors,
-    /// Names that several values of a graph, or several functions, have; also where nothing reaches
-    /// them.
+    /// Duplicate names of the values of a graph, or of functions, including those that nothing
+    /// refers to.
     Definitions,
 }
 
 /// Checks a model.
 pub fn check(model: &Model, options: &CheckOptions) -> CheckReport {
     let mut checker = Checker::new(model, options);
-    checker.whole();
+    checker.check_all();
     checker.found.report()
 }
 
-/// Checks a model, and adds to what was found.
+/// Checks a model, and adds the findings to `found`.
 pub(crate) fn check_into(model: &Model, options: &CheckOptions, found: Findings) -> Findings {
     let mut checker = Checker { found, ..Checker::new(model, options) };
-    checker.whole();
+    checker.check_all();
     checker.found
 }
 
-/// Checks the fields of a model outside of its graph, and adds to what was found.
+/// Checks the fields of a model outside of its graph, and adds the findings to `found`.
 pub(crate) fn check_header_into(
     model: &Model,
     options: &CheckOptions,
@@ -152,23 +153,22 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Che
             }
         }
         CheckPart::Attributes => checker.attributes_alone(main),
-        CheckPart::Graph => checker.tree(main, Root::Main),
+        CheckPart::Graph => checker.check_tree(main, Root::Main),
         CheckPart::Functions => checker.functions(),
-        // They need no main graph.
+        // These parts need no main graph.
         CheckPart::Tensors | CheckPart::Definitions => {}
     }
     checker.found.report()
 }
 
-/// Findings that stand against running a model, although the checker of the `onnx` package accepts
-/// it.
+/// Findings that prevent running a model, although the checker of the `onnx` package accepts it.
 const RUNNING_ONLY: &[&Code] = &[&codes::NAMELESS_VARIADIC_INPUT];
 
-/// What stands against running graphs besides names that nothing defines and cycles: nodes that do
-/// not call operators as these are defined, as far as running depends on it, and nodes that make
-/// what the graph has already. Operators that are not known are passed over. `trees` are graphs
-/// with the functions in which they are: what is known of a model is gathered once for all.
-pub(crate) fn against_running<'g>(
+/// Finds faults that prevent running graphs, except undefined names and cycles: nodes that do not
+/// call operators as defined, as far as running depends on it, and nodes whose outputs redefine a
+/// name of the graph. Ignores unknown operators. `trees` are graphs with the functions that contain
+/// them; the facts about the model are collected once for all of them.
+pub(crate) fn find_running_faults<'g>(
     model: &Model,
     trees: impl Iterator<Item = (Option<usize>, Cow<'g, [GraphId]>)>,
     registry: &Registry,
@@ -176,7 +176,7 @@ pub(crate) fn against_running<'g>(
     let options = CheckOptions {
         registry: registry.clone(),
         levels: Levels::shared().and_also(RUNNING_ONLY),
-        // All are listed: they are the reasons why a model does not run.
+        // All are listed, since they are the reasons why a model does not run.
         per_code: 1000,
         ..CheckOptions::default()
     };
@@ -193,11 +193,10 @@ pub(crate) fn against_running<'g>(
     checker.found.report()
 }
 
-/// Finds faults that a tool cannot carry over when it changes the nodes of a model: values without
-/// a name, names that nothing defines, nodes in an order in which they cannot run, references that
-/// have a value as well, and operands that a node leaves out although its operator or function
-/// requires them.
-pub(crate) fn against_changing(model: &Model, registry: &Registry) -> Vec<Finding> {
+/// Finds faults that a tool cannot preserve when it changes the nodes of a model: values without a
+/// name, undefined names, nodes in an order in which they cannot run, references that also have a
+/// value, and absent operands that an operator or function requires.
+pub(crate) fn find_changing_faults(model: &Model, registry: &Registry) -> Vec<Finding> {
     const CODES: [&Code; 9] = [
         &codes::NAMELESS_VALUE,
         &codes::UNDEFINED_VALUE,
@@ -214,15 +213,15 @@ pub(crate) fn against_changing(model: &Model, registry: &Registry) -> Vec<Findin
     check(model, &options).findings
 }
 
-/// What a tree of graphs hangs from: decides which operator sets count and whether attributes may
+/// Root of a tree of graphs, which determines the imported operator sets and whether attributes may
 /// be references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Root {
-    /// The main graph.
+    /// Body of a function, by index.
     Main,
     /// The body of a function, by position.
     Function(usize),
-    /// A graph of a training step, by position.
+    /// Graph of a training step, by index.
     Training(usize),
 }
 
@@ -234,40 +233,39 @@ struct Checker<'a> {
     found: Findings,
     /// Version of the format.
     ir_version: i64,
-    /// The symbol of the empty text, and that of the long name of the default domain.
+    /// Symbol of the empty text, and of the long name of the default domain.
     empty: Option<Symbol>,
     long_domain: Option<Symbol>,
-    /// By node: its position in its graph.
+    /// Position of each node in its graph.
     position: Vec<u32>,
-    /// By symbol.
+    /// Last definition of each symbol.
     defined: Vec<graph::Defined>,
-    /// By symbol: which graph had a node of that name last. Graphs count from 1.
+    /// Number of the last graph that has a node with that name, by symbol. Graphs count from 1.
     node_names: Vec<u32>,
-    /// Values of names that several graphs define.
+    /// Values whose names several graphs define.
     scopes: graph::Scopes,
-    /// Versions of operator sets, and operators looked up, by the tree that they are used in.
+    /// Versions of operator sets by the tree that imports them.
     imports: HashMap<Root, operator::Imports>,
     callees: operator::Callees<'a>,
-    /// Names of graphs so far, if anybody wants to know of those that occur twice.
+    /// Names of the graphs so far, if duplicates are reported.
     graph_names: hashbrown::HashSet<Symbol>,
-    /// How many names of operators were found that do not exist.
+    /// Number of names of operators that do not exist.
     unknown_operators: usize,
-    /// By value: its type, as far as it is known. Empty if nobody wants to know.
+    /// Known type of each value. Empty if types are not needed.
     types: Vec<operand_types::Brief>,
     functions: function::Index,
-    /// Graphs in the attributes that were looked at last.
+    /// Graphs in the attributes of the node that was checked last.
     inner: Vec<GraphId>,
-    /// Whether names are judged by how they look.
+    /// Whether names are checked against the recommended form.
     lints_names: bool,
-    /// How often a wrong order may still be looked into for a cycle.
+    /// Number of searches for a cycle after a wrong order that remain.
     order_searches: u32,
-    /// Iterations of the loops that could be many: tests see by it that work grows with the model
-    /// and not faster.
+    /// Number of iterations of the loops that may be long. Tests use it to show that work is linear
+    /// in the size of the model.
     steps: u64,
-    /// The configurations that nodes may refer to.
+    /// Configurations that nodes may refer to.
     configurations: devices::Configurations<'a>,
-    /// By graph and name: numbers of dimensions as far as the file says them. Made when somebody
-    /// asks.
+    /// Declared number of dimensions by graph and name. Filled on demand.
     ranks: HashMap<GraphId, HashMap<Symbol, i64>>,
 }
 
@@ -305,13 +303,13 @@ impl<'a> Checker<'a> {
         checker
     }
 
-    /// Everything.
-    fn whole(&mut self) {
+    /// Checks the whole model.
+    fn check_all(&mut self) {
         self.header();
         self.configurations();
         self.functions();
         match self.model.main {
-            Some(main) => self.tree(main, Root::Main),
+            Some(main) => self.check_tree(main, Root::Main),
             None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| "the model has no graph".into()),
         }
         self.training();
@@ -324,7 +322,7 @@ impl<'a> Checker<'a> {
         self.add_with(code, spot, |model| (fact(model), "".into()));
     }
 
-    /// Adds a finding with advice of its own.
+    /// Adds a finding with its own advice.
     #[cfg_attr(debug_assertions, track_caller)]
     fn add_with(
         &mut self,
@@ -338,18 +336,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether findings of a code are wanted at all.
+    /// Whether findings of a code are reported.
     fn wants(&self, code: &'static Code) -> bool {
         self.options.levels.of(code).is_some()
     }
 
-    /// A domain as it is compared: the default one is `None` in all of its spellings.
+    /// Normalizes a domain for comparison: the default domain is `None` in all of its spellings.
     fn domain(&self, domain: Option<Symbol>) -> Option<Symbol> {
         domain.filter(|_| domain != self.empty && domain != self.long_domain)
     }
 
-    /// Keys that occur twice in a list of keys and values. The model's own list is stricter than
-    /// all others.
+    /// Checks the keys of a list of keys and values for duplicates. The model's own list has a
+    /// stricter code than others.
     fn keys(&mut self, entries: &[sardonyx_model::Entry], spot: Spot, field: &'static str) {
         let code = match (spot == Spot::MODEL, field) {
             (true, "metadata_props") => &codes::DUPLICATE_METADATA,
@@ -358,7 +356,7 @@ impl<'a> Checker<'a> {
         if entries.len() > 1 {
             let mut seen = hashbrown::HashSet::with_capacity(entries.len());
             for (index, entry) in entries.iter().enumerate() {
-                // An empty key is as good as none.
+                // An empty key counts as an absent one.
                 if !seen.insert(entry.key.filter(|key| Some(*key) != self.empty)) {
                     self.add(code, spot.item(field, index), |model| {
                         let key = model.maybe_text(entry.key).unwrap_or_default();
@@ -392,8 +390,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Walks through a graph and all graphs in it, from the outside in.
-    fn tree(&mut self, root_graph: GraphId, root: Root) {
+    /// Checks a graph and all graphs in it, outer ones first.
+    fn check_tree(&mut self, root_graph: GraphId, root: Root) {
         let mut left = vec![root_graph];
         while let Some(graph) = left.pop() {
             self.graph(graph, root);
@@ -406,7 +404,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A number of things, in words.
+/// Returns a count with its unit, in the singular or plural.
 fn count(number: impl Into<u128>, what: &str) -> String {
     let number = number.into();
     let plural = match (number, what.strip_suffix('y')) {

@@ -7,14 +7,14 @@ use crate::codes;
 use crate::finding::{CheckReport, Findings, Reference, Severity};
 use crate::infer::{InferOptions, Inference, infer_model, infer_with_training};
 
-/// Infers types and shapes, in training steps too, and finds contradictions.
+/// Infers types and shapes, including those in training steps, and finds contradictions.
 pub fn check_types(model: &Model, options: &CheckOptions) -> CheckReport {
     let mut found = Findings::new(options.per_code);
     add_contradictions(model, options, &infer_to_check(model, options), &mut found);
     CheckReport { types_checked: true, ..found.report() }
 }
 
-/// Infers what a check compares.
+/// Infers the types that a check compares.
 pub(crate) fn infer_to_check(model: &Model, options: &CheckOptions) -> Inference {
     let registry = &options.registry;
     if options.levels.shared_only {
@@ -36,8 +36,7 @@ pub(crate) fn add_contradictions(
     let levels = &options.levels;
     inferred.findings(model, found, |code| {
         if levels.shared_only && code.reference == Reference::Accepts {
-            // Inference gave up: what the reference would have found is not known, which is not
-            // the same as nothing.
+            // Inference gave up, so the findings of the reference are unknown, which is an error.
             Some(Severity::Error)
         } else {
             levels.of(code)

@@ -20,7 +20,7 @@ use sardonyx_ops::operators::CONSTANT;
 use sardonyx_ops::{Assumption, OpRef, Refusal, Registry};
 use sardonyx_tensor::Tensor;
 
-use crate::check::against_changing;
+use crate::check::find_changing_faults;
 use crate::codes;
 use crate::cross::{Crossings, Goal, Stop, Types, Why};
 use crate::expand::Expansions;
@@ -80,24 +80,25 @@ pub fn convert(
     match convert_in_any_order(model, registry, options) {
         Ok(Converted { model, report, origins }) => match input.accept(model, &origins) {
             Ok(Accepted { model, has_errors }) => {
-                match has_errors.then(|| against(input, options)).flatten() {
+                match has_errors.then(|| find_lost_faults(input, options)).flatten() {
                     Some(error) => Err(error),
                     None => Ok(Converted { model, report, origins }),
                 }
             }
             Err(rejected) => {
-                Err(against(input, options).unwrap_or(ConvertError::Invalid(rejected)))
+                Err(find_lost_faults(input, options).unwrap_or(ConvertError::Invalid(rejected)))
             }
         },
         Err(error @ ConvertError::Target(_)) => Err(error),
-        Err(error) => Err(against(input, options).unwrap_or(error)),
+        Err(error) => Err(find_lost_faults(input, options).unwrap_or(error)),
     }
 }
 
 /// Finds faults of a model that conversion cannot carry over. They are errors of the result as
 /// well, or prevent one, so that callers search for them only then.
-fn against(input: JobInput<'_>, options: &ConvertOptions) -> Option<ConvertError> {
-    let found = (!options.like_reference).then(|| against_changing(input.model, input.registry))?;
+fn find_lost_faults(input: JobInput<'_>, options: &ConvertOptions) -> Option<ConvertError> {
+    let found =
+        (!options.like_reference).then(|| find_changing_faults(input.model, input.registry))?;
     (!found.is_empty()).then_some(ConvertError::Refused(found))
 }
 
@@ -118,8 +119,8 @@ pub fn convert_in_any_order(
             for assumed in &mut converted.report.assumed {
                 special.place(model, &mut assumed.place);
             }
-            converted.report.added = special.added(&converted.model);
-            converted.origins = special.origins().then(converted.origins);
+            converted.report.added = special.list_added(&converted.model);
+            converted.origins = special.origins().append(converted.origins);
             Ok(converted)
         }
         Err(ConvertError::Refused(mut findings)) => {
@@ -222,7 +223,7 @@ fn convert_expanded(
         let refused = std::mem::take(&mut job.refused);
         if refused.is_empty() {
             let mut converted = job.finish(file, &replaced)?;
-            converted.origins = Origins::default().then_for(origins).then(converted.origins);
+            converted.origins = Origins::default().then_for(origins).append(converted.origins);
             converted.report.expanded = by_operator(file, &replaced.expanded);
             converted.report.constants = by_operator(file, &replaced.constants);
             return Ok(converted);
@@ -789,7 +790,7 @@ fn advice(refusal: &Refusal) -> Option<String> {
 }
 
 /// Returns advice on the target: the last version that a refused node can have, or one beyond it.
-fn instead(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
+fn advise_target(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
     let last = stop.last.filter(|_| stop.op.def.domain == op.def.domain)?;
     let beyond = if last > goal { "newer" } else { "older" };
     let set = match op.def.domain {
@@ -829,5 +830,5 @@ fn refusal(op: OpRef, goal: u32, stop: &Stop) -> Refusal {
         "{name} cannot be converted from opset version {from} to {goal}{at}: {made}{}",
         stop.why
     );
-    Refusal { why, unless, instead: instead(op, goal, stop) }
+    Refusal { why, unless, instead: advise_target(op, goal, stop) }
 }

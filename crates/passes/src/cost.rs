@@ -94,15 +94,15 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
     let calls = CallCosts::default();
     let options = InferOptions { calls: Some(&calls), ..options };
     let found = infer_model(model, registry, options);
-    walked(model, registry, &found, &calls)
+    walk(model, registry, &found, &calls)
 }
 
 /// Computes the cost of a model without calls of functions, from inferred types.
 pub fn cost_of_inferred(model: &Model, registry: &Registry, found: &Inference) -> Cost {
-    walked(model, registry, found, &CallCosts::default())
+    walk(model, registry, found, &CallCosts::default())
 }
 
-fn walked(model: &Model, registry: &Registry, found: &Inference, calls: &CallCosts) -> Cost {
+fn walk(model: &Model, registry: &Registry, found: &Inference, calls: &CallCosts) -> Cost {
     match model.main {
         Some(main) => {
             let imports = &model.header.opset_import;

@@ -89,7 +89,7 @@ pub(crate) struct Stop {
 pub(crate) enum Why {
     /// The operator was added later, in this version.
     TooNew(u32),
-    /// The operator is no longer part of the standard.
+    /// The operator is deprecated.
     Deprecated,
     Refused(Refusal),
 }
@@ -98,7 +98,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::TooNew(first) => write!(f, "the operator was added in version {first}"),
-            Why::Deprecated => f.write_str("the operator is deprecated there"),
+            Why::Deprecated => f.write_str("the operator is deprecated in that version"),
             Why::Refused(refusal) => f.write_str(&refusal.why),
         }
     }
@@ -240,7 +240,7 @@ impl<'a> Crossings<'a> {
         crossed: &Crossed,
     ) -> Option<String> {
         crossed.forms.iter().find_map(|(node, form)| {
-            let op = called(model, registry, *node, *form)?;
+            let op = find_operator(model, registry, *node, *form)?;
             let fit = self.fits.entry((std::ptr::from_ref(op.def), *form));
             let fit = fit.or_insert_with(|| Fit::new(op.def, *form, *form));
             let why = fit.check(model, *node, &self.types).err()?;
@@ -286,7 +286,8 @@ impl OnTheWay<'_, '_> {
                 *is_rewritten |= after != before;
                 if after.names != before.names {
                     let form = self.form(node, op, step).ok();
-                    let other = form.and_then(|form| called(self.model, self.registry, node, form));
+                    let other =
+                        form.and_then(|form| find_operator(self.model, self.registry, node, form));
                     let Some(other) = other else {
                         return Err(refused("its replacement is not known".to_string().into()));
                     };
@@ -339,7 +340,7 @@ impl OnTheWay<'_, '_> {
             made.extend(build.after(index, "Cast", "", &[], &to(elem)));
         }
         for cast in &made {
-            let Some(op) = called(self.model, self.registry, *cast, step.made_in) else {
+            let Some(op) = find_operator(self.model, self.registry, *cast, step.made_in) else {
                 return false;
             };
             self.open.push((*cast, op));
@@ -397,8 +398,9 @@ impl OnTheWay<'_, '_> {
                 }
                 let build = NodeBuilder::new(self.model, self.made, node);
                 let runs = matches!(self.crossings.goal, Goal::Newest);
-                let mut cx =
-                    Adapt::new(build, &*types).granting(self.crossings.granted).running(runs);
+                let mut cx = Adapt::new(build, &*types)
+                    .with_granted(self.crossings.granted)
+                    .with_running(runs);
                 let result = adapt(&mut cx);
                 let Adapted { made, assumed, is_wrapped } = cx.finish();
                 self.assumed.extend(assumed);
@@ -408,7 +410,7 @@ impl OnTheWay<'_, '_> {
                 forms.insert(node, self.form(node, op, step)?);
                 for made in &made {
                     let form = self.form(*made, op, step)?;
-                    match called(self.model, self.registry, *made, form) {
+                    match find_operator(self.model, self.registry, *made, form) {
                         Some(op) => self.open.push((*made, op)),
                         None => {
                             let why = "an operator that it requires is unknown there".to_string();
@@ -422,7 +424,8 @@ impl OnTheWay<'_, '_> {
                 // An older version allows fewer types, whatever the adapter did.
                 if to < op.opset {
                     for made in made.iter().chain([&node]) {
-                        let Some(now) = called(self.model, self.registry, *made, step.made_in)
+                        let Some(now) =
+                            find_operator(self.model, self.registry, *made, step.made_in)
                         else {
                             continue;
                         };
@@ -443,7 +446,7 @@ impl OnTheWay<'_, '_> {
 }
 
 /// Returns the operator that a node calls at an opset version of its domain.
-fn called(model: &Model, registry: &Registry, node: NodeId, opset: u32) -> Option<OpRef> {
+fn find_operator(model: &Model, registry: &Registry, node: NodeId, opset: u32) -> Option<OpRef> {
     let name = model.display(model.node(node).op_type);
     registry.op_ref(&model.domain_of(node), &name, opset)
 }

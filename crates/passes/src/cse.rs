@@ -1,17 +1,18 @@
-//! Common subexpressions: nodes that compute the same are done once, and equal constants are one.
+//! Elimination of common subexpressions: nodes that compute equal values are done once, and equal
+//! constants are merged.
 //!
-//! Exporters write an expression out wherever their source mentions it, and every number anew: the
-//! mask of attention in each layer, the square root of a size beside each product. Two nodes
-//! compute the same if they have the same form of the same operator, equal attributes and the same
-//! inputs, after what is known of the inputs; the operator must be one that the standard calls
-//! deterministic ([`Determinism`]), and no attribute a graph, which may read anything around it.
-//! Floats are compared by their bits, so that results stay what they were, bit for bit.
+//! Exporters write an expression wherever their source mentions it, and each number again: the mask
+//! of attention in each layer, the square root of a size beside each product. Two nodes compute
+//! equal values if they have the same form of the same operator, equal attributes and equal inputs,
+//! according to the known values of the inputs. The standard must call the operator deterministic
+//! ([`Determinism`]), and no attribute may be a graph, which could read any value around it. Floats
+//! are compared by their bits, so that results stay equal bit for bit.
 //!
-//! A node in a graph of a node may also find its like in the graphs around it, among the nodes
-//! before the one that holds the graph: what these compute is there whenever the inner graph runs.
+//! A node in an inner graph may also have an equal one in an outer graph, among the nodes before
+//! the one that contains the inner graph: their values exist whenever the inner graph runs.
 //!
-//! Every node is looked up once in a table of what was computed before it, and every use of a value
-//! changes hands at most twice: the time is linear in the size of the graph.
+//! Each node is looked up once in a table of earlier nodes, and each use of a value is redirected
+//! at most twice, so the time is linear in the size of the graph.
 
 #[cfg(test)]
 mod tests;
@@ -30,29 +31,29 @@ use crate::order::inner_graphs;
 use crate::payload;
 use crate::resolve::Resolved;
 
-/// Elements up to which constants are compared by what they hold. Larger ones are weights: to read
-/// them all would take longer than everything else, so they are equal only if they lie at the same
-/// place.
+/// Maximum number of elements of constants that are compared by content. Larger ones are weights,
+/// and reading them would take longer than everything else; they are equal only if they are at the
+/// same address.
 const SMALL: usize = 64;
 
-/// What became of a graph.
+/// Number of eliminated items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Eliminated {
-    /// Nodes that went because another one gives the same.
+    /// Nodes that were removed because an equal one exists.
     pub nodes: usize,
-    /// Initializers that nothing reads any more because another constant is equal.
+    /// Initializers without a reader because an equal constant exists.
     pub constants: usize,
 }
 
-/// Lets nodes that compute the same be done once, the first of them. `inference` belongs to the
-/// model as it is; `constant` gives the values that are known before anything runs, in addition to
-/// what is inferred.
+/// Merges nodes that compute equal values into the first of them. `inference` must be that of the
+/// current model. `constant` returns values that are known before a run, in addition to the
+/// inferred ones.
 ///
-/// The outputs of a graph keep their names: where a later node gives one, the first node gives it
-/// instead. Of two nodes that both give an output at the same position, or that give it to
-/// different graphs, both stay, and whoever reads the second reads the first: an output has one
-/// name, and a copy would be a node as well.
+/// The outputs of a graph keep their names: if a later node makes one, the first node makes it
+/// instead. If two nodes make an output at the same position, or make it for different graphs, both
+/// stay, and readers of the second read the first: an output has one name, and a copy would be a
+/// node too.
 pub fn eliminate_common(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -64,8 +65,8 @@ pub fn eliminate_common(
     elimination.eliminated
 }
 
-/// What two things must have in common to be the same. Parts of unknown length stand after their
-/// length, so that different things never look alike.
+/// Key of an item, which equal items share. Parts of variable length follow their length, so that
+/// the keys of different items differ.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Key(Vec<u8>);
 
@@ -79,18 +80,18 @@ impl Key {
         self.0.extend(bytes);
     }
 
-    /// Numbers of a fixed size each.
+    /// Appends numbers of one size.
     fn numbers<const N: usize>(&mut self, numbers: impl ExactSizeIterator<Item = [u8; N]>) {
         self.number(numbers.len());
         numbers.for_each(|number| self.0.extend(number));
     }
 
-    /// Something that may be left out.
+    /// Appends an id that may be absent.
     fn maybe(&mut self, id: Option<impl Id>) {
         self.number(id.map_or(0, |id| id.index() + 1));
     }
 
-    /// Type, dimensions and elements.
+    /// Appends type, dimensions and elements.
     fn content(&mut self, tensor: &Tensor) {
         self.shape(tensor);
         match tensor.strings() {
@@ -99,14 +100,14 @@ impl Key {
         }
     }
 
-    /// Type and dimensions.
+    /// Appends type and dimensions.
     fn shape(&mut self, tensor: &Tensor) {
         self.number(tensor.data_type().number() as usize);
         self.numbers(tensor.dims().iter().map(|dim| dim.to_le_bytes()));
     }
 
-    /// The value of an attribute; `None` for what is not compared: graphs, and what nodes hardly
-    /// have.
+    /// Appends the value of an attribute; `None` for kinds that are not compared: graphs, and rare
+    /// kinds.
     fn attribute(&mut self, model: &Model, attribute: &Attribute) -> Option<()> {
         if attribute.ref_attr_name().is_some() {
             return None;
@@ -132,14 +133,14 @@ impl Key {
                 self.number(spans.len());
                 spans.iter().for_each(|span| self.bytes(model.bytes(*span)));
             }
-            AttributeValue::Tensor(tensor) => self.stored(model, tensor)?,
+            AttributeValue::Tensor(tensor) => self.append_stored(model, tensor)?,
             _ => return None,
         }
         Some(())
     }
 
-    /// A stored tensor: by what it holds if it is small, else by where it lies in the file.
-    fn stored(&mut self, model: &Model, tensor: &TensorProto) -> Option<()> {
+    /// Appends a stored tensor: by content if it is small, else by its position in the file.
+    fn append_stored(&mut self, model: &Model, tensor: &TensorProto) -> Option<()> {
         if payload::element_count(&tensor.dims)? <= SMALL as u64 {
             self.content(&model.tensor(tensor, &NoExternalData).ok()?);
             return Some(());
@@ -159,19 +160,19 @@ struct Elimination<'a> {
     resolved: &'a mut Resolved,
     inference: &'a Inference,
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
-    /// By value: the first one that is the same.
+    /// First equal value of each value.
     first: Vec<ValueId>,
-    /// What is there in the graphs around the node at hand, the innermost last.
+    /// Items in the graphs around the current node, the innermost last.
     scopes: Vec<Scope>,
-    /// Constants that are known by their place in memory, which must stay taken meanwhile.
+    /// Constants that are identified by their address, which must not be reused meanwhile.
     held: Vec<Tensor>,
     eliminated: Eliminated,
-    /// Bytes that were compared and uses that changed hands: tests see by it that work grows with
-    /// the model and not faster.
+    /// Number of bytes that were compared and of uses that were redirected. Tests use it to show
+    /// that work is linear in the size of the model.
     steps: u64,
 }
 
-/// What a graph has so far.
+/// Items of a graph so far.
 #[derive(Default)]
 struct Scope {
     constants: HashMap<Key, ValueId>,
@@ -203,12 +204,12 @@ impl<'a> Elimination<'a> {
         let mut order = self.resolved.order_of(graph).to_vec();
         let before = order.len();
         order.retain(|node| {
-            let is_there = self.is_there(*node);
-            if !is_there {
+            let is_redundant = self.is_redundant(*node);
+            if !is_redundant {
                 let inner: Vec<GraphId> = inner_graphs(self.resolved.model(), *node).collect();
                 inner.into_iter().for_each(|graph| self.graph(graph));
             }
-            !is_there
+            !is_redundant
         });
         if order.len() < before {
             self.eliminated.nodes += before - order.len();
@@ -217,8 +218,8 @@ impl<'a> Elimination<'a> {
         self.scopes.pop();
     }
 
-    /// The constants of the graph come before those that nodes hold: they are there for every
-    /// reader, also for those in graphs of nodes that come early.
+    /// Adds the constants of the graph before those of nodes: they are available to every reader,
+    /// including those in graphs of early nodes.
     fn initializers(&mut self, graph: GraphId) {
         let graph = self.resolved.model().graph(graph);
         let dense = graph.initializers.iter().map(|found| found.value);
@@ -242,14 +243,14 @@ impl<'a> Elimination<'a> {
                 key.number(buffer.as_slice().as_ptr().addr());
                 self.held.push(tensor);
             }
-            if self.constant_is_there(key, value) && !self.resolved.model().is_read(value) {
+            if self.redirect_constant(key, value) && !self.resolved.model().is_read(value) {
                 self.eliminated.constants += 1;
             }
         }
     }
 
-    /// Whether a node is not needed because others before it give the same.
-    fn is_there(&mut self, node: NodeId) -> bool {
+    /// Whether a node is not needed because earlier ones make its outputs.
+    fn is_redundant(&mut self, node: NodeId) -> bool {
         let model = self.resolved.model();
         if let [Some(value)] = *model.outputs(node)
             && let Some(tensor) = self.small_constant(value)
@@ -257,7 +258,7 @@ impl<'a> Elimination<'a> {
             let mut key = Key::default();
             key.content(&tensor);
             let gone =
-                self.constant_is_there(key, value) && !self.resolved.model().value(value).is_output;
+                self.redirect_constant(key, value) && !self.resolved.model().value(value).is_output;
             if gone {
                 self.resolved.model_mut().detach_node(node);
             }
@@ -269,7 +270,7 @@ impl<'a> Elimination<'a> {
         self.steps += key.0.len() as u64;
         let scopes = self.scopes.iter().rev();
         match scopes.filter_map(|scope| scope.computed.get(&key)).next().copied() {
-            Some(first) if !self.gives(first, node) => false,
+            Some(first) if !self.can_provide(first, node) => false,
             Some(first) => self.merge(first, node),
             None => {
                 self.scopes.last_mut().map(|scope| scope.computed.insert(key, node));
@@ -278,19 +279,19 @@ impl<'a> Elimination<'a> {
         }
     }
 
-    /// The elements of a value that is known and small.
+    /// Returns the elements of a known value that is small.
     fn small_constant(&self, value: ValueId) -> Option<Tensor> {
         let known = || self.inference.known(value).and_then(Known::to_tensor);
         (self.constant)(value).or_else(known).filter(|tensor| tensor.len() <= SMALL)
     }
 
-    /// Lets whoever reads a constant read an equal one before it; `false` if there is none.
-    fn constant_is_there(&mut self, key: Key, value: ValueId) -> bool {
+    /// Redirects the readers of a constant to an equal earlier one. Returns whether there is one.
+    fn redirect_constant(&mut self, key: Key, value: ValueId) -> bool {
         self.steps += key.0.len() as u64;
         let scopes = self.scopes.iter().rev();
         match scopes.filter_map(|scope| scope.constants.get(&key)).next().copied() {
             Some(first) => {
-                self.read_instead(value, first);
+                self.redirect_readers(value, first);
                 true
             }
             None => {
@@ -300,7 +301,7 @@ impl<'a> Elimination<'a> {
         }
     }
 
-    /// What a node computes, if it is to be compared at all.
+    /// Returns the key of a node, if it can be compared.
     fn key(&self, node: NodeId) -> Option<Key> {
         let schema = self.resolved.schema(node)?;
         if schema.determinism != Determinism::Deterministic {
@@ -309,7 +310,7 @@ impl<'a> Elimination<'a> {
         let model = self.resolved.model();
         // Few nodes need more.
         let mut key = Key(Vec::with_capacity(128));
-        // A form of an operator has one schema.
+        // Each form of an operator has one schema.
         key.number(std::ptr::from_ref(schema).addr());
         key.maybe(model.node(node).overload);
         let inputs = model.inputs(node);
@@ -317,7 +318,7 @@ impl<'a> Elimination<'a> {
         for input in inputs {
             key.maybe(input.map(|value| self.first[value.index()]));
         }
-        // How many outputs a node has decides what some operators do, such as Split.
+        // The number of outputs determines the results of some operators, such as `Split`.
         if !self.resolved.is(node, &MAX_POOL) {
             let outputs = model.outputs(node);
             key.number(outputs.len());
@@ -336,9 +337,10 @@ impl<'a> Elimination<'a> {
         Some(key)
     }
 
-    /// Whether a node gives what an equal one after it gives, or can: the gradient of a MaxPool
-    /// wants the places of the greatest elements, which the node of the model does not give.
-    fn gives(&mut self, first: NodeId, second: NodeId) -> bool {
+    /// Whether a node has, or can get, all outputs of an equal later one: the gradient of a
+    /// `MaxPool` needs the positions of the greatest elements, which the node of the model does not
+    /// return.
+    fn can_provide(&mut self, first: NodeId, second: NodeId) -> bool {
         let model = self.resolved.model();
         let lacks = |index: usize| model.outputs(first).get(index).is_none_or(Option::is_none);
         let wanted = model.outputs(second).iter().enumerate();
@@ -362,7 +364,7 @@ impl<'a> Elimination<'a> {
         true
     }
 
-    /// Lets `first` give what `second` gives as well. Whether `second` is not needed any more.
+    /// Gives `first` the outputs of `second`. Returns whether `second` is not needed any more.
     fn merge(&mut self, first: NodeId, second: NodeId) -> bool {
         let model = self.resolved.model();
         let pairs = model.outputs(first).iter().zip(model.outputs(second));
@@ -376,26 +378,26 @@ impl<'a> Elimination<'a> {
         let named: Vec<bool> = pairs.iter().map(|(_, _, b)| is_output(*b)).collect();
         if stays {
             for (_, a, b) in pairs {
-                self.read_instead(b, a);
+                self.redirect_readers(b, a);
             }
             return false;
         }
         self.resolved.model_mut().detach_node(second);
         for ((index, a, b), named) in pairs.into_iter().zip(named) {
             if named {
-                // What was compared with `a` so far stays comparable with `b`.
+                // Items that were compared with `a` so far stay comparable with `b`.
                 self.first[b.index()] = self.first[a.index()];
-                self.read_instead(a, b);
+                self.redirect_readers(a, b);
                 self.resolved.model_mut().redefine_output(first, index, b);
             } else {
-                self.read_instead(b, a)
+                self.redirect_readers(b, a)
             }
         }
         true
     }
 
-    /// Lets whoever reads `value` read `other`, which is the same.
-    fn read_instead(&mut self, value: ValueId, other: ValueId) {
+    /// Redirects the readers of `value` to `other`, which is equal.
+    fn redirect_readers(&mut self, value: ValueId, other: ValueId) {
         let model = self.resolved.model_mut();
         self.steps += model.uses(value).count() as u64;
         model.replace_uses(value, other, None);

@@ -1,15 +1,15 @@
-//! Dead code: nodes whose outputs nothing reads, in all graphs.
+//! Dead code: nodes whose outputs no node reads, in all graphs.
 
 use sardonyx_model::{GraphId, Id, NodeId, Producer, ValueId};
 
 use crate::order::inner_graphs;
 use crate::resolve::Resolved;
 
-/// By node: whether the outputs of the model are computed from its outputs, directly or not. What
-/// computes a value that `is_known` is not needed.
+/// Returns for each node whether the outputs of the model depend on it, directly or not. A node is
+/// not needed for a value that `is_known`.
 ///
-/// A node needs what it reads, and what the graphs in it give; these need what the nodes in them
-/// read, also from the graphs around. Each node is looked at once.
+/// A needed node needs its inputs and the outputs of the graphs in it; these need the inputs of the
+/// nodes in them, those from enclosing graphs too. Each node is visited once.
 pub fn needed(resolved: &Resolved, is_known: &dyn Fn(ValueId) -> bool) -> Vec<bool> {
     let model = resolved.model();
     let mut needed = vec![false; model.node_count()];
@@ -32,7 +32,7 @@ pub fn needed(resolved: &Resolved, is_known: &dyn Fn(ValueId) -> bool) -> Vec<bo
     needed
 }
 
-/// Takes dead nodes out of all graphs; how many.
+/// Removes dead nodes from all graphs. Returns their number.
 pub fn remove_dead(resolved: &mut Resolved) -> usize {
     let needed = needed(resolved, &|_| false);
     let is_needed = |node: &NodeId| needed[node.index()];

@@ -13,7 +13,7 @@ use crate::expand::Expansions;
 use crate::finding::Finding;
 use crate::infer::Inference;
 use crate::ir_version::raise_ir_version;
-use crate::order::{inner_graphs, sorted, tree};
+use crate::order::{inner_graphs, sort_nodes, tree};
 use crate::origins::Origins;
 use crate::results::{Accepted, JobInput, JobKind, Rejected};
 
@@ -117,7 +117,7 @@ fn with_gradients(
     let mut add = Addition::new(model.clone(), registry, &[])?;
     let types = add.types()?;
     let of = value_of(&add, options.of)?;
-    let found = reached(model, &add, &types, options, of)?;
+    let found = find_reached(model, &add, &types, options, of)?;
     let made = add.gradient(of, &found.xs, &found.zs, options.gradient_node);
     let y = add.name(of);
     let mut gradients = Vec::new();
@@ -160,7 +160,7 @@ struct Reached {
 }
 
 /// Finds the selected values among the values that `of` depends on.
-fn reached(
+fn find_reached(
     original: &Model,
     add: &Addition,
     types: &Inference,
@@ -245,7 +245,7 @@ pub fn expand_gradients(
         merge(&mut report.expansions, &add.expansions);
         let added = add.finish(1)?;
         let Added { model: found, graph, nodes, .. } = added;
-        origins = origins.then(added.origins);
+        origins = origins.append(added.origins);
         model = found;
         report.nodes += (nodes + count).saturating_sub(before);
         model.graph_mut(graph).name = name;
@@ -255,7 +255,7 @@ pub fn expand_gradients(
         && gradients_in(&model, main) > 0
     {
         let (expanded, made) = expand_in_main(model, registry, main, &mut report)?;
-        (model, origins) = (expanded, origins.then(made));
+        (model, origins) = (expanded, origins.append(made));
     }
     report.opset.1 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
     raise_ir_version(&mut model, 0);
@@ -323,7 +323,7 @@ fn expand_in_main(
             }
         }
     }
-    let sorted = sorted(&model, &model.graph(main).nodes).ok().flatten();
+    let sorted = sort_nodes(&model, &model.graph(main).nodes).ok().flatten();
     if let Some(order) = sorted {
         model.graph_mut(main).nodes = order;
     }

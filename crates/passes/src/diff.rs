@@ -266,7 +266,7 @@ impl Comparison<'_, '_> {
         };
         let (old, new) = (keys(before), keys(after));
         let change = |side: &Side<'_>, index: usize, is_added: bool| PartChange {
-            name: crate::finding::words(side.model, Spot::function(index)),
+            name: crate::finding::describe_spot(side.model, Spot::function(index)),
             is_added,
         };
         let mut by_key: HashMap<FunctionKey, usize> =

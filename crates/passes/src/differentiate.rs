@@ -195,8 +195,7 @@ pub fn differentiate(
             if expansions > MOST_EXPANSIONS {
                 return Err(no_rules(resolved, &without_rule));
             }
-            let also = (&without_rule[..], without_kernel);
-            expand_for(resolved, declared, also, stays, counts)?;
+            expand_for(resolved, declared, &without_rule, without_kernel, stays, counts)?;
             continue;
         }
         let copied = regions.iter().filter(|region| region.copies(resolved)).count();
@@ -227,7 +226,8 @@ struct WithoutRule {
 fn expand_for(
     resolved: &mut Resolved,
     declared: InferOptions<'_>,
-    (without_rule, without_kernel): (&[WithoutRule], &dyn Fn(OpRef) -> bool),
+    without_rule: &[WithoutRule],
+    without_kernel: &dyn Fn(OpRef) -> bool,
     stays: &dyn Fn(&Resolved, NodeId) -> bool,
     counts: &mut Expansions,
 ) -> Result<(), Vec<Finding>> {

@@ -221,8 +221,8 @@ fn expand(
     calls: Vec<(NodeId, usize)>,
     expansions: &mut Expansions,
 ) -> Result<(), Vec<Finding>> {
-    let expected = expected(resolved.model(), &|node| resolved.function_of(node), &calls);
-    if let Err(call) = expected.within(MOST_NODES) {
+    let expected = count_expected(resolved.model(), &|node| resolved.function_of(node), &calls);
+    if let Err(call) = expected.check_limit(MOST_NODES) {
         let fact = format!("function bodies have more than {MOST_NODES} nodes");
         return Err(vec![misfit(resolved, call, fact)]);
     }
@@ -250,7 +250,7 @@ pub(crate) struct Expected {
 
 impl Expected {
     /// Checks that the number does not exceed a limit. The error is the first call that exceeds it.
-    fn within(&self, most: u64) -> Result<(), NodeId> {
+    fn check_limit(&self, most: u64) -> Result<(), NodeId> {
         let first = self.up_to.iter().find(|(_, nodes)| *nodes > most);
         first.map_or(Ok(()), |(call, _)| Err(*call))
     }
@@ -258,7 +258,7 @@ impl Expected {
 
 /// Counts the nodes that calls expand to, without expanding them. A call in a graph that another
 /// call passes as an attribute counts as part of that call.
-pub(crate) fn expected(
+pub(crate) fn count_expected(
     model: &Model,
     function_of: FunctionOf<'_>,
     calls: &[(NodeId, usize)],

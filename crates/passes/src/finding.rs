@@ -58,101 +58,100 @@ pub struct Code {
     pub reference: Reference,
 }
 
-/// What the checker of the `onnx` package does with a model that has a finding.
+/// Behavior of the checker of the `onnx` package for a model that has a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
-    /// It refuses the model.
+    /// The model is refused.
     Refuses,
-    /// It refuses the model if it was asked for a full check, which infers types and shapes as
-    /// well.
+    /// The model is refused by a full check, which infers types and shapes as well.
     RefusesInFull,
-    /// It does not see it.
+    /// The fault is not found.
     Accepts,
 }
 
-/// Where in a model. Cheap to make; [`Place`] is the same in words.
+/// Place in a model that is cheap to make. [`Place`] describes it in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spot {
-    /// The part of the model.
+    /// Part of the model.
     pub part: SpotPart,
-    /// The field of the part, such as `input`; empty for the part as a whole.
+    /// Field of the part, such as `input`; empty for the part as a whole.
     pub field: &'static str,
-    /// Which element of the field, if that is a list.
+    /// Position of the element in the field, if that is a list.
     pub index: Option<u32>,
-    /// A field within that element, such as its `doc_string`; `None` for the element as a whole.
+    /// Field within that element, such as its `doc_string`; `None` for the element as a whole.
     pub inner: Option<InnerSpot>,
 }
 
-/// A field of an element of a list, such as the third entry in `metadata_props` of an initializer.
+/// Field of an element of a list, such as the third entry in `metadata_props` of an initializer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InnerSpot {
-    /// The fields that lead to the message, such as `t` from an attribute to its tensor; empty for
-    /// the element itself.
+    /// Fields that lead to the message, such as `t` from an attribute to its tensor; empty for the
+    /// element itself.
     pub through: &'static str,
-    /// The field; empty for the message as a whole.
+    /// Field of the message; empty for the message as a whole.
     pub field: &'static str,
     /// Position of the element in the field, if that is a list.
     pub index: Option<u32>,
 }
 
-/// A part of a model that findings are about.
+/// Part of a model that findings are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpotPart {
-    /// The model itself.
+    /// Model itself.
     Model,
-    /// A file that is no model: an operator set, a stored value.
+    /// File that is not a model: an operator set or a stored value.
     Document,
-    /// A graph.
+    /// Graph.
     Graph(GraphId),
-    /// A node.
+    /// Node.
     Node(NodeId),
-    /// A function, by position.
+    /// Function, by position.
     Function(usize),
-    /// A training step, by position.
+    /// Training step, by position.
     Training(usize),
 }
 
 impl Spot {
-    /// The model as a whole.
+    /// Model as a whole.
     pub const MODEL: Spot = Spot { part: SpotPart::Model, field: "", index: None, inner: None };
 
-    /// A graph as a whole.
+    /// Returns the spot of a graph as a whole.
     #[inline]
     pub fn graph(graph: GraphId) -> Spot {
         Spot { part: SpotPart::Graph(graph), ..Spot::MODEL }
     }
 
-    /// A node as a whole.
+    /// Returns the spot of a node as a whole.
     #[inline]
     pub fn node(node: NodeId) -> Spot {
         Spot { part: SpotPart::Node(node), ..Spot::MODEL }
     }
 
-    /// A function as a whole.
+    /// Returns the spot of a function as a whole.
     #[inline]
     pub fn function(index: usize) -> Spot {
         Spot { part: SpotPart::Function(index), ..Spot::MODEL }
     }
 
-    /// A training step as a whole.
+    /// Returns the spot of a training step as a whole.
     #[inline]
     pub fn training(index: usize) -> Spot {
         Spot { part: SpotPart::Training(index), ..Spot::MODEL }
     }
 
-    /// A field of the part, or of the element that the spot is.
+    /// Returns the spot of a field of this part or element.
     #[inline]
     pub fn field(self, field: &'static str) -> Spot {
         self.at(field, None)
     }
 
-    /// An element of a list of the part, or of the element that the spot is.
+    /// Returns the spot of an element of a list of this part or element.
     #[inline]
     pub fn item(self, field: &'static str, index: usize) -> Spot {
         self.at(field, Some(index as u32))
     }
 
-    /// The message to which fields lead from the element that the spot is, such as `t` from an
+    /// Returns the spot of the message to which fields lead from this element, such as `t` from an
     /// attribute to its tensor.
     #[inline]
     pub fn through(self, through: &'static str) -> Spot {
@@ -173,7 +172,7 @@ impl Spot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The spot.
+    /// Compact form of the place.
     #[doc(hidden)]
     pub spot: Spot,
     /// Path through the messages of the file, such as `graph.node[3].input[0]`.
@@ -204,7 +203,7 @@ pub struct Finding {
     pub advice: Cow<'static, str>,
 }
 
-/// Prints one line: place, description, and advice in parentheses. Severity and code are left out.
+/// Writes one line: place, description, and advice in parentheses. Severity and code are left out.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.fact)?;
@@ -216,7 +215,7 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    /// A finding of a job that has found few, with the advice of its code.
+    /// Makes a finding with the advice of its code, for a job that finds few.
     #[doc(hidden)]
     pub fn new(model: &Model, code: &'static Code, spot: Spot, fact: impl Into<String>) -> Finding {
         Finding {
@@ -228,7 +227,7 @@ impl Finding {
         }
     }
 
-    /// The same with other advice.
+    /// Replaces the advice.
     #[must_use]
     #[doc(hidden)]
     pub fn with_advice(self, advice: impl Into<Cow<'static, str>>) -> Finding {
@@ -236,12 +235,12 @@ impl Finding {
     }
 }
 
-/// Names a node for people: by its name, else by what it produces.
+/// Describes a node by its name or else by its output.
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
     PathNode::new(model, node, model.outputs(node).iter().flatten().next().copied()).to_string()
 }
 
-/// The name of a node, or that of its first output if it has none; bounded in length.
+/// Returns the name of a node, or that of its first output if it has none, with a limited length.
 pub fn name_of_node(model: &Model, node: NodeId) -> String {
     let name = model.maybe_text(model.node(node).name);
     let name = name.filter(|name| !name.is_empty());
@@ -252,15 +251,15 @@ pub fn name_of_node(model: &Model, node: NodeId) -> String {
     sardonyx_proto::shown(name.or_else(output).unwrap_or_default())
 }
 
-/// Turns spots into places. What takes a walk through the model is found once, and only if anybody
-/// asks.
+/// Converts spots to places. Walks through the model are done at most once, and only if a spot
+/// needs them.
 #[derive(Debug, Default)]
 pub struct Places {
     graphs: Option<HashMap<GraphId, String>>,
 }
 
 impl Places {
-    /// The place of a spot.
+    /// Returns the place of a spot.
     pub fn of(&mut self, model: &Model, spot: Spot) -> Place {
         let step = |field: &str, index: Option<u32>| match (field, index) {
             ("", _) => String::new(),
@@ -277,7 +276,7 @@ impl Places {
             (true, Some(item)) => item.to_string(),
             _ => whole + &item,
         };
-        Place { spot, path, words: words(model, spot) }
+        Place { spot, path, words: describe_spot(model, spot) }
     }
 
     fn path(&mut self, model: &Model, part: SpotPart) -> String {
@@ -287,8 +286,8 @@ impl Places {
             SpotPart::Node(node) => {
                 let graph = model.node(node).graph;
                 let nodes = &model.graph(graph).nodes;
-                // In a model as it was read the ids ascend; a search from the front for each of
-                // many findings would take quadratic time.
+                // The ids of a model that was read ascend. A search from the front for each of many
+                // findings would take quadratic time.
                 let position = nodes.binary_search(&node);
                 let position =
                     position.or_else(|_| nodes.iter().position(|id| *id == node).ok_or(()));
@@ -306,15 +305,15 @@ impl Places {
     }
 }
 
-/// The place of a spot in words, with the nodes around it.
-pub(crate) fn words(model: &Model, spot: Spot) -> String {
-    let item = item_words(model, spot);
+/// Describes the place of a spot in words, with the nodes around it.
+pub(crate) fn describe_spot(model: &Model, spot: Spot) -> String {
+    let item = describe_item(model, spot);
     let whole = match spot.part {
         SpotPart::Model => "the model".to_string(),
         SpotPart::Document => "the file".to_string(),
-        SpotPart::Graph(graph) => graph_words(model, graph),
-        SpotPart::Node(node) => node_words(model, node),
-        SpotPart::Function(index) => function_words(model, index),
+        SpotPart::Graph(graph) => describe_graph(model, graph),
+        SpotPart::Node(node) => describe_node(model, node),
+        SpotPart::Function(index) => describe_function(model, index),
         SpotPart::Training(index) => format!("training step {index}"),
     };
     let item = item.map(|item| match spot.inner {
@@ -328,8 +327,8 @@ pub(crate) fn words(model: &Model, spot: Spot) -> String {
     }
 }
 
-/// The name of an element of a list of a graph; `None` if the elements of the list have no names,
-/// or the list has no such element.
+/// Returns the name of an element of a list of a graph. Returns `None` if the elements of the list
+/// have no names, or the list has no such element.
 pub(crate) fn name_of_element(
     model: &Model,
     graph: GraphId,
@@ -351,7 +350,7 @@ pub(crate) fn name_of_element(
     })
 }
 
-/// Whether the elements of a list of a graph have names.
+/// Returns whether the elements of a list of a graph have names.
 fn has_names(field: &str) -> bool {
     matches!(
         field,
@@ -364,8 +363,8 @@ fn has_names(field: &str) -> bool {
     )
 }
 
-/// The element of a list, by name where it has one.
-fn item_words(model: &Model, spot: Spot) -> Option<String> {
+/// Describes the element of a list, by name if it has one.
+fn describe_item(model: &Model, spot: Spot) -> Option<String> {
     let index = spot.index? as usize;
     let named = |name: Option<Symbol>| {
         let name = model.maybe_text(name).filter(|name| !name.is_empty());
@@ -394,9 +393,9 @@ fn item_words(model: &Model, spot: Spot) -> Option<String> {
     })
 }
 
-fn graph_words(model: &Model, graph: GraphId) -> String {
+fn describe_graph(model: &Model, graph: GraphId) -> String {
     if let Some(index) = model.functions.iter().position(|found| found.body == graph) {
-        return function_words(model, index);
+        return describe_function(model, index);
     }
     let name = sardonyx_proto::shown(model.maybe_text(model.graph(graph).name).unwrap_or_default());
     let called = if name.is_empty() {
@@ -405,25 +404,26 @@ fn graph_words(model: &Model, graph: GraphId) -> String {
         format!("graph '{name}'")
     };
     match model.graph(graph).owner {
-        Some(owner) => format!("{called} in {}", node_words(model, owner)),
+        Some(owner) => format!("{called} in {}", describe_node(model, owner)),
         None if model.main == Some(graph) => "the graph".to_string(),
         None => called,
     }
 }
 
-/// A node, what it is a part of, and the outermost graph, unless that is the main one.
-fn node_words(model: &Model, node: NodeId) -> String {
-    let outermost = outermost(model, node);
+/// Describes a node with the nodes that contain it, and the outermost graph unless it is the main
+/// one.
+fn describe_node(model: &Model, node: NodeId) -> String {
+    let outermost = find_outermost(model, node);
     let path = NodePath::new(model, &MadeNodes::default(), node, &[]);
     if model.main == Some(outermost) {
         path.to_string()
     } else {
-        format!("{path} in {}", graph_words(model, outermost))
+        format!("{path} in {}", describe_graph(model, outermost))
     }
 }
 
-/// The graph that a node stands in, through all graphs of nodes.
-fn outermost(model: &Model, node: NodeId) -> GraphId {
+/// Returns the outermost graph that contains a node.
+fn find_outermost(model: &Model, node: NodeId) -> GraphId {
     let mut graph = model.node(node).graph;
     while let Some(owner) = model.graph(graph).owner {
         graph = model.node(owner).graph;
@@ -431,7 +431,7 @@ fn outermost(model: &Model, node: NodeId) -> GraphId {
     graph
 }
 
-fn function_words(model: &Model, index: usize) -> String {
+fn describe_function(model: &Model, index: usize) -> String {
     let Some(function) = model.functions.get(index) else {
         return format!("function {index}");
     };
@@ -447,22 +447,22 @@ fn function_words(model: &Model, index: usize) -> String {
     format!("function '{name}'")
 }
 
-/// A finding without its words.
+/// Code and spot of a finding, without its words.
 pub(crate) type Fault = (&'static str, Spot);
 
-/// The findings that are kept, and their subjects.
+/// Selection of the findings that are kept.
 #[derive(Debug)]
 enum FindingsKind {
-    /// Some of each code, with their words.
+    /// All findings, up to a limit for each code, with their words.
     All,
-    /// The places of all errors, without words.
+    /// All errors, without words.
     Errors(Vec<Fault>),
-    /// Some of each code, of these alone.
+    /// Only these findings, up to a limit for each code.
     Only(HashSet<Fault>),
 }
 
-/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file
-/// cannot make a report large.
+/// Collector of findings. Keeps a few of each code and counts the rest, so that no file can make a
+/// report large.
 #[derive(Debug)]
 pub struct Findings {
     kind: FindingsKind,
@@ -492,7 +492,7 @@ pub struct CheckReport {
 }
 
 impl Findings {
-    /// Keeps this many findings of each code.
+    /// Creates a collector that keeps `per_code` findings of each code.
     pub fn new(per_code: usize) -> Findings {
         Findings {
             kind: FindingsKind::All,
@@ -503,17 +503,17 @@ impl Findings {
         }
     }
 
-    /// Gathers where errors are, and leaves all words out.
+    /// Creates a collector of the places of errors, without words.
     pub(crate) fn of_errors() -> Findings {
         Findings { kind: FindingsKind::Errors(Vec::new()), ..Findings::new(1) }
     }
 
-    /// Gathers these findings and no others.
-    pub(crate) fn only(faults: HashSet<Fault>, per_code: usize) -> Findings {
+    /// Creates a collector that keeps these findings only.
+    pub(crate) fn keep_only(faults: HashSet<Fault>, per_code: usize) -> Findings {
         Findings { kind: FindingsKind::Only(faults), ..Findings::new(per_code) }
     }
 
-    /// The errors that [`of_errors`](Findings::of_errors) gathered.
+    /// Returns the errors of a collector that [`of_errors`](Findings::of_errors) created.
     pub(crate) fn into_errors(self) -> Vec<Fault> {
         match self.kind {
             FindingsKind::Errors(errors) => errors,
@@ -521,8 +521,8 @@ impl Findings {
         }
     }
 
-    /// Adds a finding. The words are only put together if it is kept. Advice that is empty becomes
-    /// that of the code.
+    /// Adds a finding. The words are made only if the finding is kept. Empty advice becomes that of
+    /// the code.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn add(
         &mut self,
@@ -535,8 +535,8 @@ impl Findings {
         if switch::is_off(code.name, Location::caller()) {
             return;
         }
-        // All but the words is compiled once: 180 rules call this.
-        if self.counts(code, severity, spot) {
+        // Everything but the words is compiled once, as 180 rules call this.
+        if self.count(code, severity, spot) {
             let (fact, advice) = words();
             self.keep(model, code, severity, spot, fact, advice);
         }
@@ -559,7 +559,7 @@ impl Findings {
 
     /// Counts a finding and returns whether it is kept.
     #[inline(never)]
-    fn counts(&mut self, code: &'static Code, severity: Severity, spot: Spot) -> bool {
+    fn count(&mut self, code: &'static Code, severity: Severity, spot: Spot) -> bool {
         match &mut self.kind {
             FindingsKind::All => {}
             FindingsKind::Errors(errors) => {
@@ -589,7 +589,7 @@ impl Findings {
         self.add(model, code, severity, spot, || (fact(), "".into()));
     }
 
-    /// Into a report.
+    /// Returns the report of the findings.
     pub fn report(mut self) -> CheckReport {
         self.kept.sort_by_key(|found| Reverse(found.severity));
         let mut report = CheckReport { findings: self.kept, ..CheckReport::default() };

@@ -20,7 +20,7 @@ pub struct FunctionId {
 }
 
 impl FunctionId {
-    /// The id of a function.
+    /// Returns the identifier of a function.
     pub fn of(model: &Model, function: &Function) -> FunctionId {
         let text = |symbol| model.display(symbol).into_owned();
         let domain = normalize_domain(&model.display(function.domain)).to_string();
@@ -29,21 +29,21 @@ impl FunctionId {
 }
 
 impl fmt::Display for FunctionId {
-    /// Prints `domain.name:overload`, with `ai.onnx` for the default domain.
+    /// Writes `domain.name:overload`, with `ai.onnx` for the default domain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", shown_domain(&self.domain), self.name)?;
         if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
     }
 }
 
-/// The same by symbols: domain, name and overload.
+/// Identifier of a function by symbols: domain, name and overload.
 pub(crate) type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
-/// The functions of a model, by what names them.
+/// Maps the identifiers of the functions of a model to their positions.
 ///
 /// # Errors
 ///
-/// Two of the same name.
+/// Two functions have the same identifier.
 pub(crate) fn functions_by_key(model: &Model) -> Result<HashMap<FunctionKey, usize>, Box<Finding>> {
     let mut by_key = HashMap::new();
     for (index, function) in model.functions.iter().enumerate() {
@@ -57,7 +57,8 @@ pub(crate) fn functions_by_key(model: &Model) -> Result<HashMap<FunctionKey, usi
     Ok(by_key)
 }
 
-/// What names a function. The default domain has three spellings, and an empty overload is none.
+/// Makes the key of a function. The default domain has three spellings, and an empty overload
+/// counts as absent.
 pub(crate) fn function_key(
     model: &Model,
     domain: Option<Symbol>,

@@ -1,14 +1,14 @@
-//! Inference of types and shapes, symbolic, and of the values that shapes are computed from.
+//! Inference of symbolic types and shapes, and of the values that shapes are computed from.
 //!
-//! One walk over the nodes of a graph in their order; a node whose attributes are graphs has these
-//! inferred by its rule (`If` joins them, `Loop` repeats until nothing changes), and a call of a
-//! function walks through its body once for every kind of call. What the file declares is believed
-//! as far as it does not contradict what nodes make.
+//! One walk over the nodes of a graph in order. The rule of a node whose attributes are graphs
+//! infers these (`If` joins them, `Loop` repeats until nothing changes), and a call of a function
+//! walks through its body once for every kind of call. Declared types count unless they contradict
+//! the outputs of nodes.
 //!
-//! Two styles. [`Style::Algebra`] keeps expressions over the symbols of the file, follows the
-//! integers that shapes are made of, learns equalities, and names what stays unknown so that it can
-//! be followed further. [`Style::Reference`] says what the reference implementation says: a size
-//! that is neither a number nor a name of the file gets a new name.
+//! There are two styles. [`Style::Algebra`] keeps expressions over the symbols of the file,
+//! propagates the integers that shapes are made of, learns equalities, and names unknown sizes so
+//! that they can be propagated too. [`Style::Reference`] infers like the reference implementation:
+//! a size that is neither a number nor a name of the file gets a new name.
 
 mod annotate;
 mod callees;
@@ -62,22 +62,22 @@ use engine::Engine;
 pub(crate) use engine::element;
 use table::TypeTable;
 
-/// How inference reasons.
+/// Method of inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
-    /// With expressions, equalities and the values of shapes.
+    /// Uses expressions, equalities and the values of shapes.
     #[default]
     Algebra,
-    /// As the reference implementation does: sizes are numbers or names, and nothing is known of
-    /// equalities.
+    /// Infers like the reference implementation: sizes are numbers or names, and equalities are not
+    /// learned.
     Reference {
-        /// Whether the values that shapes are made of are followed through nodes. Constants are
+        /// Whether the values that shapes are made of are propagated through nodes. Constants are
         /// known in any case.
         data_prop: bool,
     },
 }
 
-/// Rules beyond those of the standard's operators.
+/// Inference rules in addition to those of the standard's operators.
 pub trait Rules {
     /// Applies the rule of an operator to a node of the model, if there is one.
     fn infer(&self, model: &Model, node: NodeId, schema: &Schema, cx: &mut Infer<'_>)
@@ -127,38 +127,38 @@ pub struct CalledBody<'a> {
 /// What is known beyond the model, and how to reason.
 #[derive(Clone, Copy, Default)]
 pub struct InferOptions<'a> {
-    /// Types of graph inputs in place of the declared ones, by position; `None` keeps the declared
+    /// Types of graph inputs that replace the declared ones, by position; `None` keeps the declared
     /// one.
     pub inputs: &'a [Option<Type>],
-    /// Values of constants that are not in the model's file, such as those computed before.
+    /// Returns values of constants that are not in the model's file, such as those computed before.
     pub known: Option<&'a dyn Fn(ValueId) -> Option<Known>>,
-    /// Numbers for symbols of the file.
+    /// Numbers that replace symbols of the file.
     pub symbols: &'a [(String, i64)],
-    /// Symbols that the types of [`inputs`](InferOptions::inputs) are written in, if inference is
-    /// to hold for all numbers that these may be. It then says nothing that only the file
-    /// declares, because inference with numbers may find something else, and it lists
-    /// [`Inference::demands`].
+    /// Symbols in the types of [`inputs`](InferOptions::inputs), if the results must hold for all
+    /// numbers that replace them. Types that only the file declares are then ignored, because
+    /// inference with numbers may find others, and [`Inference::demands`] are listed.
     pub sizes: Option<&'a HashSet<String>>,
-    /// Whether nodes in graphs of nodes may contradict what their operators demand: a branch that
-    /// fits other inputs only is not taken for these. It holds for [`infer`] and [`infer_inside`].
+    /// Whether nodes in inner graphs may contradict the conditions of their operators: a branch
+    /// that only fits other inputs is not taken for these. Only [`infer`] and [`infer_inside`] use
+    /// it.
     pub inner_may_contradict: bool,
-    /// How to reason.
+    /// Method of inference.
     pub style: Style,
-    /// Whether the types of operands are compared with what operators take.
+    /// Whether the types of operands are compared with those that operators accept.
     pub check_types: bool,
-    /// Whether [`Inference::unknown`] lists what stays unknown, with the reasons in words.
+    /// Whether [`Inference::unknown`] lists unknown types and sizes with their reasons.
     pub explain: bool,
     /// Whether [`Inference::differences`] lists nodes whose outputs differ on ONNX Runtime.
     pub differences: bool,
-    /// Rules beyond those of the standard's operators.
+    /// Rules in addition to those of the standard's operators.
     pub rules: Option<&'a dyn Rules>,
     /// Observer of the calls of functions.
     pub calls: Option<&'a dyn CallObserver>,
 }
 
 impl InferOptions<'_> {
-    /// As the checker of the `onnx` package infers for a full check. Each problem that is found
-    /// then makes it refuse the model.
+    /// Infers like the checker of the `onnx` package for a full check. Each problem then makes that
+    /// checker refuse the model.
     pub const FULL_CHECK: InferOptions<'static> = InferOptions {
         inputs: &[],
         known: None,
@@ -187,7 +187,7 @@ impl std::fmt::Debug for InferOptions<'_> {
     }
 }
 
-/// What inference found, by value.
+/// Results of inference, by value.
 #[derive(Debug, Clone, Default)]
 pub struct Inference {
     types: TypeTable,
@@ -198,33 +198,33 @@ pub struct Inference {
     unknown: Vec<Unknown>,
     cut_windows: Vec<(NodeId, String)>,
     denotations: HashMap<ValueId, denotations::Denotations>,
-    /// By node, how its outputs differ on ONNX Runtime.
+    /// Differences of the outputs of nodes on ONNX Runtime.
     differences: HashMap<NodeId, String>,
-    /// The functions that the model calls, after [`infer_everywhere`].
+    /// Functions that the model calls; filled by [`infer_everywhere`].
     called: HashSet<usize>,
     visits: u64,
-    /// How many names were made up.
+    /// Number of names that were made up.
     names: usize,
 }
 
 impl Inference {
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: ValueId) -> Option<&Type> {
         self.types.get(value)
     }
 
-    /// Whether the model calls a function, by position: what is known of its values is so in all of
-    /// these calls. [`infer_everywhere`] knows it.
+    /// Whether the model calls a function, by index. Facts about its values then hold in all of
+    /// these calls. Only [`infer_everywhere`] finds out.
     pub(crate) fn is_called(&self, function: usize) -> bool {
         self.called.contains(&function)
     }
 
-    /// The value itself, as far as known before anything runs.
+    /// Returns the contents of a value, as far as they are known before a run.
     pub fn known(&self, value: ValueId) -> Option<&Known> {
         self.known.get(value.index())?.as_deref()
     }
 
-    /// Forgets values that lie in mapped files.
+    /// Forgets contents that are in mapped files.
     pub fn forget_mapped(&mut self) {
         for known in &mut self.known {
             let is_mapped = matches!(known.as_deref(), Some(Known::Tensor(tensor))
@@ -235,36 +235,36 @@ impl Inference {
         }
     }
 
-    /// What the dimensions of a value mean, where the file denotes that or where it follows from
-    /// such dimensions.
+    /// Returns the denotations of a value's dimensions, declared or derived from others.
     pub fn denotations(&self, value: ValueId) -> Option<&[Option<Symbol>]> {
         self.denotations.get(&value).map(|found| found.as_slice())
     }
 
-    /// What contradicts itself, in the order of the nodes.
+    /// Returns the contradictions, in the order of the nodes.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does
-    /// not say so.
+    /// Returns pairs of sizes that nodes require to be equal, or to divide (`mod(a, b) = 0`),
+    /// although the file does not declare it.
     pub fn equalities(&self) -> &[Equality] {
         &self.equalities
     }
 
-    /// Under which conditions what was found holds for numbers in the place of
-    /// [`InferOptions::sizes`]. Those that are about other symbols too are left out: numbers in
-    /// the place of sizes say nothing about them either.
+    /// Returns the conditions under which the results hold if numbers replace
+    /// [`InferOptions::sizes`]. Conditions that involve other symbols are left out, since those
+    /// numbers do not determine them.
     pub fn demands(&self) -> &[Demand] {
         &self.demands
     }
 
-    /// What stays unknown, and where that begins, if [`InferOptions::explain`] asked for it.
+    /// Returns the unknown types and sizes at the values where they first occur, if
+    /// [`InferOptions::explain`] is set.
     pub fn unknown(&self) -> &[Unknown] {
         &self.unknown
     }
 
-    /// How many nodes were looked at: those of bodies as often as these were walked through.
+    /// Returns the number of node visits. Nodes of bodies count once per walk.
     pub fn visits(&self) -> u64 {
         self.visits
     }
@@ -276,7 +276,7 @@ impl Inference {
         }
     }
 
-    /// The problems as findings, each of the level that its code has; `None` passes it over.
+    /// Adds the problems to `found`, each with the severity of its code; `None` ignores it.
     pub fn findings(
         &self,
         model: &Model,
@@ -304,44 +304,44 @@ impl ValueTypes for Inference {
     }
 }
 
-/// Something that contradicts itself.
+/// Contradiction in a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The node, or the constant of a graph.
+    /// Node, or constant of a graph.
     pub spot: Spot,
-    /// What kind.
+    /// Kind of the contradiction.
     pub kind: ProblemKind,
-    /// What does not fit.
+    /// Description of the contradiction.
     pub fact: String,
-    /// What is known of the node's inputs, or what to do about the constant.
+    /// Known types of the node's inputs, or advice about the constant.
     pub advice: String,
 }
 
 /// Kinds of [`Problem`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// The node cannot run: its inputs are not what its operator takes.
+    /// The node cannot run: its operator does not accept its inputs.
     Node,
-    /// The numbers or types of its inputs and outputs are not what its operator takes and makes.
+    /// The numbers or types of the node's inputs and outputs are not those of its operator.
     Signature,
     /// The node makes another type than the file declares, or a constant has another.
     Declared,
-    /// The node is of an operator set that is not imported.
+    /// The operator set of the node is not imported.
     NotImported,
     /// A limit on the work was reached.
     Limit,
-    /// A value has more dimensions than a tensor can have.
+    /// A value has more dimensions than supported.
     Rank,
-    /// Dimensions of an input mean something else than the operator expects.
+    /// Dimensions of an input have other denotations than the operator expects.
     Denotation,
-    /// The node reads a name that nothing defines, or the graph gives one.
+    /// The node reads, or the graph returns, a name that is not defined.
     Undefined,
     /// An input of a graph, or a sparse initializer, has no name.
     Nameless,
 }
 
 impl Problem {
-    /// The code of findings about it.
+    /// Returns the code of findings about the problem.
     pub fn code(&self) -> &'static Code {
         match self.kind {
             ProblemKind::Node | ProblemKind::Signature | ProblemKind::Declared => {
@@ -361,12 +361,12 @@ impl Problem {
     }
 }
 
-/// Infers the types of all values of a model, in its graphs inside of nodes too.
+/// Infers the types of all values of a model, including those in inner graphs.
 pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Inference {
     Engine::new(model, registry, options).run()
 }
 
-/// Infers the types of all values of a model, in training steps too.
+/// Infers the types of all values of a model, including those in training steps.
 pub(crate) fn infer_with_training(
     model: &Model,
     registry: &Registry,
@@ -375,8 +375,8 @@ pub(crate) fn infer_with_training(
     Engine::new(model, registry, options).run_with_training()
 }
 
-/// Infers types in training steps too, and in bodies of functions as far as it is so in every call
-/// of the model; of functions that nothing calls, as far as it is so in any call.
+/// Infers types also in training steps and in bodies of functions. There, only facts that hold in
+/// every call of the model are kept; for a function without calls, facts that hold in any call.
 pub(crate) fn infer_everywhere(
     model: &Model,
     registry: &Registry,
@@ -385,10 +385,10 @@ pub(crate) fn infer_everywhere(
     Engine::new(model, registry, options).run_everywhere()
 }
 
-/// Infers the outputs of one node of the main graph, as a node of the operator version that is
-/// given; its inputs are what the graph says of their names. Gives what the rule says: sizes that
-/// are unknown get no names, and what the file declares of outputs does not count. Problems are
-/// listed for the node, and for nodes in its graphs.
+/// Infers the outputs of one node of the main graph according to a given schema; the graph
+/// determines the types of its inputs. Returns the results of the rule: unknown sizes get no names,
+/// and declared types of outputs are ignored. Lists problems of the node and of nodes in its
+/// graphs.
 pub fn infer_node(
     model: &Model,
     registry: &Registry,
@@ -399,8 +399,9 @@ pub fn infer_node(
     Engine::new(model, registry, options).infer_as_operator(node, schema)
 }
 
-/// Infers the outputs of a function of the model, by position, for a node of the main graph that
-/// calls it. The body may not call other functions of the model. Otherwise as [`infer_node`].
+/// Infers the outputs of a function of the model, given by its index, for a node of the main graph
+/// that calls it. The body may not call other functions of the model. Otherwise like
+/// [`infer_node`].
 pub fn infer_function(
     model: &Model,
     registry: &Registry,
@@ -411,24 +412,23 @@ pub fn infer_function(
     Engine::new(model, registry, options).infer_as_call(node, function)
 }
 
-/// Infers the types of all values of a model that is resolved.
+/// Infers the types of all values of a resolved model.
 ///
 /// # Errors
 ///
-/// Every node whose inputs contradict what its operator demands. What is declared of values that
-/// nodes make is passed over where it does not fit.
+/// All nodes whose inputs contradict the conditions of their operators. Declared types of the
+/// outputs of nodes are ignored where they do not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
     let root = resolved.model().main.filter(|_| options.inner_may_contradict);
-    judged(resolved, Engine::for_resolved(resolved, options).run(), root)
+    refuse_contradictions(resolved, Engine::for_resolved(resolved, options).run(), root)
 }
 
-/// Infers the types of the values of one graph inside of a node, and of those in it, for other
-/// types of what the graph is given and reads from the graphs around it. `around` is what was
-/// inferred of these.
+/// Infers the types of the values of one inner graph, and of graphs in it, for other types of its
+/// inputs and of values that it reads from outer graphs. `around` has the results for these.
 ///
 /// # Errors
 ///
-/// As [`infer`].
+/// Like the errors of [`infer`].
 pub fn infer_inside(
     resolved: &Resolved,
     graph: GraphId,
@@ -438,11 +438,12 @@ pub fn infer_inside(
 ) -> Result<Inference, Vec<Finding>> {
     let root = Some(graph).filter(|_| options.inner_may_contradict);
     let found = Engine::for_resolved(resolved, options).run_inside(graph, around, given);
-    judged(resolved, found, root)
+    refuse_contradictions(resolved, found, root)
 }
 
-/// What was found, unless the model contradicts itself; if a graph is given, in the nodes of this.
-fn judged(
+/// Returns the results, unless the model contradicts itself; with a graph, unless the nodes of this
+/// graph do.
+fn refuse_contradictions(
     resolved: &Resolved,
     found: Inference,
     root: Option<GraphId>,

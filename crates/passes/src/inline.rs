@@ -149,12 +149,12 @@ pub(crate) fn conflicting(
     options: &InlineOptions<'_>,
     functions: &Functions,
 ) -> BTreeMap<Versions, BTreeSet<usize>> {
-    let (copies, wanted) = (Copies::none(model), wanted(model, options));
+    let (copies, wanted) = (Copies::none(model), select_functions(model, options));
     Plans::new(model, functions, registry, &copies, wanted).conflicting()
 }
 
 /// Returns for each function of the model whether it is selected.
-fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
+fn select_functions(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
     model.functions.iter().map(|function| (options.functions)(model, function)).collect()
 }
 
@@ -347,15 +347,15 @@ impl<'a> Job<'a> {
     /// Inlines calls of functions of the model. Returns for each function whether it stays.
     fn functions(&mut self, copies: &Copies) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
-        self.required = Some(functions.required(original, self.registry));
-        let wanted = wanted(original, self.options);
+        self.required = Some(functions.find_required(original, self.registry));
+        let wanted = select_functions(original, self.options);
         let mut plans = Plans::new(original, functions, self.registry, copies, wanted);
         let mut all = Vec::new();
         // Callers come first, so that the bodies that they copy have not been changed yet.
         for scope in functions.scopes() {
             let Some(plan) = plans.of(scope) else { continue };
             let function_of = |node| plan.bodies.get(&functions.called_by(node)?).copied();
-            self.expect(expand::expected(original, &function_of, &plan.calls).nodes)?;
+            self.expect(expand::count_expected(original, &function_of, &plan.calls).nodes)?;
             all.push((scope, plan));
         }
         for (call, why) in std::mem::take(&mut plans.refused) {

@@ -1,4 +1,4 @@
-//! Which version of the file format a model needs for what it uses.
+//! Version of the file format that the content of a model requires.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use sardonyx_model::{
 };
 use sardonyx_proto::AttributeType;
 
-/// The newest version of the format that this release knows.
+/// Newest version of the format that this release supports.
 pub const NEWEST_IR_VERSION: i64 = 14;
 
-/// By domain, from which version of the operator set on which version of the format belongs to it.
+/// First version of each operator set, by domain, for which a version of the format was released.
 /// Source: the table of releases in the standard's document on versioning.
 const IR_VERSIONS_OF_OPSETS: &[(&[u8], &[(i64, i64)])] = &[
     (
@@ -35,25 +35,26 @@ const IR_VERSIONS_OF_OPSETS: &[(&[u8], &[(i64, i64)])] = &[
     (b"ai.onnx.preview.training", &[(1, 7)]),
 ];
 
-/// The version of the format that was released with a version of an operator set of the standard.
+/// Returns the version of the format that was released with a version of an operator set of the
+/// standard.
 pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
     let (_, steps) = IR_VERSIONS_OF_OPSETS.iter().find(|(found, _)| *found == domain)?;
     let step = steps.iter().rev().find(|(from, _)| *from <= version)?;
     Some(step.1)
 }
 
-/// The first version in which an initializer need not be an input, and in which one of an inner
-/// graph must not be.
+/// First version in which an initializer need not be an input, and in which one of an inner graph
+/// must not be.
 pub(crate) const PLAIN_INITIALIZERS: i64 = 4;
 
-/// The first version in which attributes have types.
+/// First version in which attributes have types.
 const ATTRIBUTE_TYPES: i64 = 2;
 
-/// The first version in which a model imports operator sets.
+/// First version in which a model imports operator sets.
 pub(crate) const IMPORTS: i64 = 3;
 
-/// Imports version 1 of `ai.onnx` in a model of a version of the format without imports, which
-/// means it.
+/// Adds the import of version 1 of `ai.onnx` to a model without imports whose version of the format
+/// implies it.
 pub(crate) fn import_implied(model: &mut Model) {
     if model.header.opset_import.is_empty()
         && let Some(version) = model.opset("")
@@ -64,8 +65,8 @@ pub(crate) fn import_implied(model: &mut Model) {
     }
 }
 
-/// Sets the version of the format, and obeys its rules: from version 4 on, initializers of inner
-/// graphs are no inputs; from version 3 on, operator sets are imported; from version 2 on,
+/// Sets the version of the format and applies its rules: from version 4 on, initializers of inner
+/// graphs are not inputs; from version 3 on, operator sets are imported; from version 2 on,
 /// attributes have types.
 pub fn set_ir_version(model: &mut Model, version: i64) {
     if version >= IMPORTS {
@@ -85,7 +86,7 @@ pub fn set_ir_version(model: &mut Model, version: i64) {
     }
 }
 
-/// Gives attributes without a type that of their value.
+/// Sets the type of attributes without one to that of their value.
 fn give_types(model: &mut Model) {
     let give = |attribute: &mut Attribute| {
         let is_untyped = attribute.ty.is_none_or(|ty| ty == AttributeType::UNDEFINED);
@@ -103,8 +104,8 @@ fn give_types(model: &mut Model) {
     }
 }
 
-/// Raises the version of the format to one that has what the model uses, that `ai.onnx` came with
-/// in the model's version, and to at least `least`.
+/// Raises the version of the format to one that allows the content of the model, that was released
+/// with the imported version of `ai.onnx` or later, and that is at least `least`.
 pub fn raise_ir_version(model: &mut Model, least: i64) {
     let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
     let declared = model.header.ir_version.unwrap_or(0);
@@ -113,18 +114,18 @@ pub fn raise_ir_version(model: &mut Model, least: i64) {
     set_ir_version(model, needed);
 }
 
-/// A feature that a model uses, and the version of the format that brought it.
+/// Feature that a model uses, with the version of the format that introduced it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatNeed {
-    /// First version that has it.
+    /// First version with the feature.
     pub ir_version: i64,
-    /// What it is, and where the model uses it first.
+    /// Name of the feature, with the place of its first use in the model.
     pub feature: String,
-    /// The command that takes it out of a model, such as `sardonyx pack`, if there is one.
+    /// Command that removes the feature from a model, such as `sardonyx pack`, if there is one.
     pub removed_by: Option<&'static str>,
 }
 
-/// The command that takes a feature out of a model.
+/// Returns the command that removes a feature from a model.
 fn removed_by(feature: &str) -> Option<&'static str> {
     Some(match feature {
         "metadata below the model" => "sardonyx strip --metadata",
@@ -138,8 +139,8 @@ fn removed_by(feature: &str) -> Option<&'static str> {
     })
 }
 
-/// What a model uses of the format that came after version `above`, newest first. Source: the
-/// history of IR versions in the standard's schema.
+/// Lists the features of the format that a model uses and that came after version `above`, newest
+/// first. Source: the history of IR versions in the standard's schema.
 pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
     let mut needs = Needs {
         model,
@@ -174,12 +175,12 @@ pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
 
 struct Needs<'a> {
     model: &'a Model,
-    /// Features of this version and of older ones are passed over.
+    /// Features of this version and older ones are ignored.
     above: i64,
-    /// The first place of each feature.
+    /// First place of each feature.
     found: BTreeMap<(i64, &'static str), String>,
-    /// Whether nodes may use anything new: since version 10 only in what few of them have, and in
-    /// types within attributes.
+    /// Whether nodes may use new features. Since version 10, few fields of nodes and types within
+    /// attributes are new.
     nodes_matter: bool,
 }
 
@@ -330,7 +331,7 @@ impl Needs<'_> {
     }
 }
 
-/// A name for people, never longer than fits on a screen.
+/// Returns a name for messages, with a limited length.
 fn text(model: &Model, name: Option<Symbol>) -> String {
     sardonyx_proto::shown(model.maybe_text(name).unwrap_or_default())
 }

@@ -1,56 +1,57 @@
-//! Which node: itself, and the nodes that it is a part of.
+//! Path of a node: the node and those that contain it.
 
 use std::fmt;
 
 use sardonyx_model::{MadeFor, MadeNodes, Model, NodeId, ValueId};
 use sardonyx_proto::{elide_middle, shown};
 
-/// A node and the nodes around it, the innermost first: those whose graphs it stands in, calls of
-/// functions whose bodies it comes from, and the node that a pass made it for. Never empty.
+/// Node and the nodes around it, the innermost first: those whose graphs contain it, calls of
+/// functions whose bodies it comes from, and the node for which a pass made it. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePath(pub Vec<PathNode>);
 
-/// A node of a path. Names are bounded in length.
+/// Node of a path. Names are limited in length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathNode {
-    /// Domain of its operator; empty for `ai.onnx`.
+    /// Domain of the operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Name of its operator.
+    /// Name of the operator.
     pub operator: String,
-    /// Its name; empty if it has none.
+    /// Name of the node; empty if it has none.
     pub name: String,
-    /// The name of its first output, if it has one.
+    /// Name of the first output, if the node has one.
     pub output: Option<String>,
-    /// How it is a part of the next node of the path; `None` for the last one.
+    /// Relation to the next node of the path; `None` for the last one.
     pub part: Option<Part>,
 }
 
-/// How a node is a part of another one.
+/// Relation of a node to one that it is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// It stands in a graph of the other, such as a branch of `If`; with the name of the graph.
+    /// The node is in a graph of the other, such as a branch of `If`. Holds the name of the graph.
     Graph(String),
-    /// It stands in a graph that the other runs again and again, such as the body of a `Loop`, and
-    /// it is about one of the iterations.
+    /// The node is in a graph that the other runs repeatedly, such as the body of a `Loop`, and the
+    /// path is about one of the iterations.
     Iteration {
-        /// The name of the graph.
+        /// Name of the graph.
         graph: String,
-        /// The number of the iteration, from 0.
+        /// Number of the iteration, from 0.
         iteration: usize,
     },
-    /// It stands in the body of the function that the other calls.
+    /// The node is in the body of the function that the other calls.
     Body,
-    /// It was made for the other, such as one that a newer version of its operator needs.
+    /// The node was made for the other, as one that a newer version of its operator needs.
     MadeFor,
 }
 
-/// Nodes of a path that are all shown.
+/// Greatest length of a path whose nodes are all written.
 const MOST_SHOWN: usize = 12;
 
 impl NodePath {
-    /// The path of a node, which may be `made`, and the iterations in which nodes around it are.
+    /// Makes the path of a node, which a pass may have made. `iterations` has the iterations of
+    /// nodes around it.
     pub(crate) fn new(
         model: &Model,
         made: &MadeNodes,
@@ -60,7 +61,7 @@ impl NodePath {
         let mut nodes = Vec::new();
         let mut next = Some(node);
         while let Some(node) = next {
-            let around = around(model, made, node);
+            let around = find_enclosing(model, made, node);
             next = around.as_ref().map(|(node, _)| *node);
             let part = around.map(|(around, part)| match part {
                 Part::Graph(graph) => match iterations.iter().find(|(of, _)| *of == around) {
@@ -69,7 +70,7 @@ impl NodePath {
                 },
                 part => part,
             });
-            // In the file, the node of a body has the name that it has in the function.
+            // The name in the file of a node of a body is that in the function.
             let named = match made.made_for(node) {
                 Some(MadeFor::Call { call, of }) if of != call => of,
                 _ => node,
@@ -82,13 +83,13 @@ impl NodePath {
     }
 }
 
-/// What a node is a part of, and how.
-fn around(model: &Model, made: &MadeNodes, node: NodeId) -> Option<(NodeId, Part)> {
+/// Returns the node that a node is part of, and the relation to it.
+fn find_enclosing(model: &Model, made: &MadeNodes, node: NodeId) -> Option<(NodeId, Part)> {
     let graph = model.graph(model.node(node).graph);
     let made_for = made.made_for(node);
     match (made_for, graph.owner) {
         (Some(MadeFor::Node(other)), _) => Some((other, Part::MadeFor)),
-        // A body that came with graphs of nodes: the node of the graph is nearer than the call.
+        // For a body that came with graphs of nodes, the node of the graph is nearer than the call.
         (Some(MadeFor::Call { call, .. }), owner)
             if owner.and_then(|owner| made.call_of(owner)) != Some(call) =>
         {
@@ -136,8 +137,8 @@ impl fmt::Display for PathNode {
 }
 
 impl fmt::Display for NodePath {
-    /// At most about 1,000 bytes. Of a node that is deep within others, itself and the outermost
-    /// one are shown, and how many are between them.
+    /// Writes at most about 1,000 bytes. For a deep path, the node, the number of nodes between and
+    /// the outermost node are written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         let is_deep = self.0.len() > MOST_SHOWN;
@@ -149,7 +150,7 @@ impl fmt::Display for NodePath {
                 continue;
             }
             text += &match &node.part {
-                // Nobody knows the names of a node that no file has.
+                // The names of a node that is in no file are unknown to users.
                 Some(Part::MadeFor) => format!("{}, made for ", node.operator),
                 Some(Part::Body) => format!("{node} in the body of "),
                 Some(Part::Graph(name)) if name.is_empty() => {

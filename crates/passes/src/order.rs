@@ -1,21 +1,23 @@
-//! The order in which the nodes of a graph can run.
+//! Order in which the nodes of a graph can run.
 
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 
-/// An order of nodes in which none reads what a later one makes; `None` if the one that is given is
-/// such an order. Kahn's algorithm (1962), with the given order among nodes that are ready.
+/// Sorts nodes so that none reads an output of a later one. Returns `None` if they have such an
+/// order already. Uses Kahn's algorithm (1962) and keeps the given order among nodes that are
+/// ready.
 ///
 /// # Errors
 ///
-/// For a cycle: the first node that is part of it or after it, and how many such nodes there are.
-pub(crate) fn sorted(
+/// There is a cycle: returns the first node that is part of it or depends on it, and the number of
+/// such nodes.
+pub(crate) fn sort_nodes(
     model: &Model,
     nodes: &[NodeId],
 ) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
     let ascending = nodes.is_sorted();
     let mut read = Vec::new();
-    // Files are read from the front to the back, so that ids alone mostly show the order.
+    // Files are read from front to back, so the ids mostly show the order.
     let is_before = |node: NodeId, read: &mut Vec<NodeId>| {
         producers(model, node, read);
         read.iter().all(|producer| *producer < node)
@@ -58,8 +60,8 @@ pub(crate) fn sorted(
     }
 }
 
-/// Finds the first node of a graph, and of the graphs in its nodes, that stands before a node whose
-/// output it reads, by itself or in its inner graphs. Returns both.
+/// Finds the first node of a graph or of the graphs in its nodes that precedes a node whose output
+/// it reads, itself or in its inner graphs. Returns both.
 pub fn first_too_early(model: &Model, root: GraphId) -> Option<(NodeId, NodeId)> {
     let mut read = Vec::new();
     tree(model, root).into_iter().find_map(|graph| {
@@ -75,8 +77,8 @@ pub fn first_too_early(model: &Model, root: GraphId) -> Option<(NodeId, NodeId)>
     })
 }
 
-/// The nodes of the same graph that make what a node reads, itself or in its inner graphs. A node
-/// that makes several of these values is listed once for each.
+/// Finds the nodes of the same graph whose outputs a node reads, itself or in its inner graphs. A
+/// node with several of these outputs is listed once for each.
 fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
     found.clear();
     let graph = model.node(node).graph;
@@ -100,7 +102,7 @@ fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
     }
 }
 
-/// A graph and the graphs in its nodes, each after the one around it.
+/// Lists a graph and the graphs in its nodes, each after the one that contains it.
 pub fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
     let mut graphs = vec![root];
     let mut next = 0;
@@ -117,13 +119,13 @@ pub(crate) fn nodes_of_tree(model: &Model, root: GraphId) -> impl Iterator<Item 
     tree(model, root).into_iter().flat_map(|graph| model.graph(graph).nodes.iter().copied())
 }
 
-/// Graphs in the attributes of a node.
+/// Returns the graphs in the attributes of a node.
 pub fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
 }
 
-/// What a node reads, itself or in its inner graphs, from the graphs around.
+/// Returns the values of enclosing graphs that a node reads, itself or in its inner graphs.
 pub fn reads(model: &Model, node: NodeId) -> Vec<ValueId> {
     let mut read: Vec<ValueId> = model.inputs(node).flatten().collect();
     let mut open: Vec<GraphId> = inner_graphs(model, node).collect();

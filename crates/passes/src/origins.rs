@@ -3,11 +3,11 @@
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{MadeFor, MadeNodes, NodeId};
 
-/// Nodes that are followed at most for one: bodies within bodies have two origins each.
+/// Maximum number of nodes that are followed for one: bodies within bodies have two origins each.
 const MOST_FOLLOWED: usize = 1000;
 
-/// Says for which nodes of the input of a job the nodes of its result were made. A node of which it
-/// says nothing is one of the input.
+/// Nodes of the input of a job for which the nodes of its result were made. All other nodes are
+/// nodes of the input.
 #[derive(Debug, Clone, Default)]
 pub struct Origins {
     /// Steps that made the nodes, in the order of the job.
@@ -17,33 +17,34 @@ pub struct Origins {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Nodes beside others and in the place of calls.
+    /// Nodes that were made beside others and in the place of calls.
     Made(Box<MadeNodes>),
-    /// Nodes of which one node is known for each.
+    /// Nodes, each with the node for which it was made.
     For(HashMap<NodeId, NodeId>),
-    /// Copies, at the positions of the nodes of which they are copies.
+    /// Copies, at the positions of their originals.
     Copies { copies: Vec<NodeId>, of: Vec<NodeId> },
 }
 
 impl Origins {
-    /// For a result whose nodes cannot be told from those of the input by their ids.
+    /// Makes the origins of a result whose nodes cannot be distinguished from those of the input by
+    /// their ids.
     pub fn unknown() -> Origins {
         Origins { steps: Vec::new(), are_unknown: true }
     }
 
-    /// Whether nothing is known of any node.
+    /// Whether the origin of each node is unknown.
     pub(crate) fn are_unknown(&self) -> bool {
         self.are_unknown
     }
 
-    /// Adds nodes that were made after those of all steps so far.
+    /// Adds nodes that were made after all steps so far.
     #[must_use]
     pub(crate) fn then_made(mut self, made: MadeNodes) -> Origins {
         self.steps.push(Step::Made(Box::new(made)));
         self
     }
 
-    /// Adds nodes that were made after those of all steps so far, each for one node.
+    /// Adds nodes that were made after all steps so far, each for one node.
     #[must_use]
     pub(crate) fn then_for(mut self, nodes: HashMap<NodeId, NodeId>) -> Origins {
         if !nodes.is_empty() {
@@ -52,7 +53,7 @@ impl Origins {
         self
     }
 
-    /// Adds copies of nodes that were made after those of all steps so far.
+    /// Adds copies of nodes that were made after all steps so far.
     #[must_use]
     pub(crate) fn then_copies(mut self, copies: Vec<NodeId>, of: Vec<NodeId>) -> Origins {
         self.steps.push(Step::Copies { copies, of });
@@ -61,12 +62,13 @@ impl Origins {
 
     /// Adds the steps of a later job.
     #[must_use]
-    pub(crate) fn then(mut self, later: Origins) -> Origins {
+    pub(crate) fn append(mut self, later: Origins) -> Origins {
         self.steps.extend(later.steps);
         self
     }
 
-    /// The nodes before all steps from which a node comes. The first one is the outermost call.
+    /// Returns the nodes before all steps from which a node comes. The first one is the outermost
+    /// call.
     pub(crate) fn of(&self, node: NodeId) -> Vec<NodeId> {
         let mut nodes = vec![node];
         for step in self.steps.iter().rev() {
@@ -80,7 +82,7 @@ impl Origins {
 }
 
 impl Step {
-    /// The nodes before this step from which a node comes.
+    /// Returns the nodes before this step from which a node comes.
     fn of(&self, node: NodeId) -> Vec<NodeId> {
         match self {
             Step::Made(made) => {

@@ -1,5 +1,5 @@
-//! Stored tensors as they lie in the file: what type and shape ask for, and what is there. Values
-//! are not looked at.
+//! Stored tensors as they are in the file: the size that type and shape require and the size that
+//! is present. Values are not read.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -9,28 +9,28 @@ use sardonyx_proto::{
     self as proto, DataType, Limits, MessageType, Reader, Records, Slice, TensorField, WireType,
 };
 
-/// Bytes of a packed list whose entries are counted; those of a longer one are estimated.
+/// Longest packed list in bytes whose entries are counted. Those of a longer one are estimated.
 const COUNTED_BYTES: u64 = 1 << 20;
 
-/// The number of elements of a shape without negative dimensions; `None` if it cannot be counted.
+/// Returns the number of elements of a shape without negative dimensions, or `None` on overflow.
 ///
-/// A zero does not excuse the others: a reader that multiplies from the left overflows before it
-/// gets there.
+/// A dimension of 0 does not prevent an overflow: a reader that multiplies from the left overflows
+/// before it.
 pub fn element_count(dims: &[i64]) -> Option<u64> {
     let mut nonzero = dims.iter().filter(|dim| **dim != 0);
     let product = nonzero.try_fold(1i64, |product, dim| product.checked_mul(*dim))?;
     Some(if dims.contains(&0) { 0 } else { product as u64 })
 }
 
-/// Bytes that elements take in `raw_data`; `None` for texts, unknown types, and more than can be
-/// counted.
+/// Returns the bytes of elements in `raw_data`. Returns `None` for strings, unknown types, and on
+/// overflow.
 pub fn storage_bytes(data_type: DataType, elements: u64) -> Option<u64> {
     let bits = u64::from(data_type.bits()?);
     let whole = (elements / 8).checked_mul(bits)?;
     whole.checked_add((elements % 8 * bits).div_ceil(8))
 }
 
-/// Entries that elements take in their typed list.
+/// Returns the number of entries that elements take in their typed list.
 pub fn entries_needed(data_type: DataType, elements: u64) -> Option<u64> {
     match data_type {
         DataType::COMPLEX64 | DataType::COMPLEX128 => elements.checked_mul(2),
@@ -43,7 +43,8 @@ pub fn entries_needed(data_type: DataType, elements: u64) -> Option<u64> {
     }
 }
 
-/// What is there, within bounds, against what is needed.
+/// Compares the present number of entries, which may be known within bounds only, with the needed
+/// one.
 pub fn compare(present: &RangeInclusive<u64>, needed: u64) -> Ordering {
     match (*present.end() < needed, *present.start() > needed) {
         (true, _) => Ordering::Less,
@@ -52,11 +53,11 @@ pub fn compare(present: &RangeInclusive<u64>, needed: u64) -> Ordering {
     }
 }
 
-/// The different typed lists of a tensor that hold anything, by the numbers of their fields.
+/// Lists the typed lists of a tensor that have entries, by the numbers of their fields.
 pub fn lists(model: &Model, tensor: &TensorProto) -> Vec<u32> {
     let mut lists: Vec<u32> = Vec::new();
     for run in &tensor.typed {
-        // Runs alternate as often as the file likes, but there are few lists.
+        // Runs can alternate any number of times, but there are few lists.
         if !lists.contains(&run.number) && *entries(model, std::slice::from_ref(run)).end() > 0 {
             lists.push(run.number);
         }
@@ -64,13 +65,13 @@ pub fn lists(model: &Model, tensor: &TensorProto) -> Vec<u32> {
     lists
 }
 
-/// The name of a field of a stored tensor.
+/// Returns the name of a field of a stored tensor.
 pub fn field_name(number: u32) -> &'static str {
     proto::TensorProto::DEF.field(number).map_or("", |field| field.name)
 }
 
-/// How many entries typed lists have: exactly, unless a packed block is so long that counting would
-/// read the weights.
+/// Counts the entries of typed lists. The count is exact unless a packed block is so long that
+/// counting would read the weights.
 pub fn entries(model: &Model, runs: &[TypedRun]) -> RangeInclusive<u64> {
     let (mut least, mut most) = (0u64, 0u64);
     for run in runs {
@@ -102,7 +103,7 @@ pub fn entries(model: &Model, runs: &[TypedRun]) -> RangeInclusive<u64> {
     least..=most
 }
 
-/// Gives `take` every record of typed lists, in the order of the file.
+/// Calls `take` with every record of typed lists, in the order of the file.
 pub fn for_each_chunk<'m>(
     model: &'m Model,
     runs: &[TypedRun],
@@ -110,13 +111,14 @@ pub fn for_each_chunk<'m>(
 ) {
     for run in runs {
         let records = Reader::<proto::TensorProto>::new(model.bytes(run.records));
-        // What is broken was found when the model was read.
+        // Broken records were found when the model was read.
         records.map_while(Result::ok).for_each(&mut take);
     }
 }
 
-/// Why a location is refused on some system, judged by its text alone. One that begins with `#`
-/// stands for memory of the program that wrote the model, and is left to that program.
+/// Returns the reason for which some system refuses a location, by its text alone. A location that
+/// begins with `#` refers to memory of the program that wrote the model, and is left to that
+/// program.
 pub fn bad_location(location: &[u8]) -> Option<&'static str> {
     let Ok(text) = std::str::from_utf8(location) else {
         return Some("is not UTF-8");

@@ -1,4 +1,4 @@
-//! Inputs of functions that calls cannot leave out, because a node of the body needs them.
+//! Inputs of functions that calls cannot omit, because a node of the body needs them.
 
 use hashbrown::HashMap;
 use sardonyx_model::{Id, Model, NodeId, ValueId};
@@ -6,57 +6,57 @@ use sardonyx_ops::{Arity, Schema};
 
 use crate::order::nodes_of_tree;
 
-/// Callee of a node in the body of a function.
+/// Operator or function that a node in the body of a function calls.
 pub(crate) enum Called<'s> {
-    /// An operator.
+    /// Operator.
     Operator(&'s Schema),
     /// A function of the model, by position.
     Function(usize),
-    /// Something of which nothing is known.
+    /// Unknown operator or function.
     Unknown,
 }
 
-/// The inputs of functions that no call can leave out.
+/// Inputs of functions that no call can omit.
 #[derive(Debug, Default)]
 pub(crate) struct RequiredInputs {
     /// Positions of inputs by function, each with a node of the body that needs the input.
     by_function: Vec<HashMap<usize, NodeId>>,
 }
 
-/// An input of a function that a call leaves out.
+/// Input of a function that a call omits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MissingInput {
-    /// Position.
+    /// Position of the input.
     pub(crate) index: usize,
-    /// A node of the function's body that needs it.
+    /// Node of the function's body that needs the input.
     pub(crate) reader: NodeId,
 }
 
-/// An input of a function, by position of both.
+/// Input of a function, by position of both.
 type Formal = (usize, usize);
 
 /// Use of an input of a function by a node of its body.
 pub(crate) enum Reading {
-    /// It matters to the node.
+    /// The node needs the input.
     Matters,
     /// The node passes it to a function of the model, by position.
     Passed(usize),
-    /// It does not matter.
+    /// The node does not need the input.
     Other,
 }
 
-/// Finds the inputs of the first `functions` functions of a model that matter to a node of the body
-/// or of a function that the body calls, each with the first node in the file to which it does.
-/// `reading` is given a function, a node of its body, and a position among the node's inputs.
+/// Finds the inputs of the first `functions` functions of a model that a node of the body, or of a
+/// function that the body calls, needs. Each is returned with the first such node in the file.
+/// `reading` is called with a function, a node of its body, and a position among the node's inputs.
 pub(crate) fn inputs_that_matter(
     model: &Model,
     functions: usize,
     mut reading: impl FnMut(usize, NodeId, usize) -> Reading,
 ) -> Vec<HashMap<usize, NodeId>> {
     let mut by_function = vec![HashMap::new(); functions];
-    // What matters so far and has not been followed to callers.
+    // Needed inputs whose callers have not been visited yet.
     let mut open: Vec<Formal> = Vec::new();
-    // By input of a function: the inputs of other functions that are passed there.
+    // Inputs of other functions that are passed to an input of a function.
     let mut passed: HashMap<Formal, Vec<(Formal, NodeId)>> = HashMap::new();
     for index in 0..functions {
         let body = model.functions[index].body;
@@ -73,7 +73,7 @@ pub(crate) fn inputs_that_matter(
                 };
                 let formal = (index, *formal);
                 match reading(index, node, position) {
-                    Reading::Matters => note(&mut by_function, &mut open, formal, node),
+                    Reading::Matters => record(&mut by_function, &mut open, formal, node),
                     Reading::Passed(callee) if callee < functions => {
                         passed.entry((callee, position)).or_default().push((formal, node));
                     }
@@ -84,15 +84,15 @@ pub(crate) fn inputs_that_matter(
     }
     while let Some(formal) = open.pop() {
         for (caller, node) in passed.remove(&formal).unwrap_or_default() {
-            note(&mut by_function, &mut open, caller, node);
+            record(&mut by_function, &mut open, caller, node);
         }
     }
     by_function
 }
 
 impl RequiredInputs {
-    /// Looks through the bodies of the first `functions` functions of a model, whose nodes call
-    /// what `called` says.
+    /// Finds the required inputs in the bodies of the first `functions` functions of a model.
+    /// `called` returns the callee of a node.
     pub(crate) fn new<'s>(
         model: &Model,
         functions: usize,
@@ -106,12 +106,12 @@ impl RequiredInputs {
         RequiredInputs { by_function: inputs_that_matter(model, functions, reading) }
     }
 
-    /// Whether no call of a function can leave out an input.
+    /// Returns whether no call of a function can omit an input.
     pub(crate) fn has(&self, function: usize, index: usize) -> bool {
         self.by_function.get(function).is_some_and(|required| required.contains_key(&index))
     }
 
-    /// The inputs that a call of a function leaves out and cannot, in order.
+    /// Lists the required inputs that a call of a function omits, in order.
     pub(crate) fn missing(
         &self,
         model: &Model,
@@ -133,14 +133,14 @@ impl RequiredInputs {
     }
 }
 
-/// Notes that an input of a function matters to a node.
-fn note(
+/// Records that a node needs an input of a function.
+fn record(
     by_function: &mut [HashMap<usize, NodeId>],
     open: &mut Vec<Formal>,
     (function, input): Formal,
     node: NodeId,
 ) {
-    // The first node in the file is named.
+    // The first node in the file is kept.
     let first = by_function[function].entry(input).or_insert_with(|| {
         open.push((function, input));
         node
@@ -150,7 +150,7 @@ fn note(
     }
 }
 
-/// Whether nodes of an operator cannot leave out the input at a position.
+/// Returns whether nodes of an operator cannot omit the input at a position.
 fn is_required(schema: &Schema, position: usize) -> bool {
     let last = schema.inputs.len().saturating_sub(1);
     let Some(param) = schema.inputs.get(position.min(last)) else { return false };

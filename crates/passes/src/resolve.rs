@@ -23,7 +23,7 @@ use crate::codes;
 use crate::finding::{Finding, Findings, Severity, Spot};
 use crate::function_id::{FunctionKey, function_key, functions_by_key};
 use crate::node_path::NodePath;
-use crate::order::{sorted, tree};
+use crate::order::{sort_nodes, tree};
 use crate::origins::Origins;
 
 /// Maximum number of findings: a person reads the first few, and a malformed file may have one for
@@ -109,7 +109,8 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         }
     }
     findings.extend(
-        resolved.against_running(std::iter::once(None).chain(callees.keys().copied().map(Some))),
+        resolved
+            .find_running_faults(std::iter::once(None).chain(callees.keys().copied().map(Some))),
     );
     findings.extend(circle(&callees).map(|function| {
         let spot = Spot::function(function);
@@ -311,14 +312,14 @@ impl Resolved {
         for function in functions.clone() {
             findings.extend(self.scope(Some(function)));
         }
-        findings.extend(self.against_running(functions.map(Some)));
+        findings.extend(self.find_running_faults(functions.map(Some)));
         findings
     }
 
     /// Returns the findings because of which nodes cannot run, in scopes whose names are bound.
-    fn against_running(&self, scopes: impl Iterator<Item = Scope>) -> Vec<Finding> {
+    fn find_running_faults(&self, scopes: impl Iterator<Item = Scope>) -> Vec<Finding> {
         let trees = scopes.map(|scope| (scope, self.graphs_of(scope)));
-        check::against_running(&self.model, trees, &self.registry).findings
+        check::find_running_faults(&self.model, trees, &self.registry).findings
     }
 
     /// Returns the main graph, or the body of a function, with its subgraphs.
@@ -411,7 +412,7 @@ impl Resolved {
                     let severity = code.severity.unwrap_or(Severity::Error);
                     findings.add(model, code, severity, spot, || {
                         let (graph, name) = (model.node(*node).graph, model.value(value).name);
-                        check::undefined(model, graph, name, index, true)
+                        check::describe_undefined(model, graph, name, index, true)
                     });
                 }
             }
@@ -466,7 +467,7 @@ impl Resolved {
 
     /// Sorts the nodes of a graph topologically.
     fn sort(&mut self, graph: GraphId) -> Result<(), Box<Finding>> {
-        match sorted(&self.model, &self.model.graph(graph).nodes) {
+        match sort_nodes(&self.model, &self.model.graph(graph).nodes) {
             Ok(None) => Ok(()),
             Ok(Some(order)) => {
                 self.model.graph_mut(graph).nodes = order;
@@ -573,35 +574,35 @@ mod tests {
     use super::*;
 
     /// Returns code, path and fact of each finding because of which a graph of floats cannot run.
-    fn against(graph: &str) -> Vec<(&'static str, String, String)> {
+    fn find_faults(graph: &str) -> Vec<(&'static str, String, String)> {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => (float[2] y) {graph}"
         );
         let parsed = parse_model(Buffer::from(text.into_bytes()), ParseOptions::default());
         let model = parsed.expect("the text is a model").model;
         let findings = resolve(model, Registry::standard()).err().unwrap_or_default();
-        let told = findings.into_iter();
-        told.map(|found| (found.code.name, found.place.path, found.fact)).collect()
+        let findings = findings.into_iter();
+        findings.map(|found| (found.code.name, found.place.path, found.fact)).collect()
     }
 
-    /// ATTR-11-: the operator's default would be taken instead.
+    /// Rule ATTR-11-: without the reference the operator's default would be taken.
     #[test]
-    fn what_a_function_would_say_is_not_made_up() {
+    fn a_reference_outside_of_a_function_is_refused() {
         let expected = (
             "reference-outside-function",
             "graph.node[0].attribute[0]".to_string(),
             "the attribute refers to the function attribute 'a' outside of a function".to_string(),
         );
-        assert_eq!(against("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
+        assert_eq!(find_faults("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
     }
 
-    /// GRAPH-18: the type of one and the value of the other would be taken.
+    /// Rule GRAPH-18: a duplicate would have the type of one value and the elements of the other.
     #[test]
-    fn what_is_there_already_is_not_made() {
+    fn an_output_with_an_existing_name_is_refused() {
         let refused = |graph: &str, node: usize, fact: &str| {
             let path = format!("graph.node[{node}].output[0]");
             let expected = ("duplicate-definition", path, fact.to_string());
-            assert_eq!(against(graph), [expected], "{graph}");
+            assert_eq!(find_faults(graph), [expected], "{graph}");
         };
         refused(
             "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(c) }",
@@ -624,13 +625,13 @@ mod tests {
             1,
             "the output 'a' is also an output of Relu node that makes 'a'",
         );
-        assert_eq!(against("<float[2] c = {1, 2}> { y = Add(x, c) }"), []);
-        let found = against("<float[2] c = {1, 2}, float[2] c = {3, 4}> { y = Add(x, c) }");
+        assert_eq!(find_faults("<float[2] c = {1, 2}> { y = Add(x, c) }"), []);
+        let found = find_faults("<float[2] c = {1, 2}, float[2] c = {3, 4}> { y = Add(x, c) }");
         let expected = ("duplicate-initializer", "graph.initializer[1]".to_string());
         let found = found.into_iter().map(|(code, path, _)| (code, path));
         assert_eq!(found.collect::<Vec<_>>(), [expected], "which of them would be read?");
         // A constant may be the default value of an input.
         let default = "<float[2] x = {1, 2}> { y = Neg(x) }";
-        assert_eq!(against(default), []);
+        assert_eq!(find_faults(default), []);
     }
 }

@@ -1,11 +1,11 @@
-//! Checking what a job made of a model, before anything is written.
+//! Checks the result of a job before it is written.
 //!
-//! A result is checked as `check --full` does: rules, types and shapes. A model without errors
-//! costs nothing more. Only if the result has errors is the input of the job checked, too; an error
-//! that the input does not have is a fault of the job, and its result is not handed on.
+//! A result is checked like by `check --full`: rules, types and shapes. A model without errors
+//! costs nothing more. Only if the result has errors, the input of the job is checked too. An error
+//! that the input does not have is a fault of the job, and its result is rejected.
 //!
-//! An error of the result is one of the input if the input has one of the same code at a node for
-//! which the node at fault was made, or at the same element of the model.
+//! An error of the result counts as one of the input if the input has an error of the same code at
+//! a node for which the faulty node was made, or at the same element of the model.
 
 mod edits;
 
@@ -24,14 +24,14 @@ use crate::origins::Origins;
 
 pub use edits::Edit;
 
-/// Errors of each code that are listed.
+/// Maximum number of listed errors of each code.
 const LISTED: usize = 20;
 
-/// Nodes from which on rules and types are checked at the same time: starting a thread takes as
+/// Number of nodes from which rules and types are checked in parallel: starting a thread takes as
 /// long as checking about 200 nodes.
 const MANY_NODES: usize = 10_000;
 
-/// A job that makes a model of a model.
+/// Job that makes a model from a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobKind {
@@ -47,12 +47,12 @@ pub enum JobKind {
     Set,
     /// Dividing a model among devices.
     Shard,
-    /// Removing what does not affect results.
+    /// Removing parts that do not affect results.
     Strip,
 }
 
 impl JobKind {
-    /// The name of the command that does the job.
+    /// Returns the name of the command that does the job.
     pub fn name(self) -> &'static str {
         match self {
             JobKind::AddTraining => "add-training",
@@ -72,15 +72,15 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// An error in the result of a job that its input does not have.
+/// Error in the result of a job that its input does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewError {
-    /// The error, and its place in the result.
+    /// Error, with its place in the result.
     pub finding: Finding,
-    /// The node of the input for which the node at fault was made, if it is about a node.
+    /// Node of the input for which the faulty node was made, if the error is about a node.
     pub origin: Option<Place>,
-    /// The operator or function that this node of the input calls, with its domain unless that is
+    /// Operator or function that this node of the input calls, with its domain unless that is
     /// `ai.onnx`.
     pub operator: Option<String>,
 }
@@ -99,15 +99,15 @@ impl fmt::Display for NewError {
     }
 }
 
-/// The errors in the result of a job that its input does not have.
+/// Errors in the result of a job that its input does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewErrors {
-    /// The job.
+    /// Job.
     pub job: JobKind,
     /// Errors, up to a number of each code.
     pub listed: Vec<NewError>,
-    /// The number of those that are not listed.
+    /// Number of errors that are not listed.
     pub more: u64,
 }
 
@@ -127,37 +127,37 @@ impl fmt::Display for NewErrors {
 
 impl std::error::Error for NewErrors {}
 
-/// A result that has errors which its input does not have.
+/// Result with errors that its input does not have.
 #[derive(Debug, Clone)]
 pub struct Rejected {
-    /// The errors.
+    /// Errors.
     pub errors: NewErrors,
-    /// The result, for a report of the bug.
+    /// Result, for a report of the bug.
     pub model: Model,
 }
 
-/// A result that is not worse than its input.
+/// Result without new errors.
 #[derive(Debug, Clone)]
 pub struct Accepted {
-    /// The result.
+    /// Result.
     pub model: Model,
-    /// Whether it has errors, all of which the input has as well.
+    /// Whether it has errors, all of which the input also has.
     pub has_errors: bool,
 }
 
-/// A job and the model that it is given.
+/// Job and its input.
 #[derive(Debug, Clone, Copy)]
 pub struct JobInput<'a> {
-    /// The job.
+    /// Job.
     pub job: JobKind,
-    /// The model as it is given.
+    /// Model that the job gets.
     pub model: &'a Model,
-    /// The operators that the job knows.
+    /// Operators that the job knows.
     pub registry: &'a Registry,
 }
 
 impl JobInput<'_> {
-    /// Hands on a result without new errors.
+    /// Accepts a result without new errors.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl JobInput<'_> {
         }
     }
 
-    /// Checks a result. `origins` says for which nodes of the input its nodes were made.
+    /// Checks a result. `origins` has the nodes of the input for which its nodes were made.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl JobInput<'_> {
         self.judge(result, origins).map(drop)
     }
 
-    /// Whether the result has errors, all of which the input has as well.
+    /// Returns whether the result has errors, all of which the input also has.
     fn judge(self, result: &Model, origins: &Origins) -> Result<bool, NewErrors> {
         let options = self.options();
         let (rules, inferred) = faults(result, &options);
@@ -190,19 +190,19 @@ impl JobInput<'_> {
         let (input_rules, input_inferred) = faults(self.model, &options);
         let new = compare.new_faults(rules, input_rules);
         if !new.is_empty() {
-            let found = check_into(result, &options, Findings::only(new, LISTED));
-            return Err(compare.listed(self.job, found));
+            let found = check_into(result, &options, Findings::keep_only(new, LISTED));
+            return Err(compare.list_errors(self.job, found));
         }
         let new = compare.new_faults(types, faults_of_types(self.model, &options, &input_inferred));
         if new.is_empty() {
             return Ok(true);
         }
-        let mut found = Findings::only(new, LISTED);
+        let mut found = Findings::keep_only(new, LISTED);
         add_contradictions(result, &options, &inferred, &mut found);
-        Err(compare.listed(self.job, found))
+        Err(compare.list_errors(self.job, found))
     }
 
-    /// Checks the rules that edits can break, and types where they can break these.
+    /// Checks the rules that edits can break, and types if edits can change operators.
     ///
     /// # Errors
     ///
@@ -231,29 +231,29 @@ impl JobInput<'_> {
         if new.is_empty() {
             return Ok(());
         }
-        let found = check(result, &options, Findings::only(new, LISTED));
-        Err(compare.listed(self.job, found))
+        let found = check(result, &options, Findings::keep_only(new, LISTED));
+        Err(compare.list_errors(self.job, found))
     }
 
     fn options(self) -> CheckOptions {
         CheckOptions {
             registry: self.registry.clone().including_microsoft(),
             levels: Levels::errors(),
-            // Models of ranks have the collectives of an engine, wherever that has them.
+            // Models of ranks have collectives of an engine, in the engine's domain.
             added_operators: self.job == JobKind::Shard,
             ..CheckOptions::default()
         }
     }
 }
 
-/// Finds where a model breaks rules, and infers its types at the same time.
+/// Finds violations of rules, and infers types in parallel.
 fn faults(model: &Model, options: &CheckOptions) -> (Vec<Fault>, Inference) {
     let rules = || check_into(model, options, Findings::of_errors()).into_errors();
     if model.node_count() < MANY_NODES {
         return (rules(), infer_to_check(model, options));
     }
     thread::scope(|scope| {
-        // Inference stays on this thread, as it goes into graphs of nodes by recursion.
+        // Inference stays on this thread, since it visits inner graphs by recursion.
         let other = thread::Builder::new().spawn_scoped(scope, rules);
         let inferred = infer_to_check(model, options);
         let rules = match other.map(thread::ScopedJoinHandle::join) {
@@ -266,34 +266,34 @@ fn faults(model: &Model, options: &CheckOptions) -> (Vec<Fault>, Inference) {
     })
 }
 
-/// Finds where types and shapes of a model contradict each other.
+/// Finds contradictions of types and shapes.
 fn faults_of_types(model: &Model, options: &CheckOptions, inferred: &Inference) -> Vec<Fault> {
     let mut found = Findings::of_errors();
     add_contradictions(model, options, inferred, &mut found);
     found.into_errors()
 }
 
-/// The input of a job next to its result.
+/// Comparison of the result of a job with its input.
 struct Comparison<'a> {
     input: &'a Model,
     result: &'a Model,
     origins: &'a Origins,
 }
 
-/// The subject of an error, as far as a job leaves that as it is.
+/// Subject of an error, in a form that a job preserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Subject {
-    /// A node of the input, or a graph in it.
+    /// Node of the input, or a graph in it.
     Node(NodeId),
-    /// An element of a graph that is in no node, by field and name; of the graph as a whole if the
+    /// Element of a graph that is not in a node, by field and name; of the graph as a whole if the
     /// elements have no names.
     Element(Root, &'static str, Option<Symbol>),
-    /// The model.
+    /// Model.
     Model(&'static str),
 }
 
 impl Subject {
-    /// The graph of an element.
+    /// Returns the graph of an element.
     fn root(self) -> Option<Root> {
         match self {
             Subject::Element(root, ..) => Some(root),
@@ -302,17 +302,17 @@ impl Subject {
     }
 }
 
-/// A graph that is in no node.
+/// Graph that is not in a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Root {
     Main,
-    /// By domain, name and overload.
+    /// Body of a function, by domain, name and overload.
     Function(Option<Symbol>, Option<Symbol>, Option<Symbol>),
     Training(usize),
 }
 
 impl Comparison<'_> {
-    /// The faults of the result that the input does not have.
+    /// Returns the faults of the result that the input does not have.
     fn new_faults(
         &self,
         of_result: Vec<Fault>,
@@ -320,7 +320,7 @@ impl Comparison<'_> {
     ) -> std::collections::HashSet<Fault> {
         let known: HashSet<(&str, Subject)> =
             of_input.iter().map(|(code, spot)| (*code, subject(self.input, *spot))).collect();
-        // Bodies of functions that are gone are in the places of their calls.
+        // Bodies of removed functions are in the places of their calls.
         let functions: HashSet<Root> = roots_of_functions(self.result).collect();
         let moved: HashSet<&str> = known
             .iter()
@@ -338,12 +338,12 @@ impl Comparison<'_> {
         let is_known = |(code, spot): &Fault| match subject(self.result, *spot) {
             Subject::Node(node) => {
                 let origins = self.origins_of(node);
-                // Of a node that a job made for no node in particular, only the code is compared.
+                // For a node that a job made for no specific node, only the code is compared.
                 origins.is_empty() && of_nodes.contains(code)
                     || origins.iter().any(|node| known.contains(&(*code, Subject::Node(*node))))
             }
             subject => {
-                // An input or output that a job adds is what others of the graph are.
+                // An added input or output is compared with the others of the graph.
                 let is_added = is_port(subject) && !ports.contains(&subject);
                 known.contains(&(*code, subject))
                     || moved.contains(code)
@@ -353,8 +353,8 @@ impl Comparison<'_> {
         of_result.into_iter().filter(|fault| !is_known(fault)).collect()
     }
 
-    /// The findings, each with the node of the input that it comes from.
-    fn listed(&self, job: JobKind, found: Findings) -> NewErrors {
+    /// Returns the findings, each with the node of the input that it comes from.
+    fn list_errors(&self, job: JobKind, found: Findings) -> NewErrors {
         let report = found.report();
         let more = report.more.iter().map(|(_, more)| more).sum();
         let mut places = Places::default();
@@ -369,13 +369,14 @@ impl Comparison<'_> {
         NewErrors { job, listed: listed.collect(), more }
     }
 
-    /// The node of the input from which a part of the result comes.
+    /// Returns the node of the input from which a part of the result comes.
     fn origin(&self, spot: Spot) -> Option<NodeId> {
         let Subject::Node(node) = subject(self.result, spot) else { return None };
         self.origins_of(node).first().copied()
     }
 
-    /// The nodes of the input from which a node of the result comes, as far as they are known.
+    /// Returns the nodes of the input from which a node of the result comes, as far as they are
+    /// known.
     fn origins_of(&self, node: NodeId) -> Vec<NodeId> {
         if self.origins.are_unknown() {
             return Vec::new();
@@ -386,7 +387,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Names the operator of a node, with the domain unless that is `ai.onnx`.
+/// Returns the operator of a node, with the domain unless that is `ai.onnx`.
 fn operator_of(model: &Model, node: NodeId) -> String {
     let name =
         sardonyx_proto::shown(model.maybe_text(model.node(node).op_type).unwrap_or_default());
@@ -403,12 +404,12 @@ fn roots_of_functions(model: &Model) -> impl Iterator<Item = Root> + '_ {
         .map(|function| Root::Function(function.domain, function.name, function.overload))
 }
 
-/// Whether it is an input or output of the main graph.
+/// Whether a subject is an input or output of the main graph.
 fn is_port(subject: Subject) -> bool {
     matches!(subject, Subject::Element(Root::Main, "input" | "output", Some(_)))
 }
 
-/// The inputs and outputs of the main graph.
+/// Returns the inputs and outputs of the main graph.
 fn ports_of_main(model: &Model) -> HashSet<Subject> {
     let Some(main) = model.main.map(|main| model.graph(main)) else { return HashSet::new() };
     let element = |field, name| Subject::Element(Root::Main, field, name);
@@ -438,7 +439,7 @@ fn subject(model: &Model, spot: Spot) -> Subject {
     }
 }
 
-/// A graph that is in no node.
+/// Returns the outermost graph around an element that is not in a node.
 fn root_of(model: &Model, graph: GraphId) -> Root {
     let function = model.functions.iter().position(|function| function.body == graph);
     if let Some(root) = function.and_then(|index| roots_of_functions(model).nth(index)) {

@@ -1,8 +1,9 @@
-//! Whether nodes of an operator mean the same in two versions of an operator set.
+//! Comparison of the meaning of nodes of an operator in two versions of an operator set.
 
 use sardonyx_ops::Registry;
 
-/// Why a node of an operator in one version may mean something else in another, whatever it has.
+/// Returns the reason for which a node of an operator may have another meaning in another version,
+/// independent of its attributes and inputs.
 pub(crate) fn change(
     registry: &Registry,
     domain: &str,
@@ -28,7 +29,7 @@ pub(crate) fn change(
         });
     };
     let operator = registry.operator(domain, name)?;
-    // Newer forms mostly only allow more.
+    // Newer forms mostly allow more without other changes.
     let mut between = operator.versions().map(|version| version.since);
     let is_same = before == after
         || before < after
@@ -40,8 +41,8 @@ pub(crate) fn change(
     (!is_same).then(|| format!("{name} differs between the versions"))
 }
 
-/// Whether a node of the default domain is one of ONNX Runtime's in a version where the standard
-/// does not have its operator, and means the same in another version, whoever has it there.
+/// Returns whether a node of the default domain is one of ONNX Runtime's in a version where the
+/// standard lacks its operator, and has the same meaning in another version, from either source.
 pub(crate) fn was_added_before(
     registry: &Registry,
     domain: &str,

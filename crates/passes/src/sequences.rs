@@ -1,16 +1,15 @@
-//! Sequences that are taken apart at constant positions: what is read of them is read of the
-//! tensors that they are made of.
+//! Removal of sequences that are read at constant positions only: readers use the tensors that the
+//! sequence consists of.
 //!
 //! Exporters write the split of a product into queries, keys and values as a sequence and its
-//! elements. A sequence has no gradient, and does not move between devices; the parts of a `Split`
-//! do both. So a `SplitToSequence` whose parts have known sizes becomes a `Split`, and a
+//! elements. A sequence has no gradient and cannot move between devices; the parts of a `Split`
+//! have and can. So a `SplitToSequence` whose parts have known sizes becomes a `Split`, and a
 //! `SequenceAt` becomes the `Identity` of one of its outputs, or its `Squeeze` where the parts lose
-//! the axis. Of a `SequenceConstruct`, a `SequenceAt` becomes the `Identity` of one of the inputs.
+//! the axis. A `SequenceAt` of a `SequenceConstruct` becomes the `Identity` of one of the inputs.
 //! `SequenceLength` becomes the `Identity` of a constant. All values keep their names.
 //!
-//! A sequence that anything else reads, that a graph gives back, or that is read at a position
-//! that is not known or that it does not have stays what it is: what is wrong is said by the node
-//! that the file has.
+//! A sequence stays if a node of another kind reads it, if a graph returns it, or if it is read at
+//! an unknown or invalid position. Its errors are reported for the nodes of the file.
 
 use sardonyx_model::{AttrValue, Attributes, Dim, NodeAttributes, NodeId, ValueId};
 use sardonyx_ops::OpDef;
@@ -22,15 +21,16 @@ use sardonyx_tensor::Tensor;
 use crate::infer::Inference;
 use crate::resolve::Resolved;
 
-/// Most parts into which a tensor is split. More than a few are steps in time, which loops read.
+/// Most parts into which a tensor is split. Sequences of more parts are usually steps in time,
+/// which loops read.
 const MOST_PARTS: usize = 1024;
 
-/// Lets sequences go that are only read at constant positions, in all graphs; how many. Nodes that
-/// make or read them are in the newest forms of their operators afterwards. `inference` may know
-/// nothing of values that were made since.
+/// Removes sequences that are read at constant positions only, in all graphs. Returns their number.
+/// Nodes that make or read them have the newest forms of their operators afterwards. `inference`
+/// may lack values that were made since.
 pub fn unpack_sequences(resolved: &mut Resolved, inference: &Inference) -> usize {
     let model = resolved.model();
-    // Most models name none of these operators.
+    // Most models do not use these operators.
     let makers = [&SPLIT_TO_SEQUENCE, &SEQUENCE_CONSTRUCT];
     if makers.iter().all(|op| model.symbol(op.name.as_bytes()).is_none()) {
         return 0;
@@ -50,7 +50,7 @@ pub fn unpack_sequences(resolved: &mut Resolved, inference: &Inference) -> usize
     count
 }
 
-/// What a sequence is made of.
+/// Elements of a sequence.
 enum Elements {
     /// Tensors that a node reads.
     Tensors(Vec<ValueId>),
@@ -73,7 +73,7 @@ impl Elements {
     }
 }
 
-/// A node that makes a sequence which is to go.
+/// Sequence that is to be removed, with its readers.
 struct Unpacked {
     elements: Elements,
     /// Nodes that read an element, with its position from the front.
@@ -97,7 +97,7 @@ impl Unpacked {
             tensors.iter().all(|value| elem(value) == Some(first)).then_some(())?;
             Elements::Tensors(tensors)
         } else {
-            parts(resolved, inference, node)?
+            find_parts(resolved, inference, node)?
         };
         let (mut elements_read, mut lengths_read) = (Vec::new(), Vec::new());
         let length = i64::try_from(elements.len()).ok()?;
@@ -157,9 +157,9 @@ impl Unpacked {
     }
 }
 
-/// The parts that a `SplitToSequence` makes, if their sizes are known and fit the tensor as far as
-/// that is known.
-fn parts(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<Elements> {
+/// Returns the parts that a `SplitToSequence` makes if their sizes are known and fit the known size
+/// of the tensor.
+fn find_parts(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<Elements> {
     let model = resolved.model();
     let attributes = NodeAttributes::new(model, node);
     let axis = attributes.int("axis").unwrap_or(0);
@@ -198,12 +198,12 @@ fn parts(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<Ele
     Some(Elements::Parts { of, sizes, axis, keeps_axis })
 }
 
-/// The elements of a scalar or vector of integers, if all of them are known.
+/// Returns the elements of a scalar or vector of integers if all of them are known.
 fn ints(inference: &Inference, value: ValueId) -> Option<Vec<i64>> {
     inference.known(value)?.ints()?.iter().map(Dim::known).collect()
 }
 
-/// Lets a node call another operator, without attributes.
+/// Changes the operator of a node and removes its attributes.
 fn turn_into(
     resolved: &mut Resolved,
     node: NodeId,

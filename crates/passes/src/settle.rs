@@ -1,5 +1,5 @@
-//! Brings a resolved model to the one form that running it knows: constants of old inner graphs
-//! become plain constants, tensors in data files are loaded, and what it needs of mapped files is
+//! Conversion of a resolved model to the form that can run: constants of old inner graphs become
+//! plain constants, tensors in data files are loaded, and the required parts of mapped files are
 //! copied.
 
 use sardonyx_model::{ConstantError, ExternalData, GraphId, Model, NodeId, Symbol, TensorId};
@@ -12,9 +12,9 @@ use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::order::{inner_graphs, tree};
 use crate::resolve::Resolved;
 
-/// Makes plain constants of the constants that inner graphs list among their inputs, which they do
-/// before IR version 4, after the inputs for which their node passes a value. Graphs with other
-/// inputs there stay as they are: inference refuses them.
+/// Converts the constants that inner graphs list among their inputs, as before IR version 4, to
+/// plain constants. They follow the inputs for which the node passes a value. Graphs with other
+/// inputs there stay unchanged, and inference refuses them.
 pub fn fix_constants_of_bodies(resolved: &mut Resolved) {
     let model = resolved.model();
     if model.header.ir_version.unwrap_or(0) >= PLAIN_INITIALIZERS {
@@ -35,14 +35,14 @@ pub fn fix_constants_of_bodies(resolved: &mut Resolved) {
     }
 }
 
-/// How many values a node passes to each of its graphs.
+/// Returns the number of values that a node passes to each of its graphs.
 fn values_passed(resolved: &Resolved, node: NodeId) -> usize {
     let inputs = resolved.model().inputs(node).len();
     if resolved.is(node, &IF) {
         return 0;
     }
     if resolved.is(node, &LOOP) {
-        // The iteration number and the condition are passed even where the node leaves out both.
+        // The iteration number and the condition are passed even if the node omits both.
         return inputs.max(2);
     }
     // The lengths of sequences are for the node itself.
@@ -52,8 +52,8 @@ fn values_passed(resolved: &Resolved, node: NodeId) -> usize {
 }
 
 impl Resolved {
-    /// Copies names, texts and what inference may know of values out of mapped files, so that
-    /// nothing that is kept of them refers there. Larger tensors stay until
+    /// Copies names, strings and the small tensors that inference may read out of mapped files, so
+    /// that no kept part refers there. Larger tensors stay until
     /// [`drop_mapped`](Resolved::drop_mapped).
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Resolved {
         self.model_mut().copy_small(MAX_KNOWN, copy)
     }
 
-    /// Gives up mapped files: the values of tensors that are still there are gone.
+    /// Drops mapped files. The values of tensors that are still in them are lost.
     pub fn drop_mapped(&mut self) {
         self.model_mut().drop_mapped();
     }
@@ -78,7 +78,7 @@ impl Resolved {
 ///
 /// # Errors
 ///
-/// The first tensor that cannot be loaded, with the place of its node.
+/// Returns the first tensor that cannot be loaded, with the place of its node.
 pub fn load_attributes(
     resolved: &mut Resolved,
     external: &dyn ExternalData,
@@ -136,7 +136,7 @@ pub fn load_attributes(
     Ok(())
 }
 
-/// Names an attribute for a message.
+/// Describes an attribute for a message.
 fn describe_attribute(model: &Model, attribute: Option<Symbol>) -> String {
     let name = sardonyx_proto::shown(model.maybe_text(attribute).unwrap_or_default());
     format!("attribute '{name}'")

@@ -1,4 +1,4 @@
-//! Violations of the standard that do not stand against running a model.
+//! Violations of the standard that do not prevent a model from running.
 
 use sardonyx_model::{Model, Producer};
 
@@ -6,9 +6,9 @@ use crate::codes;
 use crate::finding::{Finding, Spot};
 use crate::ir_version::{IMPORTS, NEWEST_IR_VERSION, PLAIN_INITIALIZERS};
 
-/// Lists what a model has that its version of the format does not allow, and that runs all the same
-/// because real files have it: a version that is not known, imports before there were any,
-/// initializers that are no inputs before these could be. Looks at no node.
+/// Lists the parts of a model that its version of the format does not allow but that run, because
+/// real files have them: an unknown version, imports before version 3, and initializers that are
+/// not inputs before they could be. Visits no node.
 pub fn tolerated(model: &Model) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(version) = model.header.ir_version else { return found };
@@ -34,7 +34,7 @@ pub fn tolerated(model: &Model) -> Vec<Finding> {
     found
 }
 
-/// The first initializer that is no input, with the number of all of them.
+/// Returns a finding of the first initializer that is not an input, with the number of all of them.
 fn plain_initializers(model: &Model, version: i64) -> Option<Finding> {
     let all = model.graphs().flat_map(|(id, graph)| {
         let constants = graph.initializers.iter().enumerate();

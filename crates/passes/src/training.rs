@@ -165,8 +165,8 @@ pub fn add_training(
         Some(clipping) => clipping::add(&mut add, clipping, &chosen.variables, &gradients),
         None => gradients,
     };
-    let optimizer = (&options.optimizer, options.float_copies);
-    let step = optimizer::add(&mut add, optimizer, &chosen.variables, &gradients)?;
+    let (optimizer, copies) = (&options.optimizer, options.float_copies);
+    let step = optimizer::add(&mut add, optimizer, copies, &chosen.variables, &gradients)?;
     add.output(loss.value);
     let mut bindings = step.updates;
     bindings.extend(statistics.updates);

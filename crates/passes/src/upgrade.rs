@@ -1,6 +1,6 @@
-//! Upgrading: every node of all graphs in the newest form of its operator, so that kernels know one
-//! form. It is [conversion](mod@crate::convert) of each node as far as it goes, for who does not
-//! write the model: imports stay as they are.
+//! Upgrade of every node of all graphs to the newest form of its operator, so that kernels support
+//! one form. It is a [conversion](mod@crate::convert) of each node as far as possible, for callers
+//! that do not write the model: imports stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,37 @@ use crate::finding::{Finding, Spot};
 use crate::infer::Inference;
 use crate::resolve::Resolved;
 
-/// Nodes of one operator that had to change on the way to its newest form.
+/// Nodes of one operator that changed on the way to its newest form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Upgrade {
     /// Domain; empty for `ai.onnx`.
     pub domain: &'static str,
-    /// The operator.
+    /// Name of the operator.
     pub op: &'static str,
-    /// The opset version in whose form the nodes were.
+    /// Opset version of the former form.
     pub from: u32,
-    /// The opset version of the newest form.
+    /// Opset version of the newest form.
     pub to: u32,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
 }
 
-/// Nodes that have no exact newer form.
+/// Nodes without an exact newer form.
 #[derive(Debug, Clone)]
 pub struct NoUpgrade {
-    /// The nodes.
+    /// Nodes.
     pub nodes: HashSet<NodeId>,
-    /// Why.
+    /// Findings with the reasons.
     pub findings: Vec<Finding>,
 }
 
-/// Brings every node to the newest form, and lists those that changed, by operator. `inference` is
-/// what was found at the file's own versions. Nodes that `stays` names stay as they are.
+/// Brings every node to the newest form. Lists those that changed, by operator. `inference` holds
+/// the results at the versions of the file. Nodes for which `stays` returns true stay unchanged.
 ///
 /// # Errors
 ///
-/// Every node for which no exact newer form exists.
+/// Some nodes have no exact newer form; returns all of them.
 pub fn upgrade(
     resolved: &mut Resolved,
     inference: &Inference,

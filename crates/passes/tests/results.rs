@@ -1,4 +1,4 @@
-//! Results of jobs are compared with what the jobs were given.
+//! Comparison of the results of jobs with their inputs.
 
 use sardonyx_model::Model;
 use sardonyx_ops::Registry;
@@ -6,7 +6,7 @@ use sardonyx_passes::{Edit, JobInput, JobKind, NewErrors, Origins};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// A model of nodes, with a function.
+/// Makes a model of nodes, with a function.
 fn model(nodes: &str) -> Model {
     with_header("ir_version: 10, opset_import: [\"\": 21, \"local\": 1]", nodes)
 }
@@ -16,10 +16,10 @@ fn with_header(header: &str, nodes: &str) -> Model {
         "<{header}> g (float[2] x, int64[2] i) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} }}
          <domain: \"local\", opset_import: [\"\": 21]> f (a) => (b) {{ b = Abs (a) }}"
     );
-    parsed(&text)
+    parse(&text)
 }
 
-fn parsed(text: &str) -> Model {
+fn parse(text: &str) -> Model {
     let bytes = Buffer::from_vec(text.as_bytes().to_vec());
     let parsed = parse_model(bytes, ParseOptions::default());
     parsed.unwrap_or_else(|error| panic!("{error}\n{text}")).model
@@ -31,8 +31,8 @@ fn check(before: &Model, after: &Model) -> Result<(), NewErrors> {
     input.check(after, &Origins::default())
 }
 
-/// Codes of errors, each with the operator of the input that it comes from.
-fn listed(found: Result<(), NewErrors>) -> Vec<String> {
+/// Lists the codes of errors, each with the operator of the input that it comes from.
+fn list_errors(found: Result<(), NewErrors>) -> Vec<String> {
     let errors = found.err().map_or(Vec::new(), |errors| errors.listed);
     let errors = errors.iter().map(|error| {
         let operator = error.operator.as_deref().unwrap_or("?");
@@ -68,7 +68,7 @@ fn only_errors_that_the_input_does_not_have_count() {
         ),
     ];
     for (before, after, expected) in rows {
-        let found = listed(check(&model(before), &model(after)));
+        let found = list_errors(check(&model(before), &model(after)));
         assert_eq!(found, *expected, "{before} -> {after}");
     }
 }
@@ -87,17 +87,17 @@ attribute 'min' of Clip node that makes 'y': Clip has no attribute 'min' (as def
 #[test]
 fn added_ports_are_compared_with_those_of_the_input() {
     let with_ports = |inputs: &str, outputs: &str, nodes: &str| {
-        parsed(&format!(
+        parse(&format!(
             "<ir_version: 10, opset_import: [\"\": 21]> g ({inputs}) => ({outputs}) {{ {nodes} }}"
         ))
     };
     let open = with_ports("float[] x", "float[2] y", "y = Abs (x)");
     let closed = with_ports("float[2] x", "float[2] y", "y = Abs (x)");
     let more = with_ports("float[] x", "float[2] y, float[] z", "y = Abs (x) z = Neg (x)");
-    assert_eq!(listed(check(&open, &more)), Vec::<String>::new());
-    assert_eq!(listed(check(&closed, &more)), ["shapeless-value ?", "shapeless-value ?"]);
+    assert_eq!(list_errors(check(&open, &more)), Vec::<String>::new());
+    assert_eq!(list_errors(check(&closed, &more)), ["shapeless-value ?", "shapeless-value ?"]);
     let other = with_ports("float[2] x", "float[] y", "y = Abs (x)");
-    assert_eq!(listed(check(&open, &other)), ["shapeless-value ?"]);
+    assert_eq!(list_errors(check(&open, &other)), ["shapeless-value ?"]);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn training_steps_are_checked() {
                  algorithm: step (float[3] t) => (float[2] v) {{ v = {node} }},
                  update_binding: [\"w\": \"v\"]}}]>"
         );
-        parsed(&text)
+        parse(&text)
     };
-    assert_eq!(listed(check(&step("Sub (w, w)"), &step("Mul (w, w)"))), Vec::<String>::new());
-    let found = listed(check(&step("Sub (w, w)"), &step("Sub (w, t)")));
+    assert_eq!(list_errors(check(&step("Sub (w, w)"), &step("Mul (w, w)"))), Vec::<String>::new());
+    let found = list_errors(check(&step("Sub (w, w)"), &step("Sub (w, t)")));
     assert_eq!(found, ["types-contradict Sub"]);
 }
 
@@ -122,7 +122,7 @@ fn edits_are_checked_by_the_rules_that_they_can_break() {
     let registry = Registry::standard();
     let check = |before: &Model, after: &Model, edit| {
         let input = JobInput { job: JobKind::Set, model: before, registry: &registry };
-        listed(input.check_edits(after, &[edit]))
+        list_errors(input.check_edits(after, &[edit]))
     };
     let header = |ir: u32, opset: u32| {
         with_header(
@@ -134,7 +134,7 @@ fn edits_are_checked_by_the_rules_that_they_can_break() {
         check(&header(10, 6), &header(10, 11), Edit::OperatorSets),
         ["unknown-attribute Clip"]
     );
-    // Not what the edit cannot break.
+    // Errors that the edit cannot cause are not reported.
     assert_eq!(check(&header(10, 6), &header(10, 11), Edit::IrVersion), Vec::<String>::new());
     assert_eq!(check(&header(10, 6), &header(3, 6), Edit::IrVersion), ["initializer-not-input ?"]);
     assert_eq!(check(&header(10, 6), &header(3, 6), Edit::Metadata), Vec::<String>::new());
@@ -146,8 +146,8 @@ fn edits_are_checked_by_the_rules_that_they_can_break() {
     }
 }
 
-/// A model of nodes in a long chain, with more nodes behind it. `a` starts the chain and `z` ends
-/// it.
+/// Makes a model with a long chain of nodes and more nodes after it. `a` starts the chain and `z`
+/// ends it.
 fn with_chain(header: &str, first: &str, last: &str, functions: &str) -> Model {
     const LENGTH: usize = 3_000;
     let step = |index: usize| match index % 3 {
@@ -157,7 +157,7 @@ fn with_chain(header: &str, first: &str, last: &str, functions: &str) -> Model {
     };
     let chain: Vec<String> = (0..LENGTH).map(step).collect();
     let chain = chain.join("\n");
-    parsed(&format!(
+    parse(&format!(
         "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]> g ({header}) {{
              a0 = {first}
              {chain}
@@ -197,14 +197,14 @@ fn errors_far_behind_a_change_are_found() {
         let header = format!("{ports}) => ({output}");
         let chain = |first| with_chain(&header, first, last, functions);
         let square = chain("Identity (x)");
-        assert_eq!(listed(check(&square, &chain("Relu (x)"))), Vec::<String>::new(), "{last}");
+        assert_eq!(list_errors(check(&square, &chain("Relu (x)"))), Vec::<String>::new(), "{last}");
         let expected = [format!("types-contradict {operator}")];
-        assert_eq!(listed(check(&square, &chain("Relu (x2)"))), expected, "{last}");
+        assert_eq!(list_errors(check(&square, &chain("Relu (x2)"))), expected, "{last}");
     }
     // Sizes with names.
     let header = format!("{ports}) => (float[2, N] y");
     let chain = |first| with_chain(&header, first, "y = MatMul (w, z)", "");
     let two = chain("Identity (s)");
-    assert_eq!(listed(check(&two, &chain("Abs (s)"))), Vec::<String>::new());
-    assert_eq!(listed(check(&two, &chain("Abs (s2)"))), ["types-contradict MatMul"]);
+    assert_eq!(list_errors(check(&two, &chain("Abs (s)"))), Vec::<String>::new());
+    assert_eq!(list_errors(check(&two, &chain("Abs (s2)"))), ["types-contradict MatMul"]);
 }

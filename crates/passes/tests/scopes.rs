@@ -1,5 +1,5 @@
-//! Every job in every graph: the main graph, a branch, the body of a loop, and a function that the
-//! model calls.
+//! Tests of every job in every graph: the main graph, a branch, the body of a loop, and a function
+//! that the model calls.
 
 use sardonyx_model::{GraphId, Model, NoExternalData, NodeId, ValueId};
 use sardonyx_ops::Registry;
@@ -10,9 +10,9 @@ use sardonyx_passes::{
 use sardonyx_tensor::{Buffer, Tensor};
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// A model that has these nodes in each of the four places; they read `x`, `one`, `half` and
-/// `root`, and make `y`.
-fn everywhere(nodes: &str, opset: u32) -> Resolved {
+/// Makes a model with these nodes in each of the four places. They read `x`, `one`, `half` and
+/// `root`, and compute `y`.
+fn make_everywhere(nodes: &str, opset: u32) -> Resolved {
     let model = model(&format!(
         "<ir_version: 10, opset_import: [\"\": {opset}, \"local\": 1]>
         g (float[2, 3] x, bool c, int64 n) => (float[] y, float[] in_if, float[] in_loop, float[] called)
@@ -43,7 +43,7 @@ fn model(text: &str) -> Model {
     parse_model(text, ParseOptions::default()).expect("the text is a model").model
 }
 
-fn inferred(resolved: &Resolved) -> Inference {
+fn infer_all(resolved: &Resolved) -> Inference {
     infer(resolved, InferOptions::default()).expect("the types fit")
 }
 
@@ -51,8 +51,8 @@ fn constant(model: &Model, value: ValueId) -> Option<Tensor> {
     model.tensor(&model.initializer(value)?.tensor, &NoExternalData).ok()
 }
 
-/// The operators of each graph, in the order of the nodes: the main graph with the body of the
-/// function, then the branches and the loop.
+/// Lists the operators of each graph, in the order of the nodes: the main graph with the body of
+/// the function, then the branches and the loop.
 fn operators(resolved: &Resolved) -> Vec<String> {
     let model = resolved.model();
     let op = |node: &NodeId| {
@@ -69,23 +69,23 @@ fn operators(resolved: &Resolved) -> Vec<String> {
 
 #[test]
 fn functions_become_nodes_of_the_graph_that_calls_them() {
-    let resolved = everywhere("a = Neg (x) y = Relu (a)", 17);
+    let resolved = make_everywhere("a = Neg (x) y = Relu (a)", 17);
     assert_eq!(
         operators(&resolved),
         ["Neg Relu If Loop Neg Relu", "Neg Relu", "Identity", "Neg Relu"]
     );
-    let found = inferred(&resolved);
+    let found = infer_all(&resolved);
     let outputs = &resolved.model().graph(resolved.main()).outputs;
     let types = outputs.iter().map(|output| found.ty(output.value?).map(ToString::to_string));
     let types: Vec<_> = types.map(Option::unwrap_or_default).collect();
     assert_eq!(types, ["float[2, 3]"; 4]);
 }
 
-/// Axes are an attribute before version 13, and an input since.
+/// Uses axes, which are an attribute before version 13 and an input since.
 #[test]
-fn upgrade() {
-    let mut resolved = everywhere("y = ReduceSum <axes = [1]> (x)", 12);
-    let found = inferred(&resolved);
+fn nodes_are_upgraded_in_every_graph() {
+    let mut resolved = make_everywhere("y = ReduceSum <axes = [1]> (x)", 12);
+    let found = infer_all(&resolved);
     let upgraded = sardonyx_passes::upgrade(&mut resolved, &found, &|_, _| false)
         .expect("there is a newer form");
     let sums = upgraded.iter().find(|group| group.op == "ReduceSum").expect("they changed");
@@ -99,13 +99,13 @@ fn upgrade() {
             assert_eq!((op.opset, model.attributes(*node).len()), (13, 0));
         }
     }
-    inferred(&resolved);
+    infer_all(&resolved);
 }
 
 #[test]
-fn common_subexpressions() {
-    let mut resolved = everywhere("a = Neg (x) b = Neg (x) y = Add (a, b)", 17);
-    let found = inferred(&resolved);
+fn common_subexpressions_are_eliminated_in_every_graph() {
+    let mut resolved = make_everywhere("a = Neg (x) b = Neg (x) y = Add (a, b)", 17);
+    let found = infer_all(&resolved);
     let model = resolved.model().clone();
     let eliminated = eliminate_common(&mut resolved, &found, &|value| constant(&model, value));
     // One in the main graph; both of the function, whose sum is an output and stays; two in each
@@ -115,7 +115,7 @@ fn common_subexpressions() {
 }
 
 #[test]
-fn what_a_body_computes_is_not_there_for_others() {
+fn values_of_a_branch_do_not_replace_others() {
     let text = "<ir_version: 10, opset_import: [\"\": 17]>
         g (float[2, 3] x, bool c) => (float[2, 3] y, float[2, 3] b)
         {
@@ -126,7 +126,7 @@ fn what_a_body_computes_is_not_there_for_others() {
           y = Neg (x)
         }";
     let mut resolved = resolve(model(text), Registry::standard()).expect("the model can run");
-    let found = inferred(&resolved);
+    let found = infer_all(&resolved);
     let eliminated = eliminate_common(&mut resolved, &found, &|_| None);
     assert_eq!(operators(&resolved), ["If Neg", "Neg", "Neg"]);
     assert_eq!(eliminated.nodes, 0);
@@ -136,21 +136,21 @@ const GELU: &str =
     "d = Div (x, root) e = Erf (d) o = Add (e, one) m = Mul (x, o) y = Mul (m, half)";
 
 #[test]
-fn fusion() {
-    let mut resolved = everywhere(GELU, 20);
-    let found = inferred(&resolved);
+fn patterns_are_fused_in_every_graph() {
+    let mut resolved = make_everywhere(GELU, 20);
+    let found = infer_all(&resolved);
     let model = resolved.model().clone();
     let is_constant = |value: ValueId| model.initializer(value).is_some();
     let fusions = fuse(&mut resolved, &found, &is_constant, &|value| constant(&model, value));
     let gelus = fusions.iter().filter(|fusion| fusion.pattern == "Gelu" && fusion.nodes == 5);
     assert_eq!(gelus.count(), 4);
     assert_eq!(operators(&resolved), ["Gelu If Loop Gelu", "Gelu", "Identity", "Gelu"]);
-    inferred(&resolved);
+    infer_all(&resolved);
 }
 
 /// Nodes of a body run more often than those around it, or not at all.
 #[test]
-fn a_pattern_stands_in_one_graph() {
+fn a_pattern_over_several_graphs_is_not_fused() {
     let text = "<ir_version: 10, opset_import: [\"\": 20]>
         g (float[2, 3] x, bool c) => (float[2, 3] b)
         <float one = {1.0}, float half = {0.5}, float root = {1.4142135}>
@@ -164,30 +164,30 @@ fn a_pattern_stands_in_one_graph() {
           >
         }";
     let mut resolved = resolve(model(text), Registry::standard()).expect("the model can run");
-    let found = inferred(&resolved);
+    let found = infer_all(&resolved);
     let model = resolved.model().clone();
     let is_constant = |value: ValueId| model.initializer(value).is_some();
     fuse(&mut resolved, &found, &is_constant, &|value| constant(&model, value));
     assert_eq!(operators(&resolved), ["Div If", "Erf Add Mul Mul", "Identity"]);
 }
 
-/// What is read of a sequence at constant positions is read of what it is made of.
+/// Readers of a sequence at constant positions read its elements instead.
 #[test]
-fn sequences() {
+fn sequences_are_removed_in_every_graph() {
     let constants = "last = Constant <value_int = -1> () sizes = Constant <value_ints = [1, 2]> ()";
     let nodes = "parts = SplitToSequence <axis = 1> (x, sizes) y = SequenceAt (parts, last)";
-    let mut resolved = everywhere(&format!("{constants} {nodes}"), 17);
-    let found = inferred(&resolved);
+    let mut resolved = make_everywhere(&format!("{constants} {nodes}"), 17);
+    let found = infer_all(&resolved);
     assert_eq!(unpack_sequences(&mut resolved, &found), 4);
     let nodes = "Constant Constant Split Identity";
     let main = format!("{nodes} If Loop {nodes}");
     assert_eq!(operators(&resolved), [main.as_str(), nodes, "Identity", nodes]);
-    inferred(&resolved);
+    infer_all(&resolved);
 }
 
 /// A branch reads a sequence of the graph around it.
 #[test]
-fn sequences_that_bodies_read() {
+fn a_sequence_that_bodies_read_is_removed() {
     let text = "<ir_version: 10, opset_import: [\"\": 17]>
         g (float[2, 3] x, bool c) => (float[] b, int64 n)
         <int64 last = {-1}>
@@ -200,15 +200,15 @@ fn sequences_that_bodies_read() {
           >
         }";
     let mut resolved = resolve(model(text), Registry::standard()).expect("the model can run");
-    let found = inferred(&resolved);
+    let found = infer_all(&resolved);
     assert_eq!(unpack_sequences(&mut resolved, &found), 1);
     assert_eq!(operators(&resolved), ["Split Identity If", "Squeeze", "Identity"]);
-    inferred(&resolved);
+    infer_all(&resolved);
 }
 
-/// What would be an error stays one; what is not known before the run stays what it is.
+/// Unknown sizes, unknown or invalid positions, many parts and other readers keep the sequence.
 #[test]
-fn sequences_that_stay() {
+fn sequences_that_cannot_be_replaced_stay() {
     for (inputs, nodes) in [
         ("float[6] x, int64 p", "s = SplitToSequence (x) y = SequenceAt (s, p)"),
         ("float[N] x", "s = SplitToSequence (x) y = SequenceAt (s, zero)"),
@@ -227,22 +227,22 @@ fn sequences_that_stay() {
              <int64 zero = {{0}}, int64 two = {{2}}, int64[2] sizes = {{4, 2}}> {{ {nodes} }}"
         );
         let mut resolved = resolve(model(&text), Registry::standard()).expect("it can run");
-        let found = inferred(&resolved);
+        let found = infer_all(&resolved);
         assert_eq!(unpack_sequences(&mut resolved, &found), 0, "{nodes}");
     }
 }
 
 #[test]
-fn dead_code() {
-    let mut resolved = everywhere("u = Neg (x) v = Relu (u) y = Abs (x)", 17);
+fn dead_code_is_removed_in_every_graph() {
+    let mut resolved = make_everywhere("u = Neg (x) v = Relu (u) y = Abs (x)", 17);
     assert_eq!(remove_dead(&mut resolved), 8);
     assert_eq!(operators(&resolved), ["Abs If Loop Abs", "Abs", "Identity", "Abs"]);
     assert_eq!(remove_dead(&mut resolved), 0);
 }
 
-/// What only a body reads is not dead, but for bodies that are.
+/// A node whose output only a body reads is not dead, unless the body is.
 #[test]
-fn what_a_body_reads_from_outside_is_needed() {
+fn values_that_a_body_reads_from_outside_are_needed() {
     let text = |output: &str| {
         format!(
             "<ir_version: 10, opset_import: [\"\": 17]>
@@ -290,9 +290,9 @@ fn functions_that_call_themselves_are_refused() {
     assert_eq!(refused(&[function("A", "Other")]), [""; 0], "an operator that is not known");
 }
 
-/// Thirty functions, each of which calls the next one twice, stand for a thousand million nodes.
+/// Thirty functions, each of which calls the next one twice, expand to a billion nodes.
 #[test]
-fn functions_that_stand_for_too_many_nodes_are_refused() {
+fn functions_that_expand_to_too_many_nodes_are_refused() {
     let mut text = "<ir_version: 10, opset_import: [\"local\": 1]>
         g (float[2] x) => (float[2] y) { y = local.F0 (x) }"
         .to_string();

@@ -1,5 +1,5 @@
-//! Inference with a symbol for every size and inference with numbers say the same of every value,
-//! under the conditions that the first lists.
+//! Checks that inference with a symbol for every size agrees with inference with numbers for every
+//! value, under the conditions that the first lists.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,28 +11,28 @@ use sardonyx_passes::{InferOptions, Inference, Resolved, infer, resolve};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// What came of inferring a model both ways, for several sizes.
+/// Outcomes of inferring a model both ways, for several sizes.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Sizes for which the conditions hold.
+    /// Number of sizes for which the conditions hold.
     alike: usize,
-    /// Sizes for which one does not, or a tensor is empty.
+    /// Number of sizes for which one does not, or a tensor is empty.
     refused: usize,
-    /// Values of which numbers say more than symbols.
+    /// Number of values for which numbers determine more than symbols.
     more: usize,
-    /// Sizes that inference with numbers refuses, although no condition does.
+    /// Sizes that inference with numbers refuses although no condition does.
     missed: Vec<String>,
 }
 
-/// A symbol for every axis of every input, or one for all axes that have the same size.
+/// Assignment of symbols: one for every axis of every input, or one for all axes of equal size.
 #[derive(Clone, Copy, PartialEq)]
 enum Symbols {
     ByAxis,
     BySize,
 }
 
-/// The sizes of the inputs, symbolic, and the number of each symbol to begin with.
-fn symbolic(resolved: &Resolved, symbols: Symbols) -> (Vec<Option<Type>>, Vec<i64>) {
+/// Returns the types of the inputs with symbols for sizes, and the initial number of each symbol.
+fn make_symbolic(resolved: &Resolved, symbols: Symbols) -> (Vec<Option<Type>>, Vec<i64>) {
     let model = resolved.model();
     let mut numbers: Vec<i64> = Vec::new();
     let mut named: HashMap<Dim, i64> = HashMap::new();
@@ -69,7 +69,7 @@ fn symbolic(resolved: &Resolved, symbols: Symbols) -> (Vec<Option<Type>>, Vec<i6
     (types, numbers)
 }
 
-fn put_in(dim: &Dim, numbers: &[i64]) -> Dim {
+fn evaluate(dim: &Dim, numbers: &[i64]) -> Dim {
     dim.substitute(&|name| {
         let symbol: usize = name.strip_prefix(' ')?.parse().ok()?;
         Some(Dim::Known(numbers[symbol]))
@@ -77,7 +77,7 @@ fn put_in(dim: &Dim, numbers: &[i64]) -> Dim {
 }
 
 fn holds(demand: &Demand, numbers: &[i64]) -> bool {
-    let number = |dim: &Dim| put_in(dim, numbers).known();
+    let number = |dim: &Dim| evaluate(dim, numbers).known();
     match demand {
         Demand::Equal(a, b) => number(a).is_some() && number(a) == number(b),
         Demand::Broadcast(a, b) => match (number(a), number(b)) {
@@ -90,7 +90,7 @@ fn holds(demand: &Demand, numbers: &[i64]) -> bool {
 }
 
 fn compare(name: &str, resolved: &Resolved, symbols: Symbols, tally: &mut Tally) {
-    let (types, base) = symbolic(resolved, symbols);
+    let (types, base) = make_symbolic(resolved, symbols);
     let sizes: HashSet<String> = (0..base.len()).map(|symbol| format!(" {symbol}")).collect();
     let options = InferOptions { inputs: &types, sizes: Some(&sizes), ..InferOptions::default() };
     let Ok(general) = infer(resolved, options) else {
@@ -114,7 +114,7 @@ fn compare(name: &str, resolved: &Resolved, symbols: Symbols, tally: &mut Tally)
     }
 }
 
-/// Inference with these numbers says the same.
+/// Checks that inference with these numbers agrees.
 fn agree(
     name: &str,
     resolved: &Resolved,
@@ -126,7 +126,7 @@ fn agree(
     let model = resolved.model();
     let values = (0..model.value_count()).map(ValueId::new);
     let empty = values.clone().filter_map(|value| general.ty(value)?.shape()).flatten();
-    let mut sizes = empty.filter(|dim| dim.known().is_none()).map(|dim| put_in(dim, numbers));
+    let mut sizes = empty.filter(|dim| dim.known().is_none()).map(|dim| evaluate(dim, numbers));
     let is_empty = sizes.any(|dim| dim.known().is_some_and(|size| size < 1));
     if is_empty || !general.demands().iter().all(|demand| holds(demand, numbers)) {
         tally.refused += 1;
@@ -136,7 +136,7 @@ fn agree(
         .iter()
         .map(|ty| {
             let ty = ty.as_ref()?;
-            let dims = ty.shape()?.iter().map(|dim| put_in(dim, numbers));
+            let dims = ty.shape()?.iter().map(|dim| evaluate(dim, numbers));
             Some(Type::tensor(ty.elem()?, dims))
         })
         .collect();
@@ -151,16 +151,16 @@ fn agree(
     };
     tally.alike += 1;
     for value in values {
-        let what =
+        let place =
             || format!("{name}: {}, {numbers:?}", model.display(Some(model.value(value).name)));
         let shape = |inference: &Inference| inference.ty(value)?.shape().cloned();
         match (shape(general), shape(&found)) {
             (Some(dims), Some(expected)) => {
-                assert_eq!(dims.len(), expected.len(), "{}", what());
+                assert_eq!(dims.len(), expected.len(), "{}", place());
                 for (dim, expected) in dims.iter().zip(&expected) {
-                    match put_in(dim, numbers) {
+                    match evaluate(dim, numbers) {
                         Dim::Known(number) => {
-                            assert_eq!(Some(number), expected.known(), "{dim} of {}", what());
+                            assert_eq!(Some(number), expected.known(), "{dim} of {}", place());
                         }
                         _ => tally.more += usize::from(expected.known().is_some()),
                     }
@@ -168,8 +168,8 @@ fn agree(
             }
             (None, Some(_)) => tally.more += 1,
             (Some(dims), None) => {
-                let numbers = dims.iter().all(|dim| put_in(dim, numbers).known().is_some());
-                assert!(!numbers, "{} has a shape only with symbols", what());
+                let numbers = dims.iter().all(|dim| evaluate(dim, numbers).known().is_some());
+                assert!(!numbers, "{} has a shape only with symbols", place());
             }
             (None, None) => {}
         }
@@ -178,9 +178,9 @@ fn agree(
             (Some(elements), Some(expected)) => {
                 for (element, expected) in elements.iter().zip(&expected) {
                     if let (Dim::Known(number), Some(expected)) =
-                        (put_in(element, numbers), expected.known())
+                        (evaluate(element, numbers), expected.known())
                     {
-                        assert_eq!(number, expected, "{element} in {}", what());
+                        assert_eq!(number, expected, "{element} in {}", place());
                     }
                 }
             }
@@ -198,21 +198,21 @@ fn check(name: &str, model: Model, tally: &mut Tally) {
     compare(name, &resolved, Symbols::BySize, tally);
 }
 
-fn parsed(text: String) -> Option<Model> {
+fn parse(text: String) -> Option<Model> {
     let text = Buffer::from_vec(text.into_bytes());
     Some(parse_model(text, ParseOptions::default()).ok()?.model)
 }
 
-/// Every model that shows inference by example.
+/// Checks every model of the examples of inference.
 #[test]
-fn symbols_say_what_numbers_say_in_all_examples() {
+fn symbolic_sizes_agree_with_numbers_in_all_examples() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/infer");
     let mut tally = Tally::default();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "onnxtxt") {
             let text = fs::read_to_string(&path).unwrap();
-            if let Some(model) = parsed(text) {
+            if let Some(model) = parse(text) {
                 check(&path.display().to_string(), model, &mut tally);
             }
         }
@@ -220,8 +220,9 @@ fn symbols_say_what_numbers_say_in_all_examples() {
     assert!(tally.alike > 100 && tally.refused > 100, "{tally:?}");
 }
 
-/// Of operators whose shapes or demands are more than "as the input", each under all its sizes:
-/// what inference refuses, a condition refuses, and nothing stays unknown that numbers tell.
+/// Checks operators whose shapes or conditions are not simply those of the input, each with all its
+/// sizes: a condition refuses the sizes that inference refuses, and no size stays unknown that
+/// numbers determine.
 #[test]
 fn conditions_refuse_what_inference_refuses() {
     let bodies = [
@@ -242,7 +243,8 @@ fn conditions_refuse_what_inference_refuses() {
         "(float[N, M] x, float[M] g, float[K] b) { z = LayerNormalization (x, g, b) }",
         "(float[N, C, H] x, float[C] g, float[C] b) { z = GroupNormalization <num_groups = 2> (x, g, b) }",
         "(float[N, M] x, float[K, L] y) { z = Einsum <equation = \"ij,jk->ik\"> (x, y) }",
-        "(float[N, M] x) { s = Constant <value_ints = [1]> () e = Constant <value_ints = [3]> () a = Constant <value_ints = [1]> () z = Slice (x, s, e, a) }",
+        "(float[N, M] x) { s = Constant <value_ints = [1]> () e = Constant <value_ints = [3]> () a \
+         = Constant <value_ints = [1]> () z = Slice (x, s, e, a) }",
         "(float[N, M] x) {
             shape = Shape (x) one = Constant <value_ints = [1]> () zero = Constant <value_ints = [0]> ()
             n = Gather (shape, zero) start = Sub (n, one) z = Slice (x, start, n, zero)
@@ -258,7 +260,7 @@ fn conditions_refuse_what_inference_refuses() {
             "<ir_version: 10, opset_import: [\"\" : 21]>\ng {inputs} => (float[] z) {{ {nodes}"
         );
         let mut tally = Tally::default();
-        check(body, parsed(text).unwrap(), &mut tally);
+        check(body, parse(text).unwrap(), &mut tally);
         assert!(tally.alike > 1 && tally.more == 0, "{body}: {tally:?}");
         assert_eq!(tally.missed, Vec::<String>::new());
     }

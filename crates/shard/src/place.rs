@@ -242,7 +242,7 @@ impl Planner<'_> {
         let outputs: Option<Vec<Option<Operand>>> =
             model.outputs(node).iter().map(|value| known(*value)).collect();
         let (inputs, outputs) = (inputs?, outputs?);
-        let found = rule(&Operands::new((model, node), schema, &inputs, &outputs))?;
+        let found = rule(&Operands::new(model, node, schema, &inputs, &outputs))?;
         // Parts of factors are parts of an axis only if the factors multiply to the size of the
         // axis.
         let operands = inputs.iter().zip(&found.inputs).chain(outputs.iter().zip(&found.outputs));

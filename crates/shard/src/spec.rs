@@ -99,9 +99,9 @@ impl Reading<'_> {
         let mut found = SplitAxis::new();
         for (index, factor) in dim.factors.iter().enumerate() {
             let parts = factor.num_shards.and_then(|count| usize::try_from(count).ok());
-            let parts = parts
-                .filter(|count| *count > 0)
-                .ok_or_else(|| format!("does not say into how many parts axis {axis} is split"))?;
+            let parts = parts.filter(|count| *count > 0).ok_or_else(|| {
+                format!("has no number of parts for axis {axis}; set num_shards to 1 or more")
+            })?;
             let own = if dim.factors.len() == 1 && factor.size.is_none() {
                 Some(size)
             } else {
@@ -119,7 +119,9 @@ impl Reading<'_> {
             found.push(Split { size: own.unwrap_or(0), parts });
         }
         if found.is_empty() {
-            return Err(format!("does not say how axis {axis} is split"));
+            return Err(format!(
+                "has no division of axis {axis}; list at least one simple sharding"
+            ));
         }
         if let Some(open) = open {
             let fits = known > 0 && size.is_multiple_of(known);
@@ -149,7 +151,7 @@ impl Reading<'_> {
 }
 
 fn axis(dim: &ShardedDim<'_>, rank: usize) -> Result<usize, String> {
-    let given = dim.axis.ok_or("splits an axis without saying which")?;
+    let given = dim.axis.ok_or("has a sharded dimension without an axis; set axis")?;
     let signed = i64::try_from(rank).unwrap_or(i64::MAX);
     let axis = if given < 0 { given + signed } else { given };
     usize::try_from(axis)
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn invalid_specifications_are_refused() {
         let cases = [
             (spec(&[0, 1, 2], &[(0, &[(None, 2)])]), "has 2 shards, and lists 3 devices or groups"),
             (spec(&[0, 0], &[(0, &[(None, 2)])]), "gives device 0 several shards"),
@@ -264,7 +266,10 @@ mod tests {
                 spec(&[0, 1], &[(0, &[(Some(4), 2), (None, 1)])]),
                 "splits axis 0 of size 6 into factors that do not divide it",
             ),
-            (spec(&[0, 1], &[(0, &[])]), "does not say how axis 0 is split"),
+            (
+                spec(&[0, 1], &[(0, &[])]),
+                "has no division of axis 0; list at least one simple sharding",
+            ),
         ];
         for (spec, why) in cases {
             assert_eq!(form(&spec, &[6, 2]), Err(why.to_string()));

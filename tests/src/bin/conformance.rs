@@ -1,11 +1,11 @@
 //! Runs the backend cases that `cargo xtask conformance` has written to disk, and judges the
-//! result.
+//! results.
 
 use clap::Parser;
 use sardonyx_tests::cases::{self, Case};
 use sardonyx_tests::expectations::{Expectations, Surprise};
 use sardonyx_tests::outcome::{Class, Outcome};
-use sardonyx_tests::round_trip::{RoundTrips, round_trips};
+use sardonyx_tests::round_trip::{RoundTrips, check_round_trips};
 use sardonyx_tests::{run_case, workers};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,32 +15,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Time limit of a case. The slowest need seconds.
+/// Time limit of a case. The slowest cases take seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// This many surprises mean that something fundamental is broken, and the rest would only be noise.
+/// Number of surprises after which the run stops, since it means a general fault.
 const ENOUGH: usize = 20;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The directory of cases.
+    /// Directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
-    /// The list of cases that do not pass.
+    /// List of cases that do not pass.
     #[arg(required_unless_present = "worker")]
     expectations: Option<PathBuf>,
     /// Run only the cases whose kind/name contains this text.
     #[arg(long, default_value = "")]
     filter: String,
-    /// Rewrite the expectations to what happened.
+    /// Rewrite the expectations from the outcomes of this run.
     #[arg(long)]
     bless: bool,
-    /// With --bless, also write down cases that give wrong values, panic or hang.
+    /// With --bless, also list cases that give wrong values, panic or hang.
     #[arg(long)]
     allow_wrong: bool,
     /// Do not stop after twenty surprises.
     #[arg(long)]
     keep_going: bool,
-    /// Run the cases named on standard input, for another process.
+    /// Run the cases of standard input for another process.
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything is as expected.
+/// Runs the cases. Returns whether every outcome is as expected.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     if arguments.worker {
         workers::serve(run_case::run_case)?;
@@ -91,7 +91,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
             surprises.len()
         };
     let failures = unexpected + trips.map_or(0, |trips| trips.failures.len());
-    println!("conformance: {} passed, {failures} failed", passed(outcomes.values()));
+    println!("conformance: {} passed, {failures} failed", count_passed(outcomes.values()));
     Ok(failures == 0)
 }
 
@@ -107,7 +107,7 @@ fn round_trip_wheel(directory: &Path) -> Result<RoundTrips, Box<dyn Error>> {
         .iter()
         .filter(|file| file.extension().is_some_and(|extension| extension == "onnx"))
         .count();
-    let trips = round_trips(&files);
+    let trips = check_round_trips(&files);
     for failure in &trips.failures {
         println!("{failure}");
     }
@@ -153,7 +153,7 @@ fn print_counts(cases: &[Case], outcomes: &BTreeMap<String, Outcome>, all: usize
         kinds.entry(&case.kind).or_default().extend(outcomes.get(&case.id));
     }
     for (kind, outcomes) in kinds {
-        println!("{kind:18} {:4} of {:4}", passed(outcomes.iter().copied()), outcomes.len());
+        println!("{kind:18} {:4} of {:4}", count_passed(outcomes.iter().copied()), outcomes.len());
     }
     let mut classes: BTreeMap<Class, usize> = BTreeMap::new();
     for failure in outcomes.values().filter_map(|outcome| outcome.as_ref().err()) {
@@ -162,15 +162,15 @@ fn print_counts(cases: &[Case], outcomes: &BTreeMap<String, Outcome>, all: usize
     for (class, count) in classes {
         println!("{:24} {count:4}", class.label());
     }
-    println!("{} passed of {all}", passed(outcomes.values()));
+    println!("{} passed of {all}", count_passed(outcomes.values()));
 }
 
-fn passed<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> usize {
+fn count_passed<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> usize {
     outcomes.filter(|outcome| outcome.is_ok()).count()
 }
 
-/// Whether the list was rewritten. A bug is not written down as if it were a gap, unless that is
-/// asked for.
+/// Rewrites the list. Returns whether it did: a bug is not listed as if it were a gap, except on
+/// request.
 fn bless(
     expectations: &mut Expectations,
     surprises: &[Surprise],

@@ -1,10 +1,10 @@
-//! Converts the backend cases to other versions of operator sets and judges what comes of it, for
-//! `cargo xtask conversions`.
+//! Converts the backend cases to other versions of operator sets and judges the results, for `cargo
+//! xtask conversions`.
 //!
-//! A conversion is exact or refused. So a converted model is valid, gives what the case says, and
-//! so does the model that is brought back to the version that it had. Everything else is a problem,
-//! except that the engine may not have a kernel: such models are converted, checked and written,
-//! for another engine to run.
+//! A conversion is exact or refused. So a converted model is valid and has the results of the case,
+//! and so does the model that is converted back to its original version. Every other outcome is a
+//! problem, except that the engine may lack a kernel: such models are converted, checked and
+//! written, for another engine to run.
 
 use clap::Parser;
 use sardonyx_tests::cases::{self, Case};
@@ -23,12 +23,13 @@ use std::time::Duration;
 
 /// Time limit of a case.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Kinds of cases that stand for nodes without functions in their place: what is counted downwards.
+/// Kinds of cases with operators as nodes. Those whose nodes are not replaced with functions are
+/// counted for conversions to earlier versions.
 const DIRECT: [&str; 2] = ["node", "version"];
 
 #[derive(Parser)]
 struct Arguments {
-    /// The directory of cases.
+    /// Directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
     /// Expected numbers of outcomes.
@@ -43,16 +44,16 @@ struct Arguments {
     /// Convert only the cases whose kind/name contains this text.
     #[arg(long, default_value = "")]
     filter: String,
-    /// Rewrite the numbers to what happened.
+    /// Rewrite the numbers from the outcomes of this run.
     #[arg(long, requires = "expectations")]
     bless: bool,
-    /// Say how often each reason for a refusal was given.
+    /// Print the number of refusals for each reason.
     #[arg(long)]
     reasons: bool,
     /// Write the converted models under this directory.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Convert the cases named on standard input to the first version, for another process.
+    /// Convert the cases of standard input to the first version, for another process.
     #[arg(long, hide = true)]
     worker: bool,
     /// Only run the cases.
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything is as expected.
+/// Converts the cases. Returns whether the counts are as expected.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     if arguments.worker {
         let (to, written) = (&arguments.opsets[0], arguments.write.as_deref());
@@ -90,7 +91,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     cases.retain(|case| case.id.contains(&arguments.filter));
     let all = cases.len();
     let outcomes = run_all(&cases, arguments, &arguments.opsets[0], true)?;
-    // A case that fails in another way as it is tells nothing about its conversion.
+    // Cases that fail unconverted in another way are left out.
     let is_meant = |outcome: &Outcome| match outcome {
         Ok(()) => true,
         Err(failure) => has_no_kernel(failure.class),
@@ -139,7 +140,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
                     (versions[id.as_str()] > i64::from(to.version)) == is_down
                         && (!is_down || is_direct(id))
                 });
-                lines.extend(counted(to, direction, found.map(|(_, outcome)| outcome)));
+                lines.extend(count_outcomes(to, direction, found.map(|(_, outcome)| outcome)));
             }
             for (id, outcome) in outcomes {
                 match outcome {
@@ -168,7 +169,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(problems == 0 && is_expected)
 }
 
-/// Whether a model does not run for want of a kernel.
+/// Returns whether a model does not run because a kernel is missing.
 fn has_no_kernel(class: Class) -> bool {
     matches!(class, Class::OperatorNotImplemented | Class::TypeNotImplemented)
 }
@@ -200,8 +201,8 @@ fn run_all(
     Ok(outcomes)
 }
 
-/// A line of the table; none if there is nothing to count.
-fn counted<'a>(
+/// Writes a line of the table. Returns `None` if no case is counted.
+fn count_outcomes<'a>(
     to: &Opset,
     direction: &str,
     outcomes: impl Iterator<Item = &'a Outcome>,

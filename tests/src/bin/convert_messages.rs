@@ -1,8 +1,8 @@
 //! Converts many messages at once, for `tests/formats/compare_formats.py`.
 //!
 //! Each line of standard input is an action, a message type, a file to read and a file to write,
-//! separated by tabs. Each line of standard output says how it went: `ok` with the number of fields
-//! that were left out, or the error.
+//! separated by tabs. Each line of standard output is `ok` with the number of fields that were left
+//! out, or the error.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The function for a message type by its name in the format.
+/// Chooses the function for a message type by its name.
 macro_rules! by_name {
     ($name:expr, $($message:ident)*) => {
         match $name {

@@ -1,5 +1,5 @@
-//! Runs backend cases with random annotations for several devices, and compares with a plain run:
-//! annotations never change results.
+//! Checks that annotations do not change results: runs backend cases with random annotations for
+//! several devices and compares them with plain runs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,13 +15,13 @@ use sardonyx::tool::shard::Plan;
 use sardonyx::value::Tolerance;
 use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value, infer};
 use sardonyx_shard::Step;
-use sardonyx_tests::annotate::{self, Random};
+use sardonyx_tests::annotate::{self, NamedSize, Random};
 use sardonyx_tests::cases::{self, Case};
 use sardonyx_tests::run_case;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The directory of cases.
+    /// Directory of cases.
     cases: PathBuf,
     /// Run only the cases whose kind/name contains this text.
     #[arg(long, default_value = "")]
@@ -29,7 +29,7 @@ struct Arguments {
     /// Number of runs.
     #[arg(long, default_value_t = 500)]
     runs: u64,
-    /// The first run; each run is decided by its number.
+    /// Number of the first run; it decides everything random in the run.
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Print the model and the plan of each run.
@@ -37,8 +37,8 @@ struct Arguments {
     show: bool,
 }
 
-/// Operators that move elements, or make each of a few others without a sum: in parts, or compiled
-/// for other sizes, they give the same bits.
+/// Operators that move elements, or compute each from a few others without a sum. In parts or
+/// compiled for other sizes, they give the same bits.
 const EXACT: &[&str] = &[
     "Abs",
     "Add",
@@ -156,7 +156,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let mut cases = cases::find(&arguments.cases)?;
     cases.retain(|case| case.id.contains(&arguments.filter));
     if cases.is_empty() {
-        return Err("there is no such case".into());
+        return Err("no case matches the filter".into());
     }
     let counts = Mutex::new(Counts::default());
     let next = AtomicU64::new(arguments.first);
@@ -169,7 +169,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
                     if number >= end {
                         return;
                     }
-                    one(number, &cases, arguments, &counts);
+                    run_one(number, &cases, arguments, &counts);
                 }
             });
         }
@@ -179,7 +179,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         println!("run {number}: {why}");
     }
     println!(
-        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} by a plan of other sizes; {} specifications were not honored, {} runs are refused without devices too",
+        "{} runs of {} cases: {} moved values, {} computed nodes in parts, \
+         {} combined partial results, {} had the bits of the plain run; \
+         {} by a plan of other sizes; {} specifications were not honored, \
+         {} runs are refused without devices too",
         counts.runs,
         cases.len(),
         counts.moved,
@@ -198,8 +201,8 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(counts.failures.is_empty())
 }
 
-/// Tolerance for partial results, which are rounded once more each: four half units in the
-/// last place. It is more than what cases allow for narrow floats.
+/// Returns the tolerance for partial results, each of which is rounded once more: four half units
+/// in the last place. It exceeds the tolerance of cases for narrow floats.
 fn rounding(value: &Value) -> f64 {
     match value.as_tensor().map(Tensor::data_type) {
         Some(DataType::Float16) => 4.0 / 2048.0,
@@ -208,11 +211,11 @@ fn rounding(value: &Value) -> f64 {
     }
 }
 
-/// One run, which its number decides.
-fn one(number: u64, cases: &[Case], arguments: &Arguments, counts: &Mutex<Counts>) {
+/// Does one run and counts its outcome. The number decides everything random.
+fn run_one(number: u64, cases: &[Case], arguments: &Arguments, counts: &Mutex<Counts>) {
     let mut random = Random::new(number);
     let case = &cases[random.below(cases.len())];
-    let outcome = run_case::caught(|| {
+    let outcome = run_case::catch_panic(|| {
         compare(case, &mut random, arguments, counts)
             .map_err(|why| run_case::wrong(format!("{}: {why}", case.id)))
     });
@@ -223,37 +226,49 @@ fn one(number: u64, cases: &[Case], arguments: &Arguments, counts: &Mutex<Counts
     }
 }
 
+/// Sessions of an annotated model with and without devices.
+#[derive(Clone, Copy)]
+struct Compared<'a> {
+    model: &'a Model,
+    plain: &'a Session,
+    session: &'a DeviceSession,
+    /// Sizes of the inputs that have names.
+    named: &'a [NamedSize],
+}
+
 fn compare(
     case: &Case,
     random: &mut Random,
     arguments: &Arguments,
     counts: &Mutex<Counts>,
 ) -> Result<(), String> {
-    let say = |error: &dyn std::fmt::Display| error.to_string();
-    let model = Model::open(case.model()).map_err(|error| say(&error))?;
-    let tolerance = case.tolerance().map_err(|error| say(&error))?;
-    let mut annotated = annotate::randomly(&model, random).map_err(|error| say(&error))?;
-    let mut opened = annotate::Opened::new();
+    let to_text = |error: &dyn std::fmt::Display| error.to_string();
+    let model = Model::open(case.model()).map_err(|error| to_text(&error))?;
+    let tolerance = case.tolerance().map_err(|error| to_text(&error))?;
+    let mut annotated =
+        annotate::annotate_randomly(&model, random).map_err(|error| to_text(&error))?;
+    let mut named = Vec::new();
     if random.below(2) == 0 {
-        (annotated, opened) = annotate::opened(&annotated, random).map_err(|error| say(&error))?;
+        (annotated, named) =
+            annotate::name_sizes(&annotated, random).map_err(|error| to_text(&error))?;
     }
-    let plain = if opened.is_empty() { &model } else { &annotated };
+    let plain = if named.is_empty() { &model } else { &annotated };
     let plain = Session::builder(plain).threads(1).seed(7).build();
     let Ok(plain) = plain else {
         counts.lock().map_err(|_| "poisoned")?.refused += 1;
         return Ok(());
     };
-    let Some(data) = case.data_sets().map_err(|error| say(&error))?.into_iter().next() else {
+    let Some(data) = case.data_sets().map_err(|error| to_text(&error))?.into_iter().next() else {
         return Ok(());
     };
-    let inputs = run_case::inputs(&plain, &data).map_err(|failure| failure.detail)?;
+    let inputs = run_case::read_inputs(&plain, &data).map_err(|failure| failure.detail)?;
     if arguments.show {
         println!("{}", annotated.to_text());
     }
-    // Long enough for a machine that does other things, too.
+    // Long enough for a machine that is busy with other work too.
     let options = DeviceOptions::new().deadline(Duration::from_secs(30));
     let session = Session::builder(&annotated).threads(1).seed(7).devices(options);
-    let session = session.map_err(|error| say(&error))?;
+    let session = session.map_err(|error| to_text(&error))?;
     if arguments.show {
         let types = inputs.iter().filter_map(|(name, value)| match value {
             Value::Tensor(tensor) => {
@@ -261,11 +276,11 @@ fn compare(
             }
             _ => None,
         });
-        let plan = session.plan(&types.collect::<Vec<_>>()).map_err(|error| say(&error))?;
+        let plan = session.plan(&types.collect::<Vec<_>>()).map_err(|error| to_text(&error))?;
         println!("{}", plan.text());
     }
-    let sessions = (&annotated, &plain, &session);
-    let first_plan = in_other_sizes(sessions, (&inputs, &opened), random, tolerance)?;
+    let compared = Compared { model: &annotated, plain: &plain, session: &session, named: &named };
+    let first_plan = run_doubled(&compared, &inputs, random, tolerance)?;
     let found = session.run(inputs.clone(), &Default::default());
     let wanted = plain.run(inputs.clone(), &Default::default());
     let (wanted, found) = match (wanted, found) {
@@ -281,8 +296,9 @@ fn compare(
         (Ok(_), Err(error)) => return Err(error.to_string()),
     };
     let plan = session.last_plan().ok_or("the session has made no plan")?;
-    let again = session.run(inputs.clone(), &Default::default()).map_err(|error| say(&error))?;
-    let plain_again = plain.run(inputs, &Default::default()).map_err(|error| say(&error))?;
+    let again =
+        session.run(inputs.clone(), &Default::default()).map_err(|error| to_text(&error))?;
+    let plain_again = plain.run(inputs, &Default::default()).map_err(|error| to_text(&error))?;
     let has_partial = plan.facts().partial > 0;
     let mut is_same = true;
     for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
@@ -291,7 +307,7 @@ fn compare(
         let tolerance = Tolerance { rtol, ..tolerance };
         found.compare(wanted, tolerance).map_err(|why| format!("{name}: {why}"))?;
     }
-    // Nodes that draw random numbers draw others in the second run.
+    // Nodes that draw random numbers draw different ones in the second run.
     for ((name, first), (_, second)) in found.iter().zip(again.iter()) {
         let is_random = wanted.get(name).map(bits) != plain_again.get(name).map(bits);
         if !is_random && bits(first) != bits(second) {
@@ -323,19 +339,20 @@ fn compare(
     Ok(())
 }
 
-/// Runs a model with one of its open sizes twice as large, on devices and without them. The plan,
-/// if it ran.
-fn in_other_sizes(
-    (model, plain, session): (&Model, &Session, &DeviceSession),
-    (inputs, opened): (&[(&str, Value)], &annotate::Opened),
+/// Runs the model with one of its named sizes doubled, on devices and without them. Returns the
+/// plan if both runs succeed.
+fn run_doubled(
+    compared: &Compared<'_>,
+    inputs: &[(&str, Value)],
     random: &mut Random,
     tolerance: Tolerance,
 ) -> Result<Option<Arc<Plan>>, String> {
-    let Some((.., chosen)) = opened.get(random.below(opened.len())) else { return Ok(None) };
+    let Compared { model, plain, session, named } = *compared;
+    let Some(chosen) = named.get(random.below(named.len())) else { return Ok(None) };
     let mut inputs = inputs.to_vec();
-    for (input, axis, _) in opened.iter().filter(|(.., name)| name == chosen) {
-        for (_, value) in inputs.iter_mut().filter(|(name, _)| name == input) {
-            let tensor = value.as_tensor().and_then(|tensor| annotate::doubled(tensor, *axis));
+    for size in named.iter().filter(|size| size.name == chosen.name) {
+        for (_, value) in inputs.iter_mut().filter(|(name, _)| *name == size.input) {
+            let tensor = value.as_tensor().and_then(|tensor| annotate::double(tensor, size.axis));
             let Some(tensor) = tensor else { return Ok(None) };
             *value = Value::Tensor(tensor);
         }
@@ -352,9 +369,9 @@ fn in_other_sizes(
         (Err(error), Ok(_)) => {
             return Err(format!("runs in other sizes, and without devices: {error}"));
         }
-        // A plain run may pass over sizes of losses that contradict each other.
+        // A plain run may ignore sizes of losses that contradict each other.
         (Ok(_), Err(error))
-            if error.kind() == ErrorKind::Input && contradicts(model, &inputs, opened) =>
+            if error.kind() == ErrorKind::Input && contradicts(model, &inputs, named) =>
         {
             return Ok(None);
         }
@@ -370,11 +387,11 @@ fn in_other_sizes(
     Ok(Some(plan))
 }
 
-/// Whether inference finds that a model contradicts itself for the sizes of these inputs.
-fn contradicts(model: &Model, inputs: &[(&str, Value)], opened: &annotate::Opened) -> bool {
+/// Returns whether inference finds contradictions in a model for the sizes of some inputs.
+fn contradicts(model: &Model, inputs: &[(&str, Value)], named: &[NamedSize]) -> bool {
     let mut options = infer::InferOptions::new();
-    for (input, axis, name) in opened {
-        let given = inputs.iter().find(|(known, _)| known == input);
+    for NamedSize { input, axis, name } in named {
+        let given = inputs.iter().find(|(other, _)| other == input);
         let size = given.and_then(|(_, value)| value.as_tensor()?.dims().get(*axis).copied());
         if let Some(size) = size.and_then(|size| i64::try_from(size).ok()) {
             options = options.set(name, size);
@@ -383,12 +400,12 @@ fn contradicts(model: &Model, inputs: &[(&str, Value)], opened: &annotate::Opene
     model.infer(&options).problems(model, |_| true).next().is_some()
 }
 
-/// Type, sizes and bytes of a tensor; the text of what is none.
+/// Returns the type, sizes and bytes of a tensor, or the text of another value.
 fn bits(value: &Value) -> (String, Vec<u8>) {
     match value {
         Value::Tensor(tensor) => {
-            let what = format!("{}{:?}", tensor.data_type(), tensor.dims());
-            (what, tensor.bytes().to_vec())
+            let ty = format!("{}{:?}", tensor.data_type(), tensor.dims());
+            (ty, tensor.bytes().to_vec())
         }
         other => (format!("{other:?}"), Vec::new()),
     }

@@ -1,6 +1,6 @@
-//! Gives functions of operators as messages, for `tests/conformance/compare_bodies.py`.
+//! Writes functions of operators as messages, for `tests/conformance/compare_bodies.py`.
 //!
-//! Answers requests on standard input, a line each:
+//! Answers requests on standard input, one per line:
 //!
 //! - `list`: a line for each version of each operator that has functions: domain, name, version,
 //!   and the opset versions of the functions, with a `*` after those that depend on the call.
@@ -9,7 +9,7 @@
 //! - `call NODE TYPES OPSET`: the same for a call. NODE is a `NodeProto`, TYPES a `ModelProto`
 //!   whose inputs have the types of the node's inputs, both in hexadecimal digits.
 //!
-//! Fields are separated by tabs. An answer that takes several lines ends with an empty one.
+//! Fields are separated by tabs. An answer of several lines ends with an empty one.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -30,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             ["plain", domain, name, opset] => OperatorFunction::find(domain, name, opset.parse()?),
             ["call", node, types, opset] => {
-                let inputs = Model::from_bytes(bytes(types)?)?.inputs();
+                let inputs = Model::from_bytes(parse_hex(types)?)?.inputs();
                 let types: Vec<_> = inputs.iter().map(|input| input.ty().cloned()).collect();
-                OperatorFunction::from_call(bytes(node)?, &types, opset.parse()?)?
+                OperatorFunction::from_call(parse_hex(node)?, &types, opset.parse()?)?
             }
             _ => return Err(format!("no request: {line:?}").into()),
         };
@@ -69,7 +69,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn bytes(digits: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+fn parse_hex(digits: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }

@@ -5,9 +5,8 @@
 //! cargo run -p sardonyx-tests --bin dump_schemas | python tests/conformance/compare_schemas.py
 //! ```
 //!
-//! One record per version; fields are separated by tabs. A record begins with its `op` line, and
-//! holds every fact that the schema states, in an order that does not depend on how it was written
-//! down.
+//! One record per version; fields are separated by tabs. A record begins with its `op` line and
+//! holds every fact of the schema, in an order that does not depend on the source.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -20,21 +19,21 @@ use sardonyx::tool::schema::{
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for op in Registry::standard().operators() {
-        out.write_all(records(op).as_bytes())?;
+        out.write_all(write_versions(op).as_bytes())?;
     }
     out.flush()
 }
 
-fn records(op: &OpDef) -> String {
+fn write_versions(op: &OpDef) -> String {
     let mut text = String::new();
     for version in op.versions() {
         let schema = op.schema_at(version.since).expect("every version expands");
-        record(&schema, &mut text).expect("writing to a string never fails");
+        write_record(&schema, &mut text).expect("writing to a string never fails");
     }
     text
 }
 
-fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
+fn write_record(schema: &Schema, text: &mut String) -> std::fmt::Result {
     let Schema { name, domain, since, deprecated, determinism, .. } = schema;
     writeln!(text, "op\t{domain}\t{name}\t{since}")?;
     writeln!(text, "deprecated\t{deprecated}")?;
@@ -55,11 +54,11 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
     }
     for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
         for (index, param) in params.iter().enumerate() {
-            writeln!(text, "{what}\t{index}\t{}", parameter(param))?;
+            writeln!(text, "{what}\t{index}\t{}", write_parameter(param))?;
         }
     }
     for attribute in &schema.attributes {
-        let default = attribute.default.map_or("none".to_string(), default);
+        let default = attribute.default.map_or("none".to_string(), write_default);
         writeln!(
             text,
             "attribute\t{}\t{}\t{}\t{default}",
@@ -76,7 +75,7 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn parameter(param: &Param) -> String {
+fn write_parameter(param: &Param) -> String {
     let (option, homogeneous, min) = match param.arity {
         Arity::Single => ("single", true, 1),
         Arity::Optional => ("optional", true, 1),
@@ -109,22 +108,23 @@ fn type_name(ty: AttrType) -> &'static str {
     }
 }
 
-/// Floats as their bits, so that equal means equal.
-fn default(default: AttrDefault) -> String {
+/// Writes the default of an attribute. Floats are written as their bits, so that equal text means
+/// equal values.
+fn write_default(default: AttrDefault) -> String {
     match default {
         AttrDefault::Float(value) => format!("float {:08x}", value.to_bits()),
         AttrDefault::Int(value) => format!("int {value}"),
         AttrDefault::String(value) | AttrDefault::Word(value) => format!("string {value:?}"),
         AttrDefault::Floats(values) => {
-            list("floats", values.iter().map(|value| format!("{:08x}", value.to_bits())))
+            write_list("floats", values.iter().map(|value| format!("{:08x}", value.to_bits())))
         }
-        AttrDefault::Ints(values) => list("ints", values.iter().map(i64::to_string)),
+        AttrDefault::Ints(values) => write_list("ints", values.iter().map(i64::to_string)),
         AttrDefault::Strings(values) => {
-            list("strings", values.iter().map(|value| format!("{value:?}")))
+            write_list("strings", values.iter().map(|value| format!("{value:?}")))
         }
     }
 }
 
-fn list(what: &str, items: impl Iterator<Item = String>) -> String {
-    [what.to_string()].into_iter().chain(items).collect::<Vec<_>>().join(" ")
+fn write_list(kind: &str, items: impl Iterator<Item = String>) -> String {
+    [kind.to_string()].into_iter().chain(items).collect::<Vec<_>>().join(" ")
 }

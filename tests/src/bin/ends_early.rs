@@ -1,5 +1,5 @@
-//! Ends runs of seconds, or without end, in one of several ways: `ends_early PLACE WAY`. A test
-//! compiles this program with `panic = "abort"`, where an end that unwound would end the process.
+//! Ends runs that take seconds or never end, in one of several ways: `ends_early PLACE WAY`. A test
+//! compiles this program with `panic = "abort"`, where unwinding would end the process.
 //!
 //! Prints `running` once the run begins, and then the error. Exit codes: 0 for a run that was
 //! stopped, 1 for one that was not, or that failed otherwise.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::{ErrorKind, Model, Outputs, RunOptions, Session, StopFlag, Tensor, Trainer};
 
-/// After this time the run ends.
+/// Time after which the run ends.
 const AFTER: Duration = Duration::from_millis(300);
 /// Rows and columns of matrices whose product takes seconds.
 const SIDE: usize = 4096;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prepares a run, and returns its result.
+/// Prepares a run and returns its result.
 fn run(place: &str, way: &str) -> Result<Result<Outputs, sardonyx::Error>, Failure> {
     let matrix = || Tensor::from_vec([SIDE, SIDE], vec![0.5f32; SIDE * SIDE]);
     Ok(match place {

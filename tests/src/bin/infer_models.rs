@@ -1,5 +1,5 @@
-//! Writes inferred types into many models: reads lines `SOURCE<tab>TARGET` and answers each with an
-//! empty line, or with what contradicts itself in the model.
+//! Writes inferred types into many models. Reads lines `SOURCE<tab>TARGET` and answers each with an
+//! empty line or with the contradictions in the model.
 
 use sardonyx::{Model, infer};
 use std::error::Error;
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut answers = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let line = line?;
-        let (source, target) = line.split_once('\t').ok_or("a line is no pair of paths")?;
+        let (source, target) = line.split_once('\t').ok_or("a line is not a pair of paths")?;
         let mut model = Model::open(source)?;
         let found = model.infer(&infer::InferOptions::new());
         model.add_types(&found);

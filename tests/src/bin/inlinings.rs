@@ -1,8 +1,8 @@
-//! Puts bodies into the place of operators in the cases of `tests/conformance/body_cases.py` and
-//! judges what comes of it, for `cargo xtask conversions`.
+//! Replaces operators with the bodies of their functions in the cases of
+//! `tests/conformance/body_cases.py` and judges the results, for `cargo xtask conversions`.
 //!
-//! Whatever is inlined is valid and gives what the case says; a node that stays is counted, with
-//! the reason. Everything else is a problem.
+//! An inlined model is valid and has the results of the case. A node that stays is counted, with
+//! the reason. Every other outcome is a problem.
 
 use clap::Parser;
 use sardonyx_tests::cases::{self, Case};
@@ -16,19 +16,18 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// The time that a case may take.
+/// Time limit of a case.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 struct Arguments {
-    /// The directory of cases.
+    /// Directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
     /// Write the inlined models under this directory.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Inline the cases named on standard input, for another process; only run them without
-    /// `--depth`.
+    /// Inline the cases of standard input for another process; only run them without `--depth`.
     #[arg(long, hide = true)]
     worker: bool,
     #[arg(long, hide = true, requires = "worker")]
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing is a problem.
+/// Runs the cases. Returns whether none has a problem.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     if arguments.worker {
         let written = arguments.write.as_deref();

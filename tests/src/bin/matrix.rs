@@ -1,5 +1,5 @@
-//! Runs the cases of `cargo xtask matrix`, one for each type that a version of an operator takes,
-//! and compares what comes of them with the table of results and the list of what does not pass.
+//! Runs the cases of `cargo xtask matrix`, one for each type that a version of an operator accepts,
+//! and compares the outcomes with the table of results and the list of cells that do not pass.
 
 use clap::Parser;
 use sardonyx_tests::cells::{self, Cell};
@@ -14,31 +14,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Time limit of a case. The slowest need a second.
+/// Time limit of a case. The slowest cases take a second.
 const LIMIT: Duration = Duration::from_secs(60);
 const HEADER: &str = "operator\tversion\tvariable\ttype\toutcome\tjudge";
 
 #[derive(Parser)]
 struct Arguments {
-    /// The directory of cases.
+    /// Directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
-    /// The list of cells that do not pass.
+    /// List of cells that do not pass.
     #[arg(required_unless_present = "worker")]
     expectations: Option<PathBuf>,
-    /// The table of all cells.
+    /// Table of all cells.
     #[arg(required_unless_present = "worker")]
     results: Option<PathBuf>,
-    /// The directory holds some of all cells only.
+    /// The directory holds only some of all cells.
     #[arg(long)]
     partial: bool,
-    /// Rewrite list and table to what happened.
+    /// Rewrite list and table from the outcomes of this run.
     #[arg(long)]
     bless: bool,
-    /// With --bless, also write cells down that give wrong values, panic or hang.
+    /// With --bless, also list cells that give wrong values, panic or hang.
     #[arg(long)]
     allow_wrong: bool,
-    /// Run the cases named on standard input, for another process.
+    /// Run the cases of standard input for another process.
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything is as expected.
+/// Runs the cells. Returns whether every outcome is as expected.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     if arguments.worker {
         workers::serve(run_case::run_case)?;
@@ -76,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let ran = |cell: &str| !arguments.partial || outcomes.contains_key(cell);
     let surprises = expectations.surprises(&outcomes, ran);
     surprises.iter().for_each(|surprise| println!("{surprise}"));
-    let lines = cells.iter().map(|cell| cell.line(&outcomes[&cell.id])).collect();
+    let lines = cells.iter().map(|cell| cell.write_line(&outcomes[&cell.id])).collect();
     let results = Results::read(table)?;
     let changes = results.changes(&lines, arguments.partial);
     changes.iter().for_each(|change| println!("{change}"));
@@ -128,20 +128,20 @@ fn run_cells(
 fn print_counts(cells: &[Cell], outcomes: &BTreeMap<String, Outcome>) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for cell in cells {
-        let what = match &outcomes[&cell.id] {
+        let outcome = match &outcomes[&cell.id] {
             Ok(()) => format!("passed: {}", cell.judge),
             Err(failure) => failure.class.label().to_string(),
         };
-        *counts.entry(what).or_default() += 1;
+        *counts.entry(outcome).or_default() += 1;
     }
-    for (what, count) in counts {
-        println!("{what:26} {count:5}");
+    for (outcome, count) in counts {
+        println!("{outcome:26} {count:5}");
     }
     let passed = outcomes.values().filter(|outcome| outcome.is_ok()).count();
     println!("matrix: {passed} of {} cells passed", cells.len());
 }
 
-/// The lines of the table of results, without its head.
+/// Lines of the table of results, without its header.
 struct Results(BTreeSet<String>);
 
 impl Results {
@@ -150,14 +150,14 @@ impl Results {
         Ok(Results(text?.lines().skip(1).map(str::to_string).collect()))
     }
 
-    /// Compares with the table: new lines, and lines that no longer hold.
+    /// Lists the differences from the table: new lines, and lines that no longer hold.
     fn changes(&self, lines: &BTreeSet<String>, partial: bool) -> Vec<String> {
         let after = self.with(lines, partial);
         let gone = self.0.difference(&after.0).map(|line| format!("- {line}"));
         gone.chain(after.0.difference(&self.0).map(|line| format!("+ {line}"))).collect()
     }
 
-    /// The table with these lines in the place of those of the same cells, or of all.
+    /// Replaces the lines of the same cells, or all lines unless `partial`.
     fn with(&self, lines: &BTreeSet<String>, partial: bool) -> Results {
         let ran: BTreeSet<&str> = lines.iter().map(|line| cell_of(line)).collect();
         let kept = self.0.iter().filter(|line| partial && !ran.contains(cell_of(line)));
@@ -170,7 +170,7 @@ impl Results {
     }
 }
 
-/// A line up to its outcome.
+/// Returns a line up to its outcome.
 fn cell_of(line: &str) -> &str {
     line.rsplitn(3, '\t').last().unwrap_or(line)
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_line_is_a_change() {
+    fn a_changed_line_is_listed_twice() {
         let table = Results(lines(&["a\t1\tT\tx\tpassed\tcase", "b\t1\tT\tx\tpassed\tcase"]));
         let ran = lines(&["a\t1\tT\tx\twrong\tcase"]);
         let changed = ["- a\t1\tT\tx\tpassed\tcase", "+ a\t1\tT\tx\twrong\tcase"];

@@ -1,9 +1,9 @@
-//! Our side of `cargo xtask notation`: makes messages of texts, for Python to compare with the
-//! reference parser's.
+//! Our side of `cargo xtask notation`: converts texts to messages, for Python to compare with those
+//! of the reference parser.
 //!
-//! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`; each line of
-//! standard output an answer, in the same order: `{"ok": "<hex of the message>"}` or
-//! `{"error": "<what is wrong, for people>"}`.
+//! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`. Each line of
+//! standard output is an answer, in the same order: `{"ok": "<hex of the message>"}` or `{"error":
+//! "<description>"}`.
 //!
 //! With `--print-models`, each line of standard input is the path of a model, and its answer
 //! `{"text_hex": "…", "left_out": [{"what": "…", "first": "…", "count": 1}]}` in the portable form,
@@ -23,8 +23,8 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let answer = match std::env::args().nth(1).as_deref() {
-        None => parsed,
-        Some("--print-models") => printed,
+        None => parse,
+        Some("--print-models") => print,
         Some(other) => {
             eprintln!("notation: no option {other}");
             return ExitCode::from(2);
@@ -43,23 +43,22 @@ fn serve(answer: fn(&str) -> Result<Value>) -> Result {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let answer = answer(&line?)?;
-        // Flushed, so that the first answer that is missing is the one to a text that brings us
-        // down.
+        // Flushed, so that the first missing answer belongs to the text that ends the process.
         writeln!(output, "{answer}")?;
         output.flush()?;
     }
     Ok(())
 }
 
-fn parsed(line: &str) -> Result<Value> {
-    let (part, text) = question(line)?;
+fn parse(line: &str) -> Result<Value> {
+    let (part, text) = parse_question(line)?;
     Ok(match parse_part(part, text) {
         Ok(message) => json!({ "ok": to_hex(&message)? }),
         Err(error) => json!({ "error": error.to_string() }),
     })
 }
 
-fn printed(path: &str) -> Result<Value> {
+fn print(path: &str) -> Result<Value> {
     let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
     let model = match Model::read(Buffer::from_vec(bytes)) {
         Ok(model) => model,
@@ -75,7 +74,7 @@ fn printed(path: &str) -> Result<Value> {
     Ok(json!({ "text_hex": to_hex(&text)?, "left_out": kinds }))
 }
 
-fn question(line: &str) -> Result<(TextPart, Vec<u8>)> {
+fn parse_question(line: &str) -> Result<(TextPart, Vec<u8>)> {
     let question: Value = serde_json::from_str(line)?;
     let field = |name: &str| {
         let value = question[name].as_str();

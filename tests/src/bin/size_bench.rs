@@ -1,10 +1,10 @@
-//! Our side of the growing case of `cargo xtask bench models`: what a run costs more with inputs of
-//! sizes that no run had before.
+//! Our side of the growing case of `cargo xtask bench models`: measures the extra time of a run
+//! with inputs of sizes that no run had before.
 //!
-//! Inputs that hold a past get longer by one position from size to size. Each size runs twice in a
-//! row; the first run of each goes into one sum, the second into another. Before both there is a
-//! run with the size before, so that each of the two begins with the caches that a run leaves.
-//! Prints one line of JSON.
+//! Inputs that hold a past grow by one position from size to size. Each size runs twice in a row;
+//! the first run counts into one sum, the second into another. A run with the previous size
+//! precedes each of them, so that both begin with the caches that a run leaves. Prints one line of
+//! JSON.
 
 use clap::Parser;
 use sardonyx::tool::npy;
@@ -30,7 +30,7 @@ struct Arguments {
     inputs: Vec<String>,
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// The length of the past to begin with. Axes that are as long as that, or longer by one, grow.
+    /// Length of the past to begin with. Axes of that length, or longer by one, grow.
     #[arg(long)]
     past: usize,
     /// Number of sizes.
@@ -62,7 +62,7 @@ fn measure(arguments: &Arguments) -> Result {
         Ok(took.as_secs_f64() * 1e3)
     };
     let mut before = inputs.clone();
-    // The process finds its memory and its clock rate.
+    // The first runs warm up memory and clock rate.
     for _ in 0..3 {
         time(&before)?;
     }

@@ -369,7 +369,7 @@ fn build_prost() -> Result<PathBuf> {
     let mut command = cargo();
     command
         .env_remove("CARGO_BUILD_TARGET")
-        // Those of the static build are not for procedural macros.
+        // The flags of the static build are not for procedural macros.
         .env_remove("RUSTFLAGS")
         .env("CARGO_TARGET_DIR", &target);
     command.args(["build", "--quiet", "--release", "--locked", "--manifest-path"]);

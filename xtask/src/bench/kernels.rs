@@ -233,9 +233,10 @@ fn giga(rate: f64) -> f64 {
 
 fn print_table(rows: &[Row]) {
     println!(
-        "Microseconds of the best and of the median run; rates of the best one, as shares of the peaks around the group. \
-         Bytes: all that is read and written, once each, from memory or the second cache. Layers have figures with weights \
-         that stay in the caches if they fit, and with cold ones: 80 MB of copies in turn."
+        "Microseconds of the best and of the median run; rates of the best one, as shares of the \
+         peaks around the group. Bytes: all that is read and written, once each, from memory or \
+         the second cache. Layers have figures with weights that stay in the caches if they fit, \
+         and with cold ones: 80 MB of copies in turn."
     );
     let mut group = "";
     for row in rows {

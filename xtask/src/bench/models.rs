@@ -238,8 +238,9 @@ fn in_short(row: &Row) -> String {
 
 fn print_table(rows: &[Row]) {
     println!(
-        "Milliseconds of the best and of the median run. Speed: ONNX Runtime's time divided by ours. Creating the session, \
-         milliseconds, and memory, MB, as ours divided by ONNX Runtime's."
+        "Milliseconds of the best and of the median run. Speed: ONNX Runtime's time divided by \
+         ours. Creating the session, milliseconds, and memory, MB, as ours divided by ONNX \
+         Runtime's."
     );
     println!(
         "{:22} {:>7} {:>10} {:>10} {:>6} {:>10} {:>10} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7}  outputs",
@@ -267,7 +268,8 @@ fn print_table(rows: &[Row]) {
             Outcome::Measured(measured) => measured,
         };
         println!(
-            "{:22} {:>7} {:>10.3} {:>10.3} {:>6.2} {:>10.3} {:>10.3} {:>6.2} {:>8.1} {:>8.1} {:>7.2} {:>7.0} {:>7.0} {:>7.2}  {}",
+            "{:22} {:>7} {:>10.3} {:>10.3} {:>6.2} {:>10.3} {:>10.3} {:>6.2} {:>8.1} {:>8.1} \
+             {:>7.2} {:>7.0} {:>7.0} {:>7.2}  {}",
             row.case,
             row.threads,
             measured.best(|round| round.ort.min_ms),

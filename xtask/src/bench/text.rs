@@ -397,7 +397,8 @@ impl Row {
 
 fn print_table(rows: &[Row]) {
     println!(
-        "Milliseconds; ratio: how many times faster we are. Memory: peak of the process, MB, and how much of it came with the job."
+        "Milliseconds; ratio: how many times faster we are. Memory: peak of the process, MB, and \
+         how much of it came with the job."
     );
     println!(
         "{:16} {:22} {:18} {:>9} {:>9} {:>6} {:>5} {:>9} {:>9} {:>6} {:>13} {:>13}",
@@ -420,7 +421,8 @@ fn print_table(rows: &[Row]) {
         let memory = row.rounds.median(|sample| sample.rss_peak_mb);
         let added = row.rounds.median(Sample::rss_added_mb);
         println!(
-            "{:16} {:22} {:18} {:>9.2} {:>9.2} {:>6.2} {:>5} {:>9.2} {:>9.2} {:>6.2} {:>5.0} (+{:>5.0}) {:>5.0} (+{:>5.0}){}",
+            "{:16} {:22} {:18} {:>9.2} {:>9.2} {:>6.2} {:>5} {:>9.2} {:>9.2} {:>6.2} {:>5.0} \
+             (+{:>5.0}) {:>5.0} (+{:>5.0}){}",
             row.contest,
             row.variant,
             row.rival,

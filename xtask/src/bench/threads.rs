@@ -173,7 +173,8 @@ fn print(name: &str, rows: &[Value]) {
         let ratio = deviation(row).map_or(String::new(), |ratio| format!("{ratio:.2}"));
         let worst = &row["worst"][0];
         println!(
-            "{:>7} {:>10.3} {real:>10} {ratio:>6} {:>8.2} {:>10.2} {:>9.2} {:>8.2} {:>7.2} {:>7.2}  {}: {} parts, {} threads, {:.1} % lost",
+            "{:>7} {:>10.3} {real:>10} {ratio:>6} {:>8.2} {:>10.2} {:>9.2} {:>8.2} {:>7.2} {:>7.2}  \
+             {}: {} parts, {} threads, {:.1} % lost",
             row["threads"],
             figure(row, "predicted_ms"),
             figure(row, "speedup"),

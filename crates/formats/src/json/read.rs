@@ -1,4 +1,4 @@
-//! From JSON to a message.
+//! Conversion of JSON to a message.
 
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
@@ -116,7 +116,7 @@ impl Syntax for Json {
             return Ok(Token { text, start });
         }
         match cursor.take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte)) {
-            [] => Err(cursor.expected("a number")),
+            [] => Err(cursor.unexpected("a number")),
             text => Ok(Token { text, start }),
         }
     }
@@ -174,7 +174,7 @@ impl Syntax for Json {
 
     fn take_bytes(cursor: &mut Cursor<'_>, scratch: &mut Vec<u8>) -> Result<(), Fault> {
         let quoted = take_quoted(cursor, "a string in base64")?;
-        // In base64 nothing is escaped except, perhaps, the slash.
+        // In base64 only the slash may be escaped.
         let own;
         let encoded = if quoted.has_escapes {
             own = unescape(&quoted, scratch)?.to_vec();
@@ -185,7 +185,7 @@ impl Syntax for Json {
         scratch.clear();
         let mut decoded = BASE64.decode_vec(encoded, scratch);
         if decoded.is_err() && encoded.iter().any(|byte| b"-_".contains(byte)) {
-            // The alphabet for addresses. It is rare, so it may cost a copy.
+            // Rare URL-safe alphabet, for which a copy is acceptable.
             let standard = |byte: &u8| match byte {
                 b'-' => b'+',
                 b'_' => b'/',
@@ -213,7 +213,7 @@ fn take_quoted<'t>(cursor: &mut Cursor<'t>, expected: &'static str) -> Result<Qu
                 has_escapes = true;
                 cursor.pos = cursor.text.len().min(cursor.pos + 2);
             }
-            _ => return Err(cursor.expected("a closing quote")),
+            _ => return Err(cursor.unexpected("a closing quote")),
         }
     }
     let bytes = &cursor.text[start..cursor.pos];
@@ -294,7 +294,7 @@ fn is_numeral(text: &[u8]) -> bool {
 /// Returns a whole number that is written with a fraction or an exponent, such as `1.0` or `1e3`.
 fn parse_whole_double(text: &[u8]) -> Option<i128> {
     let value: f64 = is_numeral(text).then(|| parse(text))??;
-    // Beyond that no type of the format has values; below it the conversion is exact.
+    // No type of the format has values beyond this bound; below it the conversion is exact.
     (value.fract() == 0.0 && value.abs() <= 1e20).then_some(value as i128)
 }
 
@@ -392,13 +392,13 @@ mod tests {
             ),
             ("{\"naem\": 1}", 1, 2, "", "AttributeProto has no field `naem`; did you mean `name`?"),
             ("{\"weights\": 1}", 1, 2, "", "AttributeProto has no field `weights`"),
-            ("{\"i\": 1, \"i\": 2}", 1, 15, "i", "`i` occurs for the second time"),
+            ("{\"i\": 1, \"i\": 2}", 1, 15, "i", "duplicate field `i`"),
             (
                 "{\"doc_string\": null, \"docString\": \"\"}",
                 1,
                 35,
                 "doc_string",
-                "`doc_string` occurs for the second time",
+                "duplicate field `doc_string`",
             ),
             ("{\"i\": 1.5}", 1, 7, "i", "`1.5` is not a value of type int64"),
             ("{\"i\": true}", 1, 7, "i", "expected a number, found `true`"),

@@ -1,4 +1,4 @@
-//! From a message to JSON.
+//! Conversion of a message to JSON.
 
 use std::io;
 
@@ -12,16 +12,17 @@ use crate::numerals::{push_double, push_float, push_integer};
 use crate::sink::Sink;
 use crate::walk::{Leaf, Printer, print};
 
-/// This many bytes are encoded at once: a multiple of three, so that padding comes only at the end.
+/// Number of bytes that are encoded at once: a multiple of three, so that padding comes only at the
+/// end.
 const BASE64_STEP: usize = 12 << 10;
 
-/// How a message is written.
+/// Options for writing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Bounds for the message that is read.
     pub limits: Limits,
-    /// Whether every character outside ASCII becomes an escape sequence, as protobuf's own tools do
-    /// by default.
+    /// Whether every character outside ASCII becomes an escape sequence, the default of protobuf's
+    /// own tools.
     pub ascii: bool,
 }
 
@@ -31,13 +32,13 @@ impl Default for WriteOptions {
     }
 }
 
-/// Writes a message of type `M` as JSON, without a newline at the end. Says what JSON cannot
-/// express.
+/// Writes a message of type `M` as JSON, without a newline at the end. Returns the parts that JSON
+/// cannot express.
 ///
 /// # Errors
 ///
-/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may
-/// already have received a part.
+/// Bytes that are not a message, strings in it that are not UTF-8, and errors of `sink`. In these
+/// cases `sink` may already have received a part.
 pub fn write<M: MessageType>(
     bytes: &[u8],
     options: WriteOptions,
@@ -108,14 +109,14 @@ impl Printer for JsonPrinter {
         let buffer = out.buffer();
         match leaf {
             Leaf::Int32(value) => push_integer(buffer, value),
-            Leaf::Int64(value) => quoted(buffer, |buffer| push_integer(buffer, value)),
-            Leaf::Uint64(value) => quoted(buffer, |buffer| push_integer(buffer, value)),
+            Leaf::Int64(value) => push_quoted(buffer, |buffer| push_integer(buffer, value)),
+            Leaf::Uint64(value) => push_quoted(buffer, |buffer| push_integer(buffer, value)),
             Leaf::Float(value) if value.is_finite() => push_float(buffer, value),
             Leaf::Float(value) => push_not_finite(buffer, value.into()),
             Leaf::Double(value) if value.is_finite() => push_double(buffer, value),
             Leaf::Double(value) => push_not_finite(buffer, value),
             Leaf::Enum(_, Some(name)) => {
-                quoted(buffer, |buffer| buffer.extend_from_slice(name.as_bytes()));
+                push_quoted(buffer, |buffer| buffer.extend_from_slice(name.as_bytes()));
             }
             Leaf::Enum(number, None) => push_integer(buffer, number),
             Leaf::Text(text) => {
@@ -138,7 +139,7 @@ impl Printer for JsonPrinter {
     }
 }
 
-fn quoted(buffer: &mut Vec<u8>, push: impl FnOnce(&mut Vec<u8>)) {
+fn push_quoted(buffer: &mut Vec<u8>, push: impl FnOnce(&mut Vec<u8>)) {
     buffer.push(b'"');
     push(buffer);
     buffer.push(b'"');
@@ -165,16 +166,11 @@ fn put_base64(out: &mut Sink<'_>, bytes: &[u8]) {
 }
 
 fn put_text(out: &mut Sink<'_>, text: &str, ascii: bool) {
-    let plain = |byte: u8| {
-        if ascii {
-            (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\'
-        } else {
-            byte >= b' ' && byte != b'"' && byte != b'\\'
-        }
-    };
     let mut rest = text;
     loop {
-        let len = rest.bytes().position(|byte| !plain(byte));
+        let len = rest
+            .bytes()
+            .position(|byte| byte < b' ' || byte == b'"' || byte == b'\\' || ascii && byte > b'~');
         let (front, back) = rest.split_at(len.unwrap_or(rest.len()));
         out.put(front.as_bytes());
         let mut characters = back.chars();
@@ -272,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_reported() {
+    fn unknown_fields_and_nan_payloads_are_reported() {
         // WIRE-20: field 999 of the second node, and a NaN with a payload
         let bytes = b"\x3a\x07\x0a\x00\x0a\x03\xb8\x3e\x05";
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! From text format to a message.
+//! Conversion of text format to a message.
 
 use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType, shown};
 
@@ -10,7 +10,8 @@ use crate::numerals::{parse, parse_integer, parse_radix};
 use crate::parser::{Frame, Parser, Syntax, Token, parse_message, unicode_escape};
 
 /// Reads a message of type `M` from text format. The bytes are canonical: fields ascend, lists are
-/// packed where the table says so, and what the text states is there even if it is zero or empty.
+/// packed where the table requires it, and what the text states is there even if it is zero or
+/// empty.
 ///
 /// # Errors
 ///
@@ -66,7 +67,7 @@ impl Syntax for TextFormat {
         let start = parser.cursor.pos;
         let text = parser.cursor.take_while(is_name);
         if text.is_empty() {
-            return Err(parser.cursor.expected(match frame.closing {
+            return Err(parser.cursor.unexpected(match frame.closing {
                 None => "a field name",
                 Some(b'>') => "a field name or `>`",
                 Some(_) => "a field name or `}`",
@@ -78,7 +79,7 @@ impl Syntax for TextFormat {
         TextFormat::skip_space(&mut parser.cursor);
         let is_message = matches!(field.kind, FieldKind::Message(_));
         if !parser.cursor.take(b':') && !is_message {
-            return Err(parser.cursor.expected("`:`"));
+            return Err(parser.cursor.unexpected("`:`"));
         }
         TextFormat::skip_space(&mut parser.cursor);
         if field.is_list() && parser.cursor.take(b'[') {
@@ -150,7 +151,7 @@ impl Syntax for TextFormat {
 fn take_literal<'t>(cursor: &mut Cursor<'t>, expected: &'static str) -> Result<Token<'t>, Fault> {
     let start = cursor.pos;
     match cursor.take_while(|byte| is_name(byte) || b".+-".contains(&byte)) {
-        [] => Err(cursor.expected(expected)),
+        [] => Err(cursor.unexpected(expected)),
         text => Ok(Token { text, start }),
     }
 }
@@ -163,7 +164,7 @@ fn take_strings(
 ) -> Result<(), Fault> {
     scratch.clear();
     if !matches!(cursor.peek(), Some(b'"' | b'\'')) {
-        return Err(cursor.expected(expected));
+        return Err(cursor.unexpected(expected));
     }
     while let Some(quote @ (b'"' | b'\'')) = cursor.peek() {
         cursor.pos += 1;
@@ -178,7 +179,7 @@ fn push_string(cursor: &mut Cursor<'_>, quote: u8, scratch: &mut Vec<u8>) -> Res
     loop {
         let mut rest = cursor.rest();
         let before = rest.len();
-        // Payloads consist of little else than three digits and plain characters.
+        // Payloads consist almost entirely of three-digit escapes and plain characters.
         while let [first, after @ ..] = rest {
             if *first != quote && *first != b'\\' && *first != b'\n' {
                 scratch.push(*first);
@@ -206,7 +207,7 @@ fn push_string(cursor: &mut Cursor<'_>, quote: u8, scratch: &mut Vec<u8>) -> Res
                 cursor.pos += 1;
                 return Ok(());
             }
-            _ => return Err(cursor.expected("a closing quote")),
+            _ => return Err(cursor.unexpected("a closing quote")),
         }
     }
 }
@@ -428,8 +429,8 @@ mod tests {
             ("f: 017", 1, 4, "f", "`017` is not a value of type float"),
             ("f: infinite", 1, 4, "f", "`infinite` is not a value of type float"),
             ("type: int", 1, 7, "type", "the enumeration has no value named `int`"),
-            ("i: 1 i: 2", 1, 6, "", "`i` occurs for the second time"),
-            ("t {} t {}", 1, 6, "", "`t` occurs for the second time"),
+            ("i: 1 i: 2", 1, 6, "", "duplicate field `i`"),
+            ("t {} t {}", 1, 6, "", "duplicate field `t`"),
             (
                 "tp { tensor_type {} map_type {} }",
                 1,

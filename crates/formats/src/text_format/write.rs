@@ -1,4 +1,4 @@
-//! From a message to text format.
+//! Conversion of a message to text format.
 
 use std::io;
 
@@ -10,26 +10,26 @@ use crate::numerals::{push_double, push_float, push_integer};
 use crate::sink::Sink;
 use crate::walk::{Leaf, Printer, print};
 
-/// This many bytes are escaped at once, into up to four times as many.
+/// Number of bytes that are escaped at once, into up to four times as many.
 const ESCAPE_STEP: usize = 4 << 10;
 
-/// How a message is written.
+/// Options for writing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// Bounds for the message that is read.
     pub limits: Limits,
-    /// Whether fields outside the table are written, by number. No reader takes such a text, since
-    /// it does not say what the fields are: it is for people. Without this they are left out and
+    /// Whether fields outside the table are written, by number. Readers refuse such a text, since
+    /// it lacks the types of the fields: it is for people. Otherwise they are left out and
     /// reported.
     pub unknown_fields: bool,
 }
 
-/// Writes a message of type `M` as text format. Says what the text does not express.
+/// Writes a message of type `M` as text format. Returns the parts that the text does not express.
 ///
 /// # Errors
 ///
-/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may
-/// already have received a part.
+/// Bytes that are not a message, strings in it that are not UTF-8, and errors of `sink`. In these
+/// cases `sink` may already have received a part.
 pub fn write<M: MessageType>(
     bytes: &[u8],
     options: WriteOptions,
@@ -40,7 +40,7 @@ pub fn write<M: MessageType>(
 }
 
 struct TextPrinter {
-    /// How many messages have begun and not ended, the outermost included.
+    /// Number of messages that have begun and not ended, including the outermost.
     depth: usize,
     options: WriteOptions,
 }
@@ -104,16 +104,16 @@ impl Printer for TextPrinter {
 }
 
 impl TextPrinter {
-    /// A field by number. What has a length may be a message, a text or bytes: whatever can be read
-    /// as a message is shown as one.
+    /// Appends a field by number. Contents with a length may be a message, a string or bytes: any
+    /// that can be read as a message are shown as one.
     fn put_unknown(&self, out: &mut Sink<'_>, raw: &RawField<'_>) {
         let mut open = Vec::new();
         self.begin_unknown(out, raw, &mut open);
         while let Some(records) = open.last_mut() {
             match records.next_record() {
                 Ok(Some(raw)) => self.begin_unknown(out, &raw, &mut open),
-                // All this has been read before without an error, so what stops a group here is its
-                // end tag.
+                // The whole message was read without an error before, so only its end tag can stop
+                // a group here.
                 Ok(None) | Err(_) => {
                     open.pop();
                     out.indent(self.depth - 1 + open.len());
@@ -166,7 +166,7 @@ impl TextPrinter {
     }
 }
 
-/// What follows the opening tag of a group, its end tag included.
+/// Returns the content of a group after its opening tag, including its end tag.
 fn group_content(record: Slice<'_>) -> Slice<'_> {
     let tag = record.bytes.iter().position(|byte| *byte < 0x80);
     let tag = tag.map_or(record.bytes.len(), |last| last + 1);
@@ -182,14 +182,14 @@ fn push_not_finite(buffer: &mut Vec<u8>, value: f64) {
     buffer.extend_from_slice(name);
 }
 
-/// What stands for a byte: up to four characters.
+/// Replacements of bytes: up to four characters each.
 type Escapes = [([u8; 4], u8); 256];
 
 static BLOB_ESCAPES: Escapes = escapes(0x7f);
-/// Of a text only what is ASCII is escaped.
+/// Only ASCII characters of a text are escaped.
 static TEXT_ESCAPES: Escapes = escapes(0xff);
 
-/// Bytes above `plain_from` stay as they are, but 127 is not printable.
+/// Makes the table. Bytes above `plain_from` stay unchanged, but 127 is not printable.
 const fn escapes(plain_from: usize) -> Escapes {
     let mut table = [([0; 4], 1); 256];
     let mut index = 0;
@@ -215,8 +215,7 @@ fn put_quoted(out: &mut Sink<'_>, bytes: &[u8], escapes: &Escapes) {
     for step in bytes.chunks(ESCAPE_STEP) {
         let buffer = out.buffer();
         let mut end = buffer.len();
-        // Four characters are copied for each byte, and as many kept as count: that has no
-        // branches.
+        // Copies four characters for each byte and keeps as many as count, without branches.
         buffer.resize(end + step.len() * 4, 0);
         for byte in step {
             let (text, len) = &escapes[usize::from(*byte)];
@@ -271,11 +270,13 @@ mod tests {
     #[test]
     fn unknown_fields_are_shown_or_reported() {
         // WIRE-20: each wire type, a message in a message, a group
-        let bytes = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e\xba\x3e\x04\x0a\x02\x08\x01";
+        let bytes = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\
+            \xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e\xba\x3e\x04\x0a\x02\x08\x01";
         let mut out = Vec::new();
         let options = WriteOptions { unknown_fields: true, ..WriteOptions::default() };
         assert!(write::<OperatorSetIdProto>(bytes, options, &mut out).unwrap().is_empty());
-        let expected = "999: 5\n999: 578437695752307201\n999: \"ab\"\n999: 67305985\n999 {\n  1: 1\n}\n999 {\n  1 {\n    1: 1\n  }\n}\n";
+        let expected = "999: 5\n999: 578437695752307201\n999: \"ab\"\n999: 67305985\n\
+             999 {\n  1: 1\n}\n999 {\n  1 {\n    1: 1\n  }\n}\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
 
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Inference of `If`, `Loop` and `Scan`: what is known of a value in all inner graphs that may give
-//! it.
+//! Inference of `If`, `Loop` and `Scan`: facts about a value that hold in each inner graph that may
+//! produce it.
 
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::{Bool8, DataType, Tensor};
@@ -9,11 +9,10 @@ use crate::infer::{Infer, InferError, Inferred};
 use crate::known::Known;
 use crate::rules::common_shape;
 
-/// Walks through a loop's body after which sizes that still change are given up, and then ranks.
+/// Number of walks through a loop's body after which a shape that still changes becomes unknown.
 const PATIENCE: usize = 8;
 
-/// What both types allow; nothing that only one of them says. `None` if they are of different
-/// kinds.
+/// Returns the type that both types have in common, or `None` if they are of different kinds.
 fn join(a: &Type, b: &Type) -> Option<Type> {
     let tensor = |a: &TensorType, b: &TensorType| -> Option<TensorType> {
         let elem = match (a.elem, b.elem) {
@@ -37,8 +36,8 @@ fn join(a: &Type, b: &Type) -> Option<Type> {
     })
 }
 
-/// Joins what a loop carries before and after an iteration. A loop may begin with an optional that
-/// its body opens; without iterations it returns the optional.
+/// Joins the types of a carried value before and after an iteration. A loop may begin with an
+/// optional that its body opens; without iterations it returns the optional.
 fn join_carried(before: &Type, after: &Type) -> Option<Type> {
     match (before, after) {
         (Type::Optional(_), Type::Optional(_)) => join(before, after),
@@ -47,7 +46,7 @@ fn join_carried(before: &Type, after: &Type) -> Option<Type> {
     }
 }
 
-/// The value if it is the same on both ways.
+/// Returns the contents that are equal in both, element by element; others are unknown.
 fn join_known(a: Option<&Known>, b: Option<&Known>) -> Option<Known> {
     let (a, b) = (a?, b?);
     if a.elem() != b.elem() || a.dims() != b.dims() {
@@ -62,7 +61,7 @@ fn join_known(a: Option<&Known>, b: Option<&Known>) -> Option<Known> {
 }
 
 impl Inferred {
-    /// What is known on both of two ways to a value.
+    /// Returns the facts that hold for both of two sources of a value.
     #[must_use]
     pub fn join(&self, other: &Inferred) -> Inferred {
         let ty = match (&self.ty, &other.ty) {
@@ -90,26 +89,26 @@ fn without_shape(ty: &Type) -> Type {
     }
 }
 
-/// `If`: what both branches give, or the one that is taken.
+/// Infers `If` from both branches, or from the one that is taken.
 pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let taken = truth(cx.known(0));
+    let taken = truth(cx.known_value(0));
     branches(cx, taken)
 }
 
-/// The reference implementation does not see which branch is taken.
+/// Infers `If` like the reference implementation, which does not see which branch is taken.
 pub(crate) fn if_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     branches(cx, None)
 }
 
 fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
-    // A branch that is not taken need not be possible.
+    // Errors in a branch that is not taken do not matter.
     let then = cx.subgraph("then_branch", &[])?;
     if taken == Some(false) {
-        cx.is_not_run("then_branch");
+        cx.mark_not_run("then_branch");
     }
     let or_else = cx.subgraph("else_branch", &[])?;
     if taken == Some(true) {
-        cx.is_not_run("else_branch");
+        cx.mark_not_run("else_branch");
     }
     let (Some(then), Some(or_else)) = (then, or_else) else {
         return Ok(());
@@ -142,7 +141,7 @@ fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
             None => Inferred { known: join_known(a.known.as_ref(), b.known.as_ref()), ty: both },
         };
         if taken.is_none() {
-            cx.because(index, "which branch runs; they return different sizes");
+            cx.set_reason(index, "which branch runs; they return different sizes");
         }
         if let Some(ty) = given.ty {
             cx.set(index, ty);
@@ -154,13 +153,14 @@ fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// `Loop`: its body again and again, with what is still certain of the values that it carries,
-/// until nothing changes.
+/// Infers `Loop`: walks through its body with the facts that hold before every iteration, until
+/// they do not change any more.
 pub(crate) fn loop_(cx: &mut Infer<'_>) -> Result<(), InferError> {
     loop_by(cx, Rule::Operator)
 }
 
-/// The reference implementation walks through the body once, with what it carries without shapes.
+/// Infers `Loop` like the reference implementation, which walks through the body once and ignores
+/// the shapes of carried values.
 pub(crate) fn loop_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     loop_by(cx, Rule::Reference)
 }
@@ -175,19 +175,19 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     };
     let condition = match (cx.has_input(1), is_reference) {
         (_, true) => Inferred { ty: cx.input(1).cloned(), known: None },
-        (true, false) => Inferred { ty: cx.input(1).cloned(), known: cx.known(1).cloned() },
+        (true, false) => Inferred { ty: cx.input(1).cloned(), known: cx.known_value(1).cloned() },
         (false, false) => Inferred {
             ty: Some(Type::tensor(DataType::Bool, [] as [Dim; 0])),
             known: Some(Known::Tensor(Tensor::scalar(Bool8::from(true)))),
         },
     };
-    // The condition is carried as well.
+    // The condition is also carried.
     let mut state = vec![condition];
     for index in 2..2 + carried {
         state.push(if is_reference {
             Inferred { ty: cx.input(index).map(without_shape), known: None }
         } else {
-            Inferred { ty: cx.input(index).cloned(), known: cx.known(index).cloned() }
+            Inferred { ty: cx.input(index).cloned(), known: cx.known_value(index).cloned() }
         });
     }
     let first = Inferred { ty: Some(iteration), known: None };
@@ -198,7 +198,7 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
         return Ok(());
     };
     let count = cx.output_count();
-    // The reference implementation takes this for a body that it could not look into.
+    // The reference implementation treats this as a body that it cannot infer.
     if outputs.is_empty() && is_reference {
         return Ok(());
     }
@@ -224,7 +224,7 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
                 if let Some(known) = &carried.known {
                     cx.set_known(index, known.clone());
                 }
-                cx.because(
+                cx.set_reason(
                     index,
                     "how often the loop runs, which changes sizes of what it carries",
                 );
@@ -236,7 +236,7 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
                         [runs].into_iter().chain(dims).collect()
                     };
                     cx.set_tensor(index, tensor.elem, tensor.shape.map(stacked));
-                    cx.because(index, "how often the loop runs");
+                    cx.set_reason(index, "how often the loop runs");
                 }
                 Some(other) => {
                     return cx.fail(format_args!(
@@ -250,8 +250,8 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Walks through a body until what it carries does not change any more; then `state` is what is
-/// always so. Returns what the body gives in the end.
+/// Walks through a body until the facts about carried values do not change any more. Then `state`
+/// holds for all iterations. Returns the outputs of the last walk.
 fn repeat(
     cx: &Infer<'_>,
     body: &str,
@@ -269,7 +269,7 @@ fn repeat(
             changed |= known.is_some() != before.known.is_some();
             before.known = known;
             let (Some(a), Some(b)) = (&before.ty, &after.ty) else {
-                // Of a value without a type at the beginning the body may know one.
+                // The body may infer a type for a value that begins without one.
                 changed |= before.ty.is_some();
                 before.ty = None;
                 continue;
@@ -292,22 +292,22 @@ fn repeat(
     Ok(None)
 }
 
-/// `Scan`: a body that sees its inputs slice by slice and carries values.
+/// Infers `Scan`, whose body reads its inputs slice by slice and carries values.
 pub(crate) fn scan(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists = Lists { skipped: 0, batched: false };
     lists.scan(cx)
 }
 
-/// `Scan` of version 8: a batch of sequences, of which the first input gives the lengths.
+/// Infers `Scan` of version 8, which scans a batch of sequences. The first input has their lengths.
 pub(crate) fn scan_8(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists = Lists { skipped: 1, batched: true };
     lists.scan(cx)
 }
 
 struct Lists {
-    /// Inputs that are neither carried nor scanned.
+    /// Number of leading inputs that are neither carried nor scanned.
     skipped: usize,
-    /// Whether the first axis of everything is the batch.
+    /// Whether the first axis of all operands is the batch.
     batched: bool,
 }
 
@@ -357,7 +357,7 @@ impl Lists {
         let given = |state: &[Inferred]| -> Vec<Inferred> {
             state.iter().chain(&slices).cloned().collect()
         };
-        // What is carried keeps its shape: the outputs have that of the inputs.
+        // Carried values keep their shape: the outputs have that of the inputs.
         let Some(outputs) = cx.subgraph("body", &given(&state))? else {
             return Ok(());
         };
@@ -414,7 +414,7 @@ impl Lists {
         Ok(())
     }
 
-    /// An attribute of one axis for each of some values.
+    /// Returns an attribute that lists one axis for each of `count` values.
     fn axes(&self, cx: &Infer<'_>, name: &str, count: usize) -> Result<Vec<i64>, InferError> {
         match cx.ints(name) {
             Some(axes) if axes.len() != count => {
@@ -449,12 +449,12 @@ fn sizes(shape: &Shape) -> String {
     format!("shape [{}]", sizes.join(", "))
 }
 
-/// `SequenceMap`: a body for each element of sequences.
+/// Infers `SequenceMap`, which runs a body for each element of sequences.
 pub(crate) fn sequence_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     sequence_map_by(cx, Rule::Operator)
 }
 
-/// As `Loop`.
+/// Infers `SequenceMap` like the reference implementation, which ignores a body without outputs.
 pub(crate) fn sequence_map_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     sequence_map_by(cx, Rule::Reference)
 }
@@ -476,7 +476,7 @@ fn sequence_map_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
         return Ok(());
     };
     let count = cx.output_count();
-    // As for Loop.
+    // The reference implementation treats this as a body that it cannot infer.
     if outputs.is_empty() && rule == Rule::Reference {
         return Ok(());
     }

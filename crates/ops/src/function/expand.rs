@@ -1,4 +1,4 @@
-//! What a function that depends on the call sees of it.
+//! View of a call for the function that depends on it.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use sardonyx_model::{TensorType, Type};
 use crate::attributes::{AttrValue, AttributeView, Attributes};
 use crate::schema::Schema;
 
-/// A call of an operator, as far as its function may depend on it.
+/// Call of an operator, reduced to the properties that its function may depend on.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// Attributes of the node.
     pub attributes: &'a dyn Attributes,
-    /// For each input of the node, whether it is there.
+    /// Whether the node has each of the inputs.
     pub inputs: &'a [bool],
-    /// For each output of the node, whether it is there.
+    /// Whether the node has each of the outputs.
     pub outputs: &'a [bool],
     /// Types of the inputs, as far as known.
     pub types: &'a [Option<Type>],
-    /// Gives the graph of an attribute as text. All names that the graph defines begin with the
+    /// Returns the graph of an attribute as text. All names that the graph defines begin with the
     /// prefix, so that they do not collide with others.
     pub graphs: &'a dyn Fn(&str, &str) -> Option<GraphText>,
 }
@@ -33,7 +33,7 @@ impl fmt::Debug for Call<'_> {
     }
 }
 
-/// A graph in pieces that a function can take in. Names are written as ONNX text wants them.
+/// Parts of a graph for insertion into a function. Names are quoted where ONNX text requires it.
 #[derive(Debug, Clone)]
 pub struct GraphText {
     /// Names of the inputs.
@@ -46,7 +46,7 @@ pub struct GraphText {
     pub nodes: String,
 }
 
-/// A call as the functions of this crate see it.
+/// Call of an operator as the builders of this crate see it.
 #[derive(Debug)]
 pub(crate) struct Expand<'a> {
     opset: u32,
@@ -60,42 +60,42 @@ impl<'a> Expand<'a> {
         Expand { opset, schema, attributes: AttributeView::new(schema, call.attributes), call }
     }
 
-    /// The opset version that the function is to be written for.
+    /// Returns the opset version that the function is written for.
     pub(crate) fn opset(&self) -> u32 {
         self.opset
     }
 
-    /// The version of the operator.
+    /// Returns the version of the operator.
     pub(crate) fn since(&self) -> u32 {
         self.schema.since
     }
 
-    /// Whether the node has an attribute itself.
+    /// Whether the node itself has an attribute.
     pub(crate) fn has(&self, attribute: &str) -> bool {
         self.attributes.get(attribute).is_some()
     }
 
-    /// An integer attribute, or its default.
+    /// Returns an integer attribute, or its default.
     pub(crate) fn int(&self, attribute: &str) -> Option<i64> {
         self.attributes.int(attribute)
     }
 
-    /// A float attribute, or its default.
+    /// Returns a float attribute, or its default.
     pub(crate) fn float(&self, attribute: &str) -> Option<f32> {
         self.attributes.float(attribute)
     }
 
-    /// A string attribute, or its default.
+    /// Returns a string attribute, or its default.
     pub(crate) fn string(&self, attribute: &str) -> Option<String> {
         self.attributes.string(attribute)
     }
 
-    /// An attribute of integers, or its default.
+    /// Returns an attribute of integers, or its default.
     pub(crate) fn ints(&self, attribute: &str) -> Option<Vec<i64>> {
         self.attributes.ints(attribute)
     }
 
-    /// An attribute of floats that the node has itself.
+    /// Returns an attribute of floats that the node itself has.
     pub(crate) fn floats(&self, attribute: &str) -> Option<Vec<f32>> {
         match self.attributes.get(attribute)? {
             AttrValue::Floats(floats) => Some(floats.to_vec()),
@@ -103,7 +103,7 @@ impl<'a> Expand<'a> {
         }
     }
 
-    /// An attribute of strings that the node has itself.
+    /// Returns an attribute of strings that the node itself has.
     pub(crate) fn strings(&self, attribute: &str) -> Option<Vec<String>> {
         match self.attributes.get(attribute)? {
             AttrValue::Strings(texts) => {
@@ -114,52 +114,52 @@ impl<'a> Expand<'a> {
         }
     }
 
-    /// The graph of an attribute, in which every name begins with `prefix`.
+    /// Returns the graph of an attribute, with names that begin with `prefix`.
     pub(crate) fn graph(&self, attribute: &str, prefix: &str) -> Option<GraphText> {
         (self.call.graphs)(attribute, prefix)
     }
 
-    /// Number of inputs, absent ones counted.
+    /// Returns the number of inputs, including absent ones.
     pub(crate) fn input_count(&self) -> usize {
         self.call.inputs.len()
     }
 
-    /// Whether an input is there.
+    /// Whether the node has an input at a position.
     pub(crate) fn has_input(&self, index: usize) -> bool {
         self.call.inputs.get(index) == Some(&true)
     }
 
-    /// Whether an output is there.
+    /// Whether the node has an output at a position.
     pub(crate) fn has_output(&self, index: usize) -> bool {
         self.call.outputs.get(index) == Some(&true)
     }
 
-    /// The type of an input, if known.
+    /// Returns the type of an input, if known.
     pub(crate) fn input_type(&self, index: usize) -> Option<&'a Type> {
         self.call.types.get(index)?.as_ref()
     }
 
-    /// The type of an input that is known to be a tensor.
+    /// Returns the type of an input that is known to be a tensor.
     pub(crate) fn tensor(&self, index: usize) -> Option<&'a TensorType> {
         self.input_type(index)?.as_tensor()
     }
 
-    /// The number of the element type of an input, as attributes name it.
+    /// Returns the number of an input's element type, as attributes hold it.
     pub(crate) fn elem(&self, index: usize) -> Option<i64> {
         Some(self.tensor(index)?.elem?.number().into())
     }
 
-    /// Says that there is no function while the type of an input is unknown.
+    /// Returns the reason why there is no function while the type of an input is unknown.
     pub(crate) fn needs_type(&self, index: usize) -> String {
         format!("its function depends on types, and the type of input {index} is unknown")
     }
 
-    /// Number of axes of an input.
+    /// Returns the number of axes of an input.
     pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         Some(self.tensor(index)?.shape.as_ref()?.len())
     }
 
-    /// The size of an axis of an input.
+    /// Returns the size of an axis of an input.
     pub(crate) fn dim(&self, index: usize, axis: usize) -> Option<i64> {
         self.tensor(index)?.shape.as_ref()?.get(axis)?.known()
     }

@@ -1,9 +1,11 @@
-//! Pieces of text that many bodies share: constants, and numbers of the type of another value.
+//! Pieces of text that many bodies share: constants, and numbers that have the type of another
+//! value.
 
 use sardonyx_model::{Dim, TensorType};
 use sardonyx_tensor::DataType;
 
-/// A number of the element type of a value: `number_like!("zero", "0", "X")`.
+/// Expands to nodes that make a number of the element type of a value: `number_like!("zero", "0",
+/// "X")`.
 macro_rules! number_like {
     ($name:literal, $number:literal, $value:literal) => {
         concat!(
@@ -21,8 +23,8 @@ macro_rules! number_like {
     };
 }
 
-/// A float attribute, in the element type of a value and under its own name:
-/// `attribute_like!("alpha", "X")`.
+/// Expands to nodes that give a float attribute the element type of a value, under the attribute's
+/// name: `attribute_like!("alpha", "X")`.
 macro_rules! attribute_like {
     ($name:literal, $value:literal) => {
         concat!(
@@ -42,29 +44,29 @@ macro_rules! attribute_like {
 
 pub(crate) use {attribute_like, number_like};
 
-/// Element types as attributes name them.
+/// Numbers of element types, as attributes hold them.
 pub(crate) const FLOAT: i64 = DataType::Float.number() as i64;
 pub(crate) const FLOAT16: i64 = DataType::Float16.number() as i64;
 pub(crate) const BFLOAT16: i64 = DataType::Bfloat16.number() as i64;
 pub(crate) const DOUBLE: i64 = DataType::Double.number() as i64;
 
-/// An integer.
+/// Returns a node that makes a scalar `int64`.
 pub(crate) fn scalar(name: &str, value: i64) -> String {
     format!("{name} = Constant <value = int64 {{{value}}}> ()\n")
 }
 
-/// A list of integers.
+/// Returns a node that makes a vector of `int64`.
 pub(crate) fn vector(name: &str, values: &[i64]) -> String {
     let (len, values) = (values.len(), list(values));
     format!("{name} = Constant <value = int64[{len}] {{{values}}}> ()\n")
 }
 
-/// A float.
+/// Returns a node that makes a scalar `float`.
 pub(crate) fn float_scalar(name: &str, value: f32) -> String {
     format!("{name} = Constant <value = float {{{value:?}}}> ()\n")
 }
 
-/// A list of one float.
+/// Returns a node that makes a vector of one `float`.
 pub(crate) fn float_vector(name: &str, value: f32) -> String {
     format!("{name} = Constant <value = float[1] {{{value:?}}}> ()\n")
 }
@@ -74,7 +76,7 @@ fn list(values: &[i64]) -> String {
     values.join(", ")
 }
 
-/// A tensor type.
+/// Returns a tensor type in ONNX text.
 pub(crate) fn type_text(ty: &TensorType) -> Option<String> {
     let elem = ty.elem?.name();
     Some(match &ty.shape {

@@ -1,7 +1,7 @@
 //! `AffineGrid`: the coordinates to which affine maps move the points of a regular grid.
 //!
-//! Since 20. As a function it treats a plane as a body of depth 1: the map gets a third row and
-//! column, and what it gives loses the depth again.
+//! Since 20. The function treats a plane as a volume of depth 1: the map gets a third row and
+//! column, and its result loses the depth again.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int64;
@@ -41,12 +41,12 @@ pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
             mapped!()
         ),
     )
-    .call_body(with_scalar_lengths);
+    .call_body(build_with_scalar_lengths);
 
-/// Gives Range scalars. The function of the standard has vectors of one element, which the operator
-/// does not take.
+/// Builds the function with scalars for `Range`. The function of the standard has vectors of one
+/// element, which the operator does not accept.
 #[expect(clippy::unnecessary_wraps, reason = "bodies of other calls may be missing")]
-fn with_scalar_lengths(_: &Expand<'_>) -> Result<Option<String>, String> {
+fn build_with_scalar_lengths(_: &Expand<'_>) -> Result<Option<String>, String> {
     let nodes = concat!(
         numbers!(),
         sizes!(),
@@ -61,12 +61,12 @@ fn with_scalar_lengths(_: &Expand<'_>) -> Result<Option<String>, String> {
     Ok(Some(nodes.to_string()))
 }
 
-/// `[N, H, W, 2]` or `[N, D, H, W, 3]`: a point for each place of a grid.
+/// Infers `[N, H, W, 2]` or `[N, D, H, W, 3]`: a point for each position of a grid.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = grid_shape(cx)?;
     let is_open = |shape: &Shape| shape[1..].iter().any(Dim::is_unknown);
-    if cx.known(1).is_none() && shape.as_ref().is_none_or(is_open) {
-        cx.because(0, "the values of size");
+    if cx.known_value(1).is_none() && shape.as_ref().is_none_or(is_open) {
+        cx.set_reason(0, "the values of size");
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
@@ -218,7 +218,7 @@ macro_rules! steps {
     };
 }
 
-/// The points of the grid, from the lengths of its axes.
+/// Expands to the points of the grid, given the lengths of its axes.
 macro_rules! points {
     ($width:literal, $height:literal, $depth:literal) => {
         concat!(
@@ -241,7 +241,7 @@ macro_rules! points {
     };
 }
 
-/// The coordinates along an axis.
+/// Expands to the coordinates along an axis.
 macro_rules! along {
     ($axis:literal, $count:literal) => {
         concat!(
@@ -302,7 +302,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn a_point_for_each_place() {
+    fn each_position_gets_a_point() {
         // SHAPE-25
         check(
             &AFFINE_GRID,

@@ -6,16 +6,16 @@ use crate::infer::{Infer, InferError};
 use crate::rules::{distinct_axes, shared_dim};
 
 pub(crate) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = cropped(cx)?;
-    if cx.known(1).is_none() {
-        cx.because(0, "the values of shape");
+    let shape = cropped_shape(cx)?;
+    if cx.known_value(1).is_none() {
+        cx.set_reason(0, "the values of shape");
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-/// The input with the sizes that are asked for.
-fn cropped(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+/// Returns the shape of the input with the requested sizes.
+fn cropped_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     cx.demand_rank(1, 1)?;
     let Some(shape) = cx.shape(0) else {
         return Ok(None);
@@ -46,7 +46,7 @@ mod tests {
     use crate::tensor::testing::{check, ints};
 
     #[test]
-    fn sizes_that_are_asked_for() {
+    fn requested_sizes_are_set() {
         let axes = || [("axes", ints(&[0, -1]))];
         check(
             &CENTER_CROP_PAD,

@@ -1,40 +1,40 @@
-//! Sizes multiplied by scale factors, as `Resize` does.
+//! Products of sizes and scale factors for `Resize`.
 //!
-//! A file holds a scale as a 32-bit float, and the program that wrote it multiplied with a 64-bit
-//! one: 10 by 0.7 are 7, and 10 by the float nearest to 0.7, which is smaller, are 6.9999999. Where
-//! the float is the nearest one to a quotient of whole sizes, that quotient is taken for the scale.
-//! The floor of the size times that is the size that `PyTorch` gives, and the standard leaves open
-//! in which precision the product is computed.
+//! A file stores a scale as a 32-bit float, while the program that wrote it multiplied by a 64-bit
+//! one: 10 times 0.7 is 7, but 10 times the float nearest to 0.7, which is smaller, is 6.9999999.
+//! If the float is the nearest one to a quotient of whole sizes, that quotient is taken as the
+//! scale. The floor of the size times that quotient is the size that `PyTorch` computes, and the
+//! standard leaves the precision of the product open.
 
 use sardonyx_model::Dim;
 
 use crate::infer::{Infer, InferError, Rule};
 
-/// An axis that is resized by a scale.
+/// Result of resizing an axis by a scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resized {
-    /// The new size: a whole number, which may be too large for a size.
+    /// New size: a whole number, which may be too large for a size.
     pub size: f64,
-    /// The scale in formulas.
+    /// Scale for formulas.
     pub scale: f64,
 }
 
-/// The new size of an axis that is resized by a scale from a file, and the scale that is meant.
+/// Resizes an axis by a scale from a file. Returns the new size and the intended scale.
 pub fn resized(len: usize, scale: f32) -> Resized {
     let len = len as f64;
-    let scale = meant(len, scale);
+    let scale = find_quotient(len, scale);
     Resized { size: (len * scale).floor(), scale }
 }
 
-/// The quotient of whole sizes that a scale stands for, or the scale itself.
-fn meant(len: f64, scale: f32) -> f64 {
+/// Returns the quotient of whole sizes that a scale stands for, or the scale itself.
+fn find_quotient(len: f64, scale: f32) -> f64 {
     let stored = f64::from(scale);
     if is_short(scale) {
         return stored;
     }
     let below = (len * stored).floor();
     let quotients = [below / len, (below + 1.0) / len];
-    // Of sizes beyond 2^22 both may be near enough, which says nothing.
+    // Beyond sizes of 2^22 both may be near enough, so that neither is certain.
     match quotients.map(|quotient| quotient as f32 == scale) {
         [true, false] => quotients[0],
         [false, true] => quotients[1],
@@ -42,17 +42,17 @@ fn meant(len: f64, scale: f32) -> f64 {
     }
 }
 
-/// Whether a scale is a number of 256ths, such as 0.5 and 1.25: no other number is meant.
+/// Whether a scale is a multiple of 1/256, such as 0.5 and 1.25, and so is exact.
 fn is_short(scale: f32) -> bool {
     (scale * 256.0).fract() == 0.0
 }
 
-/// A size times a factor, rounded down.
-pub(super) fn scaled(size: &Dim, factor: f32, rule: Rule) -> Dim {
+/// Multiplies a size by a factor and rounds down.
+pub(super) fn scale_size(size: &Dim, factor: f32, rule: Rule) -> Dim {
     match (size.known(), rule) {
-        (Some(size), Rule::Reference) => whole((size as f64 * f64::from(factor)).floor()),
+        (Some(size), Rule::Reference) => to_dim((size as f64 * f64::from(factor)).floor()),
         (Some(size), Rule::Operator) => match usize::try_from(size) {
-            Ok(size) => whole(resized(size, factor).size),
+            Ok(size) => to_dim(resized(size, factor).size),
             Err(_) => Dim::Unknown,
         },
         // Other scales stand for different numbers with different sizes.
@@ -70,13 +70,13 @@ pub(super) fn scaled(size: &Dim, factor: f32, rule: Rule) -> Dim {
     }
 }
 
-/// A number without a fraction, if 64 bits hold it.
-fn whole(number: f64) -> Dim {
+/// Converts a number without a fraction, if 64 bits can hold it.
+fn to_dim(number: f64) -> Dim {
     const LIMIT: f64 = 9.0e18;
     if number.abs() < LIMIT { Dim::Known(number as i64) } else { Dim::Unknown }
 }
 
-/// How sizes that are given bend to keep proportions.
+/// Adjustment of given sizes that keeps proportions.
 #[derive(Clone, Copy)]
 pub(super) enum Policy {
     NotLarger,
@@ -84,7 +84,7 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// `None` to take sizes as they are.
+    /// Reads the policy; `None` if sizes are taken as given.
     pub(super) fn new(cx: &Infer<'_>) -> Result<Option<Policy>, InferError> {
         match cx.string("keep_aspect_ratio_policy").as_deref() {
             None | Some("stretch") => Ok(None),
@@ -96,9 +96,9 @@ impl Policy {
         }
     }
 
-    /// What becomes of the wanted sizes: one factor for all.
-    pub(super) fn bend(self, sizes: &[Dim], wanted: &[Dim]) -> Vec<Dim> {
-        // A single axis has nothing to keep proportions with.
+    /// Adjusts the wanted sizes by one factor for all axes.
+    pub(super) fn adjust(self, sizes: &[Dim], wanted: &[Dim]) -> Vec<Dim> {
+        // A single axis has no proportion to keep.
         if let [single] = wanted {
             return vec![single.clone()];
         }
@@ -113,8 +113,8 @@ impl Policy {
             Policy::NotLarger => f64::min,
             Policy::NotSmaller => f64::max,
         });
-        let bent = |size: &f64| whole((factor.unwrap_or(1.0) * size).round());
-        sizes.iter().map(bent).collect()
+        let adjusted = |size: &f64| to_dim((factor.unwrap_or(1.0) * size).round());
+        sizes.iter().map(adjusted).collect()
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(resized(len, scale as f32).size, size, "{len} by {scale}");
         }
-        // Any size of many axes is a quotient of theirs, and most decimals are.
+        // Any size of many axes is a quotient of theirs, and so are most decimals.
         for len in 1..300usize {
             for parts in 1..300 {
                 let scale = f64::from(parts) / 100.0;
@@ -163,17 +163,17 @@ mod tests {
     fn short_scales_are_fractions() {
         for factor in [0.5f32, 1.25, 2.0, 0.00390625, 3.75] {
             for size in 0..1000i64 {
-                let symbolic = scaled(&Dim::symbol("N"), factor, Rule::Operator);
+                let symbolic = scale_size(&Dim::symbol("N"), factor, Rule::Operator);
                 assert_eq!(
                     symbolic.substitute(&|_| Some(size.into())),
-                    scaled(&size.into(), factor, Rule::Operator)
+                    scale_size(&size.into(), factor, Rule::Operator)
                 );
             }
         }
         for factor in [0.7f32, 1.3, 1.0e-3, 1.0e-30, 1.0e20] {
-            assert!(scaled(&Dim::symbol("N"), factor, Rule::Operator).is_unknown());
+            assert!(scale_size(&Dim::symbol("N"), factor, Rule::Operator).is_unknown());
         }
-        assert!(scaled(&Dim::Known(i64::MAX), 4.0, Rule::Operator).is_unknown());
-        assert_eq!(scaled(&Dim::Known(10), 0.7, Rule::Reference), Dim::Known(6));
+        assert!(scale_size(&Dim::Known(i64::MAX), 4.0, Rule::Operator).is_unknown());
+        assert_eq!(scale_size(&Dim::Known(10), 0.7, Rule::Reference), Dim::Known(6));
     }
 }

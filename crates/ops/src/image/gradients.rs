@@ -1,19 +1,20 @@
-//! Gradients of operators that resize images and read places or regions of them.
+//! Gradients of operators that resize images, or that read positions or regions of them.
 //!
-//! Coordinates have derivatives between elements. Where a place lies on an element, that of what
-//! comes after it is taken, and where the nearest element is read, or rounded coordinates decide,
-//! the derivative is 0.
+//! Coordinates have derivatives between elements. At an element, the derivative towards the next
+//! one is taken. Where the nearest element is read, or rounded coordinates decide, the derivative
+//! is 0.
 
 use sardonyx_tensor::DataType;
 
-use super::samples::{CUBIC, Images, LINEAR, NEAREST, Outside, Samples};
+use super::samples::{CUBIC, Images, LINEAR, NEAREST, Outside, Samples, Sampling};
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
-/// An operation along an axis is a product with a matrix: what becomes of a unit matrix.
+/// Sets the gradient of `Resize`. The operation along an axis is a product with a matrix, which is
+/// the operation on a unit matrix.
 pub(crate) fn resize(cx: &Backward<'_>) -> Result {
     let (x, mut dy) = (cx.input(0)?, cx.arriving()?);
     let transform = cx.string("coordinate_transformation_mode").unwrap_or_default();
@@ -46,14 +47,14 @@ pub(crate) fn resize(cx: &Backward<'_>) -> Result {
         if !stays {
             let scale = scales.map(|scales| scales.gather(cx.ints_of(&[place as i64]), 0));
             let matrix = resizing(cx, axis, scale)?;
-            dy = along_axis(dy, matrix, (axis, rank as i64));
+            dy = multiply_axis(dy, matrix, axis, rank as i64);
         }
     }
     cx.give(0, dy);
     Ok(())
 }
 
-/// The matrix of what a node does along an axis.
+/// Makes the matrix of the node's operation along an axis.
 fn resizing<'c>(cx: &'c Backward<'_>, axis: i64, scale: Option<Expr<'c>>) -> Result<Expr<'c>> {
     let (x, y) = (cx.input(0)?, cx.output(0)?);
     let size = |value: Expr<'c>| value.sizes(axis, Some(axis + 1));
@@ -73,8 +74,8 @@ fn resizing<'c>(cx: &'c Backward<'_>, axis: i64, scale: Option<Expr<'c>>) -> Res
     Ok(unit.op_with_some("Resize", &operands, &attributes))
 }
 
-/// The product of a matrix with each line along an axis, on its side of results.
-fn along_axis<'c>(dy: Expr<'c>, matrix: Expr<'c>, (axis, rank): (i64, i64)) -> Expr<'c> {
+/// Multiplies each line along an axis by a matrix, on the side of its results.
+fn multiply_axis<'c>(dy: Expr<'c>, matrix: Expr<'c>, axis: i64, rank: i64) -> Expr<'c> {
     match rank - axis {
         1 => dy.matmul(matrix),
         2 => matrix.transpose(&[1, 0]).matmul(dy),
@@ -86,18 +87,18 @@ fn along_axis<'c>(dy: Expr<'c>, matrix: Expr<'c>, (axis, rank): (i64, i64)) -> E
     }
 }
 
-/// The type in which places are computed.
+/// Returns the type in which positions are computed.
 fn wide(value: Expr<'_>) -> DataType {
     if value.elem() == DataType::Double { DataType::Double } else { DataType::Float }
 }
 
-/// `[images, channels, sizes..]` with the elements of an image in a line.
-fn in_lines(images: Expr<'_>) -> Expr<'_> {
+/// Joins the spatial axes of `[images, channels, sizes..]`.
+fn join_elements(images: Expr<'_>) -> Expr<'_> {
     let elements = images.sizes(2, None).product();
     images.reshape(images.sizes(0, Some(2)).concat(&[elements], 0))
 }
 
-/// Jaderberg et al., "Spatial Transformer Networks", 2015.
+/// Sets the gradients of `GridSample` (Jaderberg et al., "Spatial Transformer Networks", 2015).
 pub(crate) fn grid_sample<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, grid, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let Some(axes) = cx.rank_of(x)?.checked_sub(2).filter(|axes| *axes > 0) else {
@@ -117,6 +118,7 @@ pub(crate) fn grid_sample<'c>(cx: &'c Backward<'_>) -> Result {
         Some(other) => return Err(cx.refuse(format_args!("padding_mode has no value \"{other}\""))),
     };
     let is_nearest = cx.string("mode").as_deref() == Some("nearest");
+    let placement = Placement { at_centres, is_nearest, outside };
     let elem = wide(if wide(x) == DataType::Double { x } else { grid });
     let places = grid.sizes(1, Some(-1)).product();
     let in_line = grid.sizes(0, Some(1)).concat(&[places, cx.ints_of(&[axes as i64])], 0);
@@ -126,20 +128,20 @@ pub(crate) fn grid_sample<'c>(cx: &'c Backward<'_>) -> Result {
         let size = x.sizes(axis + 2, Some(axis + 3));
         // The last axis comes first in the grid.
         let given = lines.gather(cx.ints_of(&[axes as i64 - 1 - axis]), 2).squeeze(&[2]);
-        let (at, factor) = placed(given, size.cast(elem), (at_centres, is_nearest, outside));
+        let (at, factor) = place_coordinate(given, size.cast(elem), placement);
         sizes.push(size);
         coordinates.push(at);
         factors.push(factor);
     }
-    let images = in_lines(x).cast(elem);
+    let images = join_elements(x).cast(elem);
     let images = Images { x: images, sizes: &sizes, start: None };
-    let samples = Samples::new(cx, (between, outside), images, &coordinates);
-    let dy = in_lines(dy).cast(elem).unsqueeze(&[-1]);
+    let samples = Samples::new(cx, Sampling { between, outside }, images, &coordinates);
+    let dy = join_elements(dy).cast(elem).unsqueeze(&[-1]);
     if cx.wants(0) {
-        cx.give(0, samples.of_images(dy).cast(x.elem()).reshape(x.shape()));
+        cx.give(0, samples.image_gradients(dy).cast(x.elem()).reshape(x.shape()));
     }
     if cx.wants(1) && !is_nearest {
-        let by_axis = samples.of_coordinates(dy).into_iter().zip(&factors);
+        let by_axis = samples.coordinate_gradients(dy).into_iter().zip(&factors);
         let mut columns: Vec<Expr<'c>> =
             by_axis.map(|(slope, factor)| slope.scale_by(*factor).unsqueeze(&[-1])).collect();
         columns.reverse();
@@ -149,12 +151,22 @@ pub(crate) fn grid_sample<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The coordinate along an axis of `len` elements for one that goes from -1 to 1, and its
-/// derivative by that.
-fn placed<'c>(
+/// Position of the coordinates -1 and 1, and rule for positions outside of the image.
+#[derive(Clone, Copy)]
+struct Placement {
+    /// Whether -1 and 1 are the centres of the outermost elements, not their sides.
+    at_centres: bool,
+    /// Whether the nearest element is read.
+    is_nearest: bool,
+    outside: Outside,
+}
+
+/// Converts a coordinate from -1 to 1 to one along an axis of `len` elements, and returns its
+/// derivative.
+fn place_coordinate<'c>(
     given: Expr<'c>,
     len: Expr<'c>,
-    (at_centres, is_nearest, outside): (bool, bool, Outside),
+    Placement { at_centres, is_nearest, outside }: Placement,
 ) -> (Expr<'c>, Expr<'c>) {
     let last = len - 1.0;
     let (mut at, scale) = if at_centres {
@@ -176,7 +188,7 @@ fn placed<'c>(
         }
         Outside::Reflection { .. } => {
             let range = high - low;
-            // An image of one element, turned around at its centre, is that element everywhere.
+            // An image of one element that is reflected at its centre is that element everywhere.
             let is_single = range.compare("Equal", range.number(0.0));
             let period = is_single.choose(range.number(1.0), range * 2.0);
             let beyond = at - low;
@@ -193,22 +205,19 @@ fn placed<'c>(
 /// Points along one side of regions: `[regions, cells, points]` each.
 struct Points<'c> {
     at: Expr<'c>,
-    /// How far the point is from the start of the region, in cells.
+    /// Distance of the point from the start of the region, in cells.
     distance: Expr<'c>,
     /// Whether the cell has that point: `[regions, 1, points]`.
     exists: Expr<'c>,
-    /// Points of a cell: `[regions, 1, 1]`.
+    /// Number of points of a cell: `[regions, 1, 1]`.
     count: Expr<'c>,
-    /// The derivative of the size of cells by the end of the region: `[regions, 1, 1]`.
+    /// Derivative of the size of cells by the end of the region: `[regions, 1, 1]`.
     by_end: Expr<'c>,
 }
 
-/// What `RoiAlign` reads along the rows or columns of regions.
-fn points_of<'c>(
-    cx: &'c Backward<'_>,
-    regions: Expr<'c>,
-    (first, cells): (i64, i64),
-) -> Points<'c> {
+/// Returns the points that `RoiAlign` reads along the rows or columns of regions. `first` is the
+/// index of the region's first corner along that axis.
+fn find_points<'c>(cx: &'c Backward<'_>, regions: Expr<'c>, first: i64, cells: i64) -> Points<'c> {
     let elem = regions.elem();
     let scale = f64::from(cx.float("spatial_scale").unwrap_or(1.0));
     let half_pixel =
@@ -229,11 +238,11 @@ fn points_of<'c>(
     let (count, most) = match cx.int("sampling_ratio").unwrap_or(0) {
         given @ 1.. => (size.number(given as f64).expand(size.shape()), cx.ints_of(&[given])),
         _ => {
-            // A region that is none has one point, which is no number either.
+            // A region of size NaN has one point, which is NaN too.
             let is_region = size.compare("Equal", size);
             let count = is_region.choose(size, size.number(1.0)).op("Ceil");
             let count = count.op_with("Max", &[size.number(0.0)], &[]);
-            // So that there is one if there are no regions.
+            // Ensures that the maximum exists if there are no regions.
             let one = cx.numbers_of(&[0.0], elem);
             let all = count.reshape(cx.ints_of(&[-1])).concat(&[one], 0);
             let most = all.op_with("ReduceMax", &[], &[("keepdims", 1.into())]);
@@ -248,22 +257,27 @@ fn points_of<'c>(
     Points { at: start + distance * size, distance, exists, count, by_end }
 }
 
-/// Images one after the other in a line for each channel: `[1, channels, images * elements]`.
-fn one_line<'c>(cx: &'c Backward<'_>, x: Expr<'c>, elem: DataType) -> Expr<'c> {
-    let moved = in_lines(x).transpose(&[1, 0, 2]);
+/// Puts images one after the other for each channel: `[1, channels, images * elements]`.
+fn join_images<'c>(cx: &'c Backward<'_>, x: Expr<'c>, elem: DataType) -> Expr<'c> {
+    let moved = join_elements(x).transpose(&[1, 0, 2]);
     let elements = moved.sizes(1, Some(2)) * moved.sizes(2, None);
     moved.cast(elem).reshape(cx.ints_of(&[1]).concat(&[moved.sizes(0, Some(1)), elements], 0))
 }
 
-/// What [`one_line`] made of `x`, as it was.
-fn from_one_line<'c>(cx: &'c Backward<'_>, line: Expr<'c>, x: Expr<'c>) -> Expr<'c> {
+/// Inverse of [`join_images`].
+fn split_images<'c>(cx: &'c Backward<'_>, line: Expr<'c>, x: Expr<'c>) -> Expr<'c> {
     let sizes = x.sizes(1, Some(2)).concat(&[x.sizes(0, Some(1)), cx.ints_of(&[-1])], 0);
     let apart = line.op_with("Reshape", &[sizes], &[]).transpose(&[1, 0, 2]);
     apart.cast(x.elem()).reshape(x.shape())
 }
 
-/// Which of the elements that exist are the largest over axes, in equal parts: 1 in all.
-fn largest<'c>(cx: &'c Backward<'_>, values: Expr<'c>, exists: Expr<'c>, axes: &[i64]) -> Expr<'c> {
+/// Makes weights for the largest existing elements over axes: equal shares whose sum is 1.
+fn share_largest<'c>(
+    cx: &'c Backward<'_>,
+    values: Expr<'c>,
+    exists: Expr<'c>,
+    axes: &[i64],
+) -> Expr<'c> {
     let held = exists.choose(values, values.number(f64::NEG_INFINITY));
     let most = held.op_with("ReduceMax", &[cx.ints_of(axes)], &[("keepdims", 1.into())]);
     let is_taken = held.compare("Equal", most).op_with("And", &[exists], &[]);
@@ -271,38 +285,40 @@ fn largest<'c>(cx: &'c Backward<'_>, values: Expr<'c>, exists: Expr<'c>, axes: &
     taken / taken.sum(axes, true).op_with("Max", &[values.number(1.0)], &[])
 }
 
-/// All points of all cells: `[regions, rows, columns, points down, points across]`.
-fn by_rows(value: Expr<'_>) -> Expr<'_> {
+/// Aligns values of rows with all points of all cells: `[regions, rows, columns, points down,
+/// points across]`.
+fn align_rows(value: Expr<'_>) -> Expr<'_> {
     value.unsqueeze(&[2, 4])
 }
 
-/// The same for what columns have.
-fn by_columns(value: Expr<'_>) -> Expr<'_> {
+/// Aligns values of columns with all points of all cells: `[regions, rows, columns, points down,
+/// points across]`.
+fn align_columns(value: Expr<'_>) -> Expr<'_> {
     value.unsqueeze(&[1, 3])
 }
 
-/// The points of all regions of a `RoiAlign`, in a line.
+/// Points of all regions of a `RoiAlign`, in a line.
 struct Regions<'c> {
     points: [Points<'c>; 2],
     samples: Samples<'c>,
-    /// The dimensions of all points.
+    /// Dimensions of all points.
     shape: Expr<'c>,
     /// `[1, channels, points]`
     in_line: Expr<'c>,
     /// Whether points are in the image or close to it; others read 0.
     is_near: Expr<'c>,
-    /// Whether the coordinates of points are those that are read, not the nearest ones inside.
+    /// Whether the coordinates of points are read as they are, and not moved inside.
     are_read: [Expr<'c>; 2],
 }
 
 impl<'c> Regions<'c> {
-    fn of(cx: &'c Backward<'_>) -> Result<Regions<'c>> {
+    fn new(cx: &'c Backward<'_>) -> Result<Regions<'c>> {
         let (x, rois, images) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         let elem = wide(x);
         let points = [("output_height", 1), ("output_width", 0)].map(|(name, first)| {
-            points_of(cx, rois.cast(elem), (first, cx.int(name).unwrap_or(1)))
+            find_points(cx, rois.cast(elem), first, cx.int(name).unwrap_or(1))
         });
-        let at = [by_rows(points[0].at), by_columns(points[1].at)];
+        let at = [align_rows(points[0].at), align_columns(points[1].at)];
         let shape = (at[0] + at[1]).shape();
         let count = shape.product();
         let one = cx.ints_of(&[1]);
@@ -310,7 +326,7 @@ impl<'c> Regions<'c> {
         let sizes = [2, 3].map(|axis| x.sizes(axis, Some(axis + 1)));
         let [down, across] = [0, 1].map(|axis| {
             let (at, len, zero) = (at[axis], sizes[axis].cast(elem), at[axis].number(0.0));
-            // A place that is no number is not far.
+            // A position that is NaN counts as near.
             let is_far = at.compare("Less", zero - 1.0).or(at.compare("Greater", len));
             let is_near = is_far.op("Not");
             let read = at.op_with("Max", &[zero], &[]).op_with("Min", &[len - 1.0], &[]);
@@ -318,11 +334,16 @@ impl<'c> Regions<'c> {
         });
         let image = images.unsqueeze(&[1, 2, 3, 4]).expand(shape).reshape(one_row);
         let line = Images {
-            x: one_line(cx, x, elem),
+            x: join_images(cx, x, elem),
             sizes: &sizes,
             start: Some(image * sizes[0] * sizes[1]),
         };
-        let samples = Samples::new(cx, (LINEAR, Outside::Border), line, &[down.2, across.2]);
+        let samples = Samples::new(
+            cx,
+            Sampling { between: LINEAR, outside: Outside::Border },
+            line,
+            &[down.2, across.2],
+        );
         Ok(Regions {
             points,
             samples,
@@ -333,14 +354,14 @@ impl<'c> Regions<'c> {
         })
     }
 
-    /// The gradients of the parts that points are made of, from those of cells.
-    fn of_parts(&self, cx: &'c Backward<'_>, dy: Expr<'c>) -> Expr<'c> {
+    /// Makes the gradients of the parts of points from those of cells.
+    fn part_gradients(&self, cx: &'c Backward<'_>, dy: Expr<'c>) -> Expr<'c> {
         let [down, across] = &self.points;
-        let exists = by_rows(down.exists).op_with("And", &[by_columns(across.exists)], &[]);
+        let exists = align_rows(down.exists).op_with("And", &[align_columns(across.exists)], &[]);
         // `[channels, regions, rows, columns, 1, 1]`
         let dy = dy.transpose(&[1, 0, 2, 3]).unsqueeze(&[-2, -1]);
         if cx.string("mode").as_deref() != Some("max") {
-            let count = by_rows(down.count) * by_columns(across.count);
+            let count = align_rows(down.count) * align_columns(across.count);
             let count = count.op_with("Max", &[dy.number(1.0)], &[]);
             let share = self.is_near.op_with("And", &[exists], &[]).cast(dy.elem()) / count;
             return dy.scale_by(share).reshape(self.in_line).unsqueeze(&[-1]);
@@ -350,21 +371,24 @@ impl<'c> Regions<'c> {
         let apart = parts.reshape(apart.concat(&[self.shape, parts.sizes(-1, None)], 0));
         let (is_near, zero) = (self.is_near.unsqueeze(&[-1]), dy.number(0.0));
         let exists = exists.unsqueeze(&[-1]);
-        let taken = largest(cx, is_near.choose(apart, zero), exists, &[4, 5, 6]);
+        let taken = share_largest(cx, is_near.choose(apart, zero), exists, &[4, 5, 6]);
         let shares = is_near.choose(taken * dy.unsqueeze(&[-1]), zero);
         shares.reshape(parts.shape())
     }
 
-    /// The gradient of the regions, from those of parts.
-    fn of_corners(&self, cx: &'c Backward<'_>, parts: Expr<'c>) -> Expr<'c> {
+    /// Makes the gradient of the regions from those of parts.
+    fn corner_gradients(&self, cx: &'c Backward<'_>, parts: Expr<'c>) -> Expr<'c> {
         let scale = f64::from(cx.float("spatial_scale").unwrap_or(1.0));
-        let slopes = self.samples.of_coordinates(parts);
+        let slopes = self.samples.coordinate_gradients(parts);
         let by_axis = [0, 1].map(|axis| {
             let slope = slopes[axis].reshape(self.shape);
             let slope = self.are_read[axis].choose(slope, slope.number(0.0));
             let points = &self.points[axis];
-            let distance =
-                if axis == 0 { by_rows(points.distance) } else { by_columns(points.distance) };
+            let distance = if axis == 0 {
+                align_rows(points.distance)
+            } else {
+                align_columns(points.distance)
+            };
             let of_start = slope.sum(&[1, 2, 3, 4], false) * scale;
             let of_size = slope.scale_by(distance).sum(&[1, 2, 3, 4], false);
             let of_end = of_size * points.by_end.squeeze(&[1, 2]);
@@ -375,26 +399,28 @@ impl<'c> Regions<'c> {
     }
 }
 
-/// He et al., "Mask R-CNN", 2017. Equal largest parts of a cell share.
+/// Sets the gradients of `RoiAlign` (He et al., "Mask R-CNN", 2017). Equal largest parts of a cell
+/// share.
 pub(crate) fn roi_align(cx: &Backward<'_>) -> Result {
     let (x, rois, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
-    let regions = Regions::of(cx)?;
-    let parts = regions.of_parts(cx, dy.cast(wide(x)));
+    let regions = Regions::new(cx)?;
+    let parts = regions.part_gradients(cx, dy.cast(wide(x)));
     if cx.wants(0) {
-        cx.give(0, from_one_line(cx, regions.samples.of_images(parts), x));
+        cx.give(0, split_images(cx, regions.samples.image_gradients(parts), x));
     }
     if cx.wants(1) {
-        cx.give(1, regions.of_corners(cx, parts).cast(rois.elem()));
+        cx.give(1, regions.corner_gradients(cx, parts).cast(rois.elem()));
     }
     Ok(())
 }
 
-/// Rows or columns of elements that the cells of regions cover: `[regions, cells, elements]`, and
-/// which of them exist.
-fn covered<'c>(
+/// Returns the rows or columns of elements that the cells of regions cover, `[regions, cells,
+/// elements]`, and whether each of them exists.
+fn find_covered<'c>(
     cx: &'c Backward<'_>,
     rois: Expr<'c>,
-    (first, cells): (i64, i64),
+    first: i64,
+    cells: i64,
     size: Expr<'c>,
 ) -> [Expr<'c>; 2] {
     let scale = f64::from(cx.float("spatial_scale").unwrap_or(1.0));
@@ -408,16 +434,16 @@ fn covered<'c>(
     let side = (end - start + 1.0).op_with("Max", &[start.number(1.0)], &[]);
     let cell = cx.count_up(cx.ints_of(&[cells]).squeeze(&[0])).unsqueeze(&[0, 2]);
     let number = cells as f64;
-    let from = (start + cell * side / number).clamped(size);
-    let to = (start + ((cell + 1.0) * side + (number - 1.0)) / number).clamped(size);
+    let from = (start + cell * side / number).clamp(size);
+    let to = (start + ((cell + 1.0) * side + (number - 1.0)) / number).clamp(size);
     let all = (to - from).reshape(cx.ints_of(&[-1])).concat(&[cx.ints_of(&[0])], 0);
     let most = all.op_with("ReduceMax", &[], &[("keepdims", 0.into())]);
     let at = from + cx.count_up(most).unsqueeze(&[0, 1]);
     [at.op_with("Min", &[size - 1.0], &[]), at.compare("Less", to)]
 }
 
-/// Girshick, "Fast R-CNN", 2015. Equal largest elements of a cell share. Regions are rounded to
-/// whole elements, so they get none.
+/// Sets the gradient of `MaxRoiPool` (Girshick, "Fast R-CNN", 2015). Equal largest elements of a
+/// cell share. Regions are rounded to whole elements and get no gradient.
 pub(crate) fn max_roi_pool(cx: &Backward<'_>) -> Result {
     let (x, rois, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let sizes: Option<[i64; 2]> = cx.ints("pooled_shape").and_then(|sizes| sizes.try_into().ok());
@@ -428,26 +454,27 @@ pub(crate) fn max_roi_pool(cx: &Backward<'_>) -> Result {
         return Ok(());
     }
     let [height, width] = [2, 3].map(|axis| x.sizes(axis, Some(axis + 1)));
-    let [down, down_exists] = covered(cx, rois, (2, lines), height);
-    let [across, across_exists] = covered(cx, rois, (1, columns), width);
+    let [down, down_exists] = find_covered(cx, rois, 2, lines, height);
+    let [across, across_exists] = find_covered(cx, rois, 1, columns, width);
     let image = rois.gather(cx.ints_of(&[0]), 1).cast(DataType::Int64).unsqueeze(&[2, 3, 4]);
-    let places = (image * height + by_rows(down)) * width + by_columns(across);
-    let exists = by_rows(down_exists).op_with("And", &[by_columns(across_exists)], &[]);
-    let line = one_line(cx, x, x.elem()).squeeze(&[0]);
+    let places = (image * height + align_rows(down)) * width + align_columns(across);
+    let exists = align_rows(down_exists).op_with("And", &[align_columns(across_exists)], &[]);
+    let line = join_images(cx, x, x.elem()).squeeze(&[0]);
     let elements = line.gather(places, 1);
-    let taken = largest(cx, elements, exists, &[4, 5]);
+    let taken = share_largest(cx, elements, exists, &[4, 5]);
     let dy = dy.transpose(&[1, 0, 2, 3]).unsqueeze(&[-2, -1]);
     let count = places.op("Size").unsqueeze(&[0]);
     let in_line = line.sizes(0, Some(1)).concat(&[count], 0);
     let operands = [places.reshape(count).expand(in_line), (taken * dy).reshape(in_line)];
     let attributes = [("axis", 1.into()), ("reduction", "add".into())];
     let sums = line.zeros().op_with("ScatterElements", &operands, &attributes);
-    cx.give(0, from_one_line(cx, sums, x));
+    cx.give(0, split_images(cx, sums, x));
     Ok(())
 }
 
-/// Dai et al., "Deformable Convolutional Networks", 2017; the mask: Zhu et al., "Deformable
-/// ConvNets v2", 2019. What taps read are columns, with which the weights are multiplied.
+/// Sets the gradients of `DeformConv` (Dai et al., "Deformable Convolutional Networks", 2017; the
+/// mask: Zhu et al., "Deformable ConvNets v2", 2019). The elements that taps read are columns,
+/// which are multiplied by the weights.
 pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, weights, offsets, dy) = (cx.input(0)?, cx.input(1)?, cx.input(2)?, cx.arriving()?);
     let mask = cx.input_if(4);
@@ -459,7 +486,7 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     let (group, moved) = (number("group"), number("offset_group"));
     let (taps, places) = (weights.sizes(2, None).product(), dy.sizes(2, None).product());
     let (images, channels) = (x.sizes(0, Some(1)), x.sizes(1, Some(2)));
-    // Channels that are moved by the same offsets are an image.
+    // Channels with the same offsets form an image.
     let parts = images * moved;
     let read = taps * places;
     let in_parts = |channels: Expr<'c>, rest: &[Expr<'c>]| {
@@ -467,26 +494,31 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
         sizes.extend(rest);
         parts.concat(&sizes, 0)
     };
-    let all = in_lines(x).cast(elem);
+    let all = join_elements(x).cast(elem);
     let all = all.reshape(in_parts(channels / moved, &[all.sizes(2, None)]));
     let offsets_apart =
         offsets.cast(elem).reshape(in_parts(taps, &[cx.ints_of(&[axes as i64]), places]));
     let mut coordinates = Vec::new();
-    let base = tap_places(cx, (weights, dy), axes)?;
+    let base = find_taps(cx, weights, dy, axes)?;
     for (axis, base) in base.into_iter().enumerate() {
         let moved = offsets_apart.gather(cx.ints_of(&[axis as i64]), 2).squeeze(&[2]);
         let at = moved + base.cast(elem);
-        // A tap whose place is no number reads nothing, like one that is outside.
+        // A tap at a position that is NaN reads nothing, like one outside the image.
         let at = at.compare("Equal", at).choose(at, at.number(-2.0));
         coordinates.push(at.reshape(parts.concat(&[read], 0)));
     }
     let sizes: Vec<Expr<'c>> =
         (2..axes as i64 + 2).map(|axis| x.sizes(axis, Some(axis + 1))).collect();
     let read_images = Images { x: all, sizes: &sizes, start: None };
-    let samples = Samples::new(cx, (LINEAR, Outside::Zero), read_images, &coordinates);
+    let samples = Samples::new(
+        cx,
+        Sampling { between: LINEAR, outside: Outside::Zero },
+        read_images,
+        &coordinates,
+    );
     let values = samples.values();
     let factors = mask.map(|mask| mask.cast(elem).reshape(in_parts(one, &[read])));
-    // By group: `[images, group, rows, columns]`.
+    // One row of axes per group: `[images, group, rows, columns]`.
     let out = weights.sizes(0, Some(1)) / group;
     let width = weights.sizes(1, Some(2)) * taps;
     let kernels = weights.cast(elem).reshape(group.concat(&[out, width], 0));
@@ -505,12 +537,12 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     let of_values =
         factors.map_or(of_columns, |factors| of_columns.scale_by(factors)).unsqueeze(&[-1]);
     if cx.wants(0) {
-        cx.give(0, samples.of_images(of_values).cast(x.elem()).reshape(x.shape()));
+        cx.give(0, samples.image_gradients(of_values).cast(x.elem()).reshape(x.shape()));
     }
     if cx.wants(2) {
         let apart = in_parts(taps, &[one, places]);
         let slopes: Vec<Expr<'c>> = samples
-            .of_coordinates(of_values)
+            .coordinate_gradients(of_values)
             .into_iter()
             .map(|slope| slope.reshape(apart))
             .collect();
@@ -528,10 +560,12 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Where taps stand for each place of the output before they are moved, by axis: `[taps, places]`.
-fn tap_places<'c>(
+/// Returns the positions of taps for each position of the output before they are moved, by axis:
+/// `[taps, places]`.
+fn find_taps<'c>(
     cx: &'c Backward<'_>,
-    (weights, dy): (Expr<'c>, Expr<'c>),
+    weights: Expr<'c>,
+    dy: Expr<'c>,
     axes: usize,
 ) -> Result<Vec<Expr<'c>>> {
     let (strides, dilations) =

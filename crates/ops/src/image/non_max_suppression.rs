@@ -1,16 +1,16 @@
-//! Inference of NonMaxSuppression.
+//! Inference of `NonMaxSuppression`.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::infer::{Infer, InferError};
 
-/// Batch, class and box of each box that is kept.
+/// Infers batch, class and box of each box that is kept.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_inputs(cx)?;
     let shape = Shape::from_iter([Dim::Unknown, Dim::Known(3)]);
     cx.set_tensor(0, Some(DataType::Int64), Some(shape));
-    cx.because(0, "the number of boxes that are kept");
+    cx.set_reason(0, "the number of boxes that are kept");
     Ok(())
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn three_numbers_for_each_box() {
+    fn each_box_gets_three_numbers() {
         // SHAPE-16, SHAPE-20
         check(
             &NON_MAX_SUPPRESSION,

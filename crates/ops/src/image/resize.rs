@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Shape, ValueId};
 use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
 use sardonyx_tensor::Tensor;
 
-use super::factors::{Policy, resized, scaled};
+use super::factors::{Policy, resized, scale_size};
 use super::gradients;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
@@ -138,13 +138,13 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     .since(10, &[deprecated()])
     .same_down()
     .infer(infer_upsample)
-    .adapter(6, 7, scales_of_all_axes)
-    .adapter(7, 6, scales_of_image)
-    .adapter(9, 8, scales_as_attribute)
-    .adapter(8, 9, scales_as_input)
+    .adapter(6, 7, write_all_scales)
+    .adapter(7, 6, write_image_scales)
+    .adapter(9, 8, move_scales_to_attribute)
+    .adapter(8, 9, move_scales_to_input)
     .adapter(9, 10, |cx| {
         cx.become_operator("Resize");
-        // No scale is below 1. Version 10 cannot say so, version 11 can.
+        // No scale is below 1, which version 11 can express, but version 10 cannot.
         if cx.runs() {
             cx.set("nearest_mode", "floor");
         }
@@ -155,7 +155,7 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     .differs(|cx| sizes_differ(cx, &upsample_factors(cx)?, None))
     .without_reference_rule(&[1]);
 
-/// Upsample only enlarges.
+/// Replaces the node by `Upsample`, which only enlarges.
 fn become_upsample(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = constant_floats(cx, 1, "scales")?;
     if scales.is_none_or(|scales| scales.iter().any(|scale| *scale < 1.0)) {
@@ -165,7 +165,7 @@ fn become_upsample(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn scales_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn move_scales_to_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(scales) = constant_floats(cx, 1, "scales")? else {
         return Err(cx.refuse("the input scales is missing"));
     };
@@ -174,8 +174,8 @@ fn scales_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 1 enlarges height and width.
-fn scales_of_image(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Writes the scales of height and width, the only axes that version 1 enlarges.
+fn write_image_scales(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = match cx.attribute("scales") {
         Some(AttrValue::Floats(scales)) => scales.into_owned(),
         _ => Vec::new(),
@@ -192,8 +192,8 @@ fn scales_of_image(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 10 counts places from the corner, and takes the element after a place where an axis
-/// shrinks, before it where an axis grows.
+/// Refuses coordinates that version 10 lacks: it counts positions from the corner, and reads the
+/// element after a position where an axis shrinks, before it where an axis grows.
 fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
     let places = cx.string("coordinate_transformation_mode");
@@ -226,7 +226,8 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 10 decides by the scale of each axis which neighbour of a place is taken.
+/// Refuses a choice of the nearest element that version 10 would not make from the scale of each
+/// axis.
 fn demand_nearest_of_10(cx: &Adapt<'_>, nearest: &str) -> Result<(), Refusal> {
     let fits: fn(&f32) -> bool = match nearest {
         "floor" => |scale| *scale >= 1.0,
@@ -251,7 +252,7 @@ fn demand_nearest_of_10(cx: &Adapt<'_>, nearest: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Whether an input is left out or, which version 11 takes for the same, certain to be empty.
+/// Whether an input is absent or certain to be empty, which version 11 treats as absent.
 fn is_empty(cx: &Adapt<'_>, index: usize) -> bool {
     let shape = cx.input_type(index).and_then(|ty| ty.shape());
     cx.input(index).is_none()
@@ -259,7 +260,7 @@ fn is_empty(cx: &Adapt<'_>, index: usize) -> bool {
         || cx.constant(index).is_some_and(|values| values.is_empty())
 }
 
-/// Version 11 says by empty tensors what newer ones leave out.
+/// Writes empty tensors for inputs that newer versions leave out.
 fn write_absent_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for index in [1, 2] {
         if cx.input(index).is_none() {
@@ -272,7 +273,8 @@ fn write_absent_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Older versions know no list of axes, no antialiasing and one policy.
+/// Resizes all axes explicitly, since older versions have no list of axes, no antialiasing and only
+/// one policy.
 fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(antialias) = cx.int("antialias") {
         return Err(cx.refuse(format_args!("antialias={antialias} was added in version 18")));
@@ -284,7 +286,7 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     let Some(axes) = cx.ints("axes") else { return Ok(()) };
     if axes.is_empty() {
-        // All are meant, as without a list.
+        // Without a list, all axes change.
         cx.remove("axes");
         return Ok(());
     }
@@ -306,19 +308,19 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse(format_args!("axes has a value out of range for rank {rank}")));
     };
     if !is_empty(cx, 2) {
-        scales_for_all_axes(cx, &places, rank)?;
+        extend_scales(cx, &places, rank)?;
     }
     if !is_empty(cx, 3) {
-        sizes_for_all_axes(cx, &places, rank)?;
+        extend_sizes(cx, &places, rank)?;
     }
     Ok(())
 }
 
-fn scales_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
+fn extend_scales(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
     if cx.constant(2).is_none() {
         let one = Tensor::from_slice([1], &[1f32]).map_err(|error| cx.refuse(error))?;
         let one = cx.add_constant(one);
-        pick_for_all_axes(cx, 2, one, places, |_| 0, rank);
+        extend_input(cx, 2, one, places, |_| 0, rank);
         return Ok(());
     }
     let scales = constant_floats(cx, 2, "scales")?.unwrap_or_default();
@@ -330,7 +332,7 @@ fn scales_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Res
     Ok(())
 }
 
-fn sizes_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
+fn extend_sizes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
     let shape = cx.input_type(0).and_then(|ty| ty.shape());
     let whole = shape.and_then(|shape| shape.iter().map(Dim::known).collect());
     if let Some::<Vec<i64>>(mut all) = whole.filter(|_| cx.constant(3).is_some()) {
@@ -340,14 +342,14 @@ fn sizes_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Resu
         cx.set_input(3, Some(all));
     } else {
         let found = cx.before("Shape", &[cx.input(0)], &[]);
-        pick_for_all_axes(cx, 3, found, places, |axis| axis, rank);
+        extend_input(cx, 3, found, places, |axis| axis, rank);
     }
     Ok(())
 }
 
-/// Makes an input that has an element for each of some axes one that has elements for all: those of
-/// the others are picked from `others`.
-fn pick_for_all_axes(
+/// Extends an input that has an element for each of some axes to all axes. The other elements come
+/// from `others`.
+fn extend_input(
     cx: &mut Adapt<'_>,
     index: usize,
     others: ValueId,
@@ -366,15 +368,15 @@ fn pick_for_all_axes(
     cx.set_input(index, Some(all));
 }
 
-/// Version 10 has one way from places of the output to those of the input, and no region. Its
-/// nearest element is the one before a place on an axis that grows, and the one after it on an axis
-/// that shrinks.
+/// Writes the coordinates of version 10, which has one transformation and no region. Its nearest
+/// element is the one before a position on an axis that grows, and the one after it on an axis that
+/// shrinks.
 fn write_coordinates(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = cx.input(1);
     let no_region = Tensor::from_slice([0], &[0f32; 0]).expect("a vector of no elements");
     let no_region = cx.add_constant(no_region);
     let is_linear = cx.string("mode").as_deref() == Some("linear");
-    // On the way from Upsample, which only enlarges, the node says so.
+    // Coming from Upsample, which only enlarges, the node has this attribute.
     let only_grows = cx.has("nearest_mode");
     let known = cx.constant(1).and_then(|scales| scales.to_vec::<f32>().ok());
     let nearest = if is_linear || only_grows {
@@ -394,8 +396,8 @@ fn write_coordinates(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Writes one node that shrinks axes and one that grows axes: an axis changes in one of them and
-/// has scale 1 in the other.
+/// Adds one node that shrinks axes and one that grows axes: an axis changes in one of them and has
+/// scale 1 in the other.
 fn shrink_and_grow(
     cx: &mut Adapt<'_>,
     known: Option<&[f32]>,
@@ -405,8 +407,8 @@ fn shrink_and_grow(
         return Err(cx.refuse("the mode is that of a call, and axes may shrink and grow"));
     }
     let (smaller, larger) = (
-        bounded(cx, known, "Min", |scale| if scale > 1.0 { 1.0 } else { scale })?,
-        bounded(cx, known, "Max", |scale| if scale < 1.0 { 1.0 } else { scale })?,
+        limit_scales(cx, known, "Min", |scale| if scale > 1.0 { 1.0 } else { scale })?,
+        limit_scales(cx, known, "Max", |scale| if scale < 1.0 { 1.0 } else { scale })?,
     );
     let words = |nearest: &'static str| {
         [
@@ -424,8 +426,8 @@ fn shrink_and_grow(
     Ok(())
 }
 
-/// The scales with 1 as their largest or smallest value.
-fn bounded(
+/// Limits the scales to at most or at least 1.
+fn limit_scales(
     cx: &mut Adapt<'_>,
     known: Option<&[f32]>,
     op: &'static str,
@@ -442,8 +444,8 @@ fn bounded(
     Ok(cx.add_constant(numbers))
 }
 
-/// A place half an element further than `half_pixel` says is rounded down where that of
-/// `half_pixel` is rounded to the nearest, and so on.
+/// Replaces `tf_half_pixel_for_nn`: its positions are half an element further than those of
+/// `half_pixel`, so rounding down replaces rounding to the nearest, and so on.
 fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let places = cx.string("coordinate_transformation_mode");
     let Some(places @ "tf_half_pixel_for_nn") = places.as_deref() else {
@@ -470,11 +472,11 @@ fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The first version scales the last two of four axes.
-fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Writes the scales of all axes, since the first version scales the last two of four axes.
+fn write_all_scales(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.rank(0) {
         Some(4) => {}
-        // A run with another rank fails: scales are for four axes.
+        // A run with another rank fails, since there are four scales.
         None if cx.runs() => {}
         Some(rank) => return Err(cx.refuse(format_args!("its input has rank {rank}, not 4"))),
         None => return Err(cx.refuse("the rank of its input is unknown")),
@@ -491,7 +493,7 @@ fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn scales_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn move_scales_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = match cx.attribute("scales") {
         Some(AttrValue::Floats(scales)) => scales.into_owned(),
         _ => return Err(cx.refuse("scales is missing")),
@@ -503,27 +505,27 @@ fn scales_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where factors and sizes are, by version.
+/// Indices of the inputs with scales and sizes, by version.
 struct Inputs {
     scales: usize,
     sizes: Option<usize>,
 }
 
-/// Which inputs of a `Resize` are what.
-fn inputs_of(cx: &Infer<'_>) -> Inputs {
+/// Returns the indices of the inputs with scales and sizes.
+fn find_inputs(cx: &Infer<'_>) -> Inputs {
     match cx.since() {
         ..11 => Inputs { scales: 1, sizes: None },
         _ => Inputs { scales: 2, sizes: Some(3) },
     }
 }
 
-/// The reference implementation refuses sizes that it cannot count, and takes scales as they are
-/// stored.
+/// Infers like the reference implementation, which refuses sizes of unknown number, and takes
+/// scales as stored.
 fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let sizes = inputs_of(cx).sizes.filter(|input| is_given(cx, *input));
+    let sizes = find_inputs(cx).sizes.filter(|input| is_given(cx, *input));
     if let Some(sizes) = sizes
         && cx.rank(0).is_some()
-        && cx.known(sizes).is_none()
+        && cx.known_value(sizes).is_none()
         && vector_len(cx, sizes).is_none()
     {
         return cx.fail("the number of sizes is unknown");
@@ -536,7 +538,7 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn resize_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
-    let inputs = inputs_of(cx);
+    let inputs = find_inputs(cx);
     let policy = Policy::new(cx)?;
     let scales = Some(inputs.scales).filter(|input| is_given(cx, *input));
     let sizes = inputs.sizes.filter(|input| is_given(cx, *input));
@@ -548,15 +550,15 @@ fn resize_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     }
     let axes = axes(cx)?;
     let (shape, by) = match (sizes, scales) {
-        (Some(sizes), _) => (by_sizes(cx, sizes, axes.as_deref(), policy)?, sizes),
+        (Some(sizes), _) => (infer_from_sizes(cx, sizes, axes.as_deref(), policy)?, sizes),
         (None, Some(scales)) => {
             let factors = known_floats(cx, scales);
             check_len(cx, "scales", scales, axes.as_deref())?;
-            (by_factors(cx, factors.as_deref(), axes.as_deref(), rule)?, scales)
+            (infer_from_factors(cx, factors.as_deref(), axes.as_deref(), rule)?, scales)
         }
         (None, None) => (None, inputs.scales),
     };
-    say(cx, shape, by);
+    set_output(cx, shape, by);
     Ok(())
 }
 
@@ -574,12 +576,12 @@ fn upsample_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
         7..9 => {}
         _ => check_len(cx, "scales", 1, None)?,
     }
-    let shape = by_factors(cx, upsample_factors(cx).as_deref(), None, rule)?;
-    say(cx, shape, 1);
+    let shape = infer_from_factors(cx, upsample_factors(cx).as_deref(), None, rule)?;
+    set_output(cx, shape, 1);
     Ok(())
 }
 
-/// The factors of all axes, as far as known.
+/// Returns the factors of all axes, if they are known.
 fn upsample_factors(cx: &Infer<'_>) -> Option<Vec<f32>> {
     match cx.since() {
         ..7 => Some(vec![1.0, 1.0, cx.float("height_scale")?, cx.float("width_scale")?]),
@@ -591,10 +593,10 @@ fn upsample_factors(cx: &Infer<'_>) -> Option<Vec<f32>> {
     }
 }
 
-/// ONNX Runtime takes other sizes for some scales, and cuts the size in the formulas of
-/// `align_corners`.
+/// Returns the difference on ONNX Runtime, which computes other sizes for some scales, and rounds
+/// the size down in the formulas of `align_corners`.
 fn resize_differs(cx: &Infer<'_>) -> Option<String> {
-    let inputs = inputs_of(cx);
+    let inputs = find_inputs(cx);
     if inputs.sizes.is_some_and(|input| is_given(cx, input)) {
         return None;
     }
@@ -606,13 +608,14 @@ fn resize_differs(cx: &Infer<'_>) -> Option<String> {
     })
 }
 
-/// Sizes of an axis that are tried where it may have any.
+/// Number of sizes that are tried for an axis of unknown size.
 const SIZES_TRIED: i64 = 4096;
 
-/// ONNX Runtime multiplies sizes and scales as 32-bit floats.
+/// Returns an example of a size that differs on ONNX Runtime, which multiplies sizes and scales as
+/// 32-bit floats.
 fn sizes_differ(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> Option<String> {
     let shape = cx.shape(0)?;
-    let mut changed = changed(axes, shape.len()).into_iter().zip(factors);
+    let mut changed = changed_axes(axes, shape.len()).into_iter().zip(factors);
     changed.find_map(|(axis, factor)| {
         let known = shape[axis].known();
         let sizes = known.map_or(1..=SIZES_TRIED, |size| size..=size);
@@ -633,10 +636,10 @@ fn sizes_differ(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> Opti
     })
 }
 
-/// Whether a size times its scale is no whole number.
+/// Returns an example of a size whose product with its scale is not a whole number.
 fn fraction_differs(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> Option<String> {
     let shape = cx.shape(0)?;
-    let mut changed = changed(axes, shape.len()).into_iter().zip(factors);
+    let mut changed = changed_axes(axes, shape.len()).into_iter().zip(factors);
     changed.find_map(|(axis, factor)| {
         let len = usize::try_from(shape[axis].known()?).ok()?;
         let exact = len as f64 * resized(len, *factor).scale;
@@ -649,43 +652,43 @@ fn fraction_differs(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> 
     })
 }
 
-/// Says the type of the output. What is open then depends on the value of an input.
-fn say(cx: &mut Infer<'_>, shape: Option<Shape>, by: usize) {
+/// Sets the type of the output. Unknown sizes depend on the value of an input.
+fn set_output(cx: &mut Infer<'_>, shape: Option<Shape>, by: usize) {
     let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
-    if shape.as_ref().is_some_and(is_open) && cx.known(by).is_none() && cx.has_input(by) {
-        cx.because(0, "the values of the sizes or scales");
+    if shape.as_ref().is_some_and(is_open) && cx.known_value(by).is_none() && cx.has_input(by) {
+        cx.set_reason(0, "the values of the sizes or scales");
     }
     cx.set_tensor(0, cx.elem(0), shape);
 }
 
-/// Whether there is a list. An empty one, which stood for none before inputs could be left out, is
-/// none.
+/// Whether the node has a list. An empty one counts as absent, which it meant before inputs could
+/// be absent.
 fn is_given(cx: &Infer<'_>, input: usize) -> bool {
-    let is_empty = match cx.known(input) {
+    let is_empty = match cx.known_value(input) {
         Some(known) => known.dims() == [0],
         None => cx.shape(input).is_some_and(|shape| shape[..] == [Dim::Known(0)]),
     };
     cx.has_input(input) && !is_empty
 }
 
-/// The floats of an input that is a constant.
+/// Returns the floats of a constant input.
 fn known_floats(cx: &Infer<'_>, input: usize) -> Option<Vec<f32>> {
-    let tensor = cx.known(input)?.to_tensor()?;
+    let tensor = cx.known_value(input)?.to_tensor()?;
     let is_list = tensor.data_type() == Float && tensor.len() <= MAX_KNOWN;
     tensor.to_vec().ok().filter(|_| is_list)
 }
 
-/// The axes that change, if not all do.
+/// Returns the axes that change, or `None` if all do.
 fn axes(cx: &Infer<'_>) -> Result<Option<Vec<usize>>, InferError> {
     let (Some(axes), Some(rank)) = (cx.ints("axes"), cx.rank(0)) else {
         return Ok(None);
     };
     let resolved = distinct_axes(cx, &axes, rank)?;
-    // The reference takes an empty list for all axes.
+    // The reference treats an empty list as all axes.
     Ok(Some(resolved).filter(|axes| !axes.is_empty()))
 }
 
-/// Demands one element per axis of a list of which only the length need be known.
+/// Checks that a list has one element per axis, even if only its length is known.
 fn check_len(
     cx: &Infer<'_>,
     name: &str,
@@ -704,15 +707,15 @@ fn check_len(
     Ok(())
 }
 
-/// One factor per axis.
-fn by_factors(
+/// Infers the sizes from one factor per axis.
+fn infer_from_factors(
     cx: &Infer<'_>,
     factors: Option<&[f32]>,
     axes: Option<&[usize]>,
     rule: Rule,
 ) -> Result<Option<Shape>, InferError> {
     let Some(factors) = factors else {
-        return Ok(open(cx, axes));
+        return Ok(open_shape(cx, axes));
     };
     if let Some(factor) = factors.iter().find(|factor| !(**factor > 0.0 && factor.is_finite())) {
         return cx.fail(format_args!("a scale must be positive, not {factor:?}"));
@@ -721,11 +724,11 @@ fn by_factors(
         return Ok(None);
     };
     let mut shape = shape.clone();
-    for (index, axis) in changed(axes, shape.len()).into_iter().enumerate() {
+    for (index, axis) in changed_axes(axes, shape.len()).into_iter().enumerate() {
         let Some(factor) = factors.get(index) else {
             return wrong_count(cx, "scales", factors.len(), axes, shape.len());
         };
-        shape[axis] = scaled(&shape[axis], *factor, rule);
+        shape[axis] = scale_size(&shape[axis], *factor, rule);
     }
     if axes.is_none() && factors.len() != shape.len() {
         return wrong_count(cx, "scales", factors.len(), axes, shape.len());
@@ -744,22 +747,22 @@ fn wrong_count<T>(
     cx.fail(format_args!("{name} has {found} elements for {count} axes"))
 }
 
-/// The axes that change.
-fn changed(axes: Option<&[usize]>, rank: usize) -> Vec<usize> {
+/// Returns the axes that change.
+fn changed_axes(axes: Option<&[usize]>, rank: usize) -> Vec<usize> {
     axes.map_or_else(|| (0..rank).collect(), <[usize]>::to_vec)
 }
 
-/// The shape of the input, in which the axes that change are unknown.
-fn open(cx: &Infer<'_>, axes: Option<&[usize]>) -> Option<Shape> {
+/// Returns the shape of the input with unknown sizes of the axes that change.
+fn open_shape(cx: &Infer<'_>, axes: Option<&[usize]>) -> Option<Shape> {
     let mut shape = cx.shape(0)?.clone();
-    for axis in changed(axes, shape.len()) {
+    for axis in changed_axes(axes, shape.len()) {
         shape[axis] = Dim::Unknown;
     }
     Some(shape)
 }
 
-/// One size per axis.
-fn by_sizes(
+/// Infers the sizes from one size per axis.
+fn infer_from_sizes(
     cx: &Infer<'_>,
     input: usize,
     axes: Option<&[usize]>,
@@ -767,7 +770,7 @@ fn by_sizes(
 ) -> Result<Option<Shape>, InferError> {
     check_len(cx, "sizes", input, axes)?;
     let Some(wanted) = cx.known_ints(input) else {
-        return Ok(open(cx, axes));
+        return Ok(open_shape(cx, axes));
     };
     if let Some(size) = wanted.iter().filter_map(Dim::known).find(|size| *size < 0) {
         return cx.fail(format_args!("a size must not be negative, not {size}"));
@@ -777,13 +780,13 @@ fn by_sizes(
         return Ok(is_whole.then(|| wanted.into_iter().collect()));
     };
     let mut shape = shape.clone();
-    let places = changed(axes, shape.len());
+    let places = changed_axes(axes, shape.len());
     if places.len() != wanted.len() {
         return wrong_count(cx, "sizes", wanted.len(), axes, shape.len());
     }
     let sizes: Vec<Dim> = places.iter().map(|axis| shape[*axis].clone()).collect();
     let given = match policy {
-        Some(policy) => policy.bend(&sizes, &wanted),
+        Some(policy) => policy.adjust(&sizes, &wanted),
         None => wanted,
     };
     for (axis, size) in places.into_iter().zip(given) {
@@ -798,7 +801,7 @@ mod tests {
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
-    fn sizes_by_factors() {
+    fn factors_set_sizes() {
         let scales = "~[1.0, 1.1, 1.3, 1.9]";
         let x = "int32[2, 4, 3, 5]";
         check(&RESIZE, 10, &[(&[], &format!("{x}; {scales}"), "int32[2, 4, 3, 9]")]);
@@ -817,7 +820,7 @@ mod tests {
                     (&[], "float[1, 1, 1, 16777217]; -; ~[1, 1, 1, 2]", "float[1, 1, 1, 33554434]"),
                     (&[], "float[N, 3]; -; float[2]", "float[?, ?]"),
                     (&[], "float[...]; -; ~[1, 2]", "float[...]"),
-                    // An empty list is none.
+                    // An empty list counts as absent.
                     (&[], &format!("{x}; -; {scales}; =[]"), "int32[2, 4, 3, 9]"),
                     (
                         &[],
@@ -854,7 +857,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_as_given() {
+    fn given_sizes_are_kept() {
         // SHAPE-16, SHAPE-25
         check(&RESIZE, 11, &[(&[], "float[2, 4]; -; float[2]; =[3, N]", "float[3, N]")]);
         for opset in [13, 18, 19] {
@@ -918,7 +921,7 @@ mod tests {
                     "float[16777217, 16777217]",
                 ),
                 (&[policy("not_smaller")], "float[N]; _; _; =[7]", "float[7]"),
-                // No factor leads from nothing to something.
+                // No factor enlarges an empty axis.
                 (&[policy("not_smaller")], "float[0, 2]; _; _; =[7, 7]", "float[?, ?]"),
                 (
                     &[policy("larger")],
@@ -930,7 +933,7 @@ mod tests {
     }
 
     #[test]
-    fn upsample() {
+    fn upsample_scales_sizes() {
         let scales = || ("scales", AttrValue::Floats(vec![1.0, 1.1, 1.3, 1.9].into()));
         let row = [(&[scales()][..], "int32[2, 4, 3, 5]", "int32[2, 4, 3, 9]")];
         check(&UPSAMPLE, 7, &row);
@@ -959,31 +962,31 @@ mod tests {
     }
 
     #[test]
-    fn older_forms_are_written_out() {
-        use crate::math::testing::adapted;
+    fn older_forms_are_expressed_by_newer_ones() {
+        use crate::math::testing::raise_version;
         assert_eq!(
-            adapted(&RESIZE, 10, &[("mode", "linear".into())], "-; -"),
+            raise_version(&RESIZE, 10, &[("mode", "linear".into())], "-; -"),
             "y = Resize(a, [], b) mode=linear coordinate_transformation_mode=asymmetric \
              nearest_mode=floor"
         );
         let mode = |mode: &'static str| [("coordinate_transformation_mode", mode.into())];
         assert_eq!(
-            adapted(&RESIZE, 12, &mode("tf_half_pixel_for_nn"), "-"),
+            raise_version(&RESIZE, 12, &mode("tf_half_pixel_for_nn"), "-"),
             "y = Resize(a) coordinate_transformation_mode=half_pixel nearest_mode=ceil"
         );
         let [transform] = mode("tf_half_pixel_for_nn");
         assert_eq!(
-            adapted(&RESIZE, 12, &[transform.clone(), ("mode", "linear".into())], "-"),
+            raise_version(&RESIZE, 12, &[transform.clone(), ("mode", "linear".into())], "-"),
             "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
              mode linear"
         );
         assert_eq!(
-            adapted(&RESIZE, 12, &[transform, ("nearest_mode", "ceil".into())], "-"),
+            raise_version(&RESIZE, 12, &[transform, ("nearest_mode", "ceil".into())], "-"),
             "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
              nearest_mode ceil"
         );
         assert_eq!(
-            adapted(&RESIZE, 12, &mode("half_pixel"), "-"),
+            raise_version(&RESIZE, 12, &mode("half_pixel"), "-"),
             "y = Resize(a) coordinate_transformation_mode=half_pixel"
         );
         let sides = || {
@@ -991,11 +994,11 @@ mod tests {
         };
         let word_of = |mode: &'static str| ("mode", AttrValue::from(mode));
         assert_eq!(
-            adapted(&UPSAMPLE, 6, &sides(), "float[1, 1, 2, 2]"),
+            raise_version(&UPSAMPLE, 6, &sides(), "float[1, 1, 2, 2]"),
             "y = Upsample(a) scales=[1.0, 1.0, 2.0, 3.0]"
         );
         assert_eq!(
-            adapted(
+            raise_version(
                 &UPSAMPLE,
                 6,
                 &[sides(), vec![word_of("bilinear")]].concat(),
@@ -1004,24 +1007,24 @@ mod tests {
             "y = Upsample(a) mode=linear scales=[1.0, 1.0, 2.0, 3.0]"
         );
         assert_eq!(
-            adapted(&UPSAMPLE, 6, &sides(), "float[2, 2]"),
+            raise_version(&UPSAMPLE, 6, &sides(), "float[2, 2]"),
             "Upsample: its input has rank 2, not 4"
         );
         assert_eq!(
-            adapted(&UPSAMPLE, 6, &sides(), "-"),
+            raise_version(&UPSAMPLE, 6, &sides(), "-"),
             "Upsample: the rank of its input is unknown"
         );
         let scales = [("scales", AttrValue::Floats(vec![1.0, 2.0].into()))];
-        assert_eq!(adapted(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");
-        assert_eq!(adapted(&UPSAMPLE, 9, &[], "-; -"), "y = Resize(a, b)");
+        assert_eq!(raise_version(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");
+        assert_eq!(raise_version(&UPSAMPLE, 9, &[], "-; -"), "y = Resize(a, b)");
     }
 
     #[test]
-    fn older_forms_take_what_they_can_say() {
-        use crate::math::testing::lowered;
+    fn newer_forms_are_refused_where_older_ones_differ() {
+        use crate::math::testing::lower_version;
         let scales = ("scales", AttrValue::Floats(vec![1.0, 1.0, 2.0, 3.0].into()));
         assert_eq!(
-            lowered(&UPSAMPLE, 7, &[scales, ("mode", "linear".into())], "-"),
+            lower_version(&UPSAMPLE, 7, &[scales, ("mode", "linear".into())], "-"),
             "y = Upsample(a) mode=bilinear height_scale=2 width_scale=3"
         );
         let linear =
@@ -1035,22 +1038,22 @@ mod tests {
             ("float[2]; _; float[0]", sizes),
             ("float[2]; _; _; =[3]", sizes),
         ] {
-            assert_eq!(lowered(&RESIZE, 11, &linear, inputs), expected, "{inputs}");
+            assert_eq!(lower_version(&RESIZE, 11, &linear, inputs), expected, "{inputs}");
         }
         let all = [("axes", ints(&[]))];
-        assert_eq!(lowered(&RESIZE, 18, &all, "-; _; float[2]"), "y = Resize(a, -, c)");
+        assert_eq!(lower_version(&RESIZE, 18, &all, "-; _; float[2]"), "y = Resize(a, -, c)");
         let some = [("axes", ints(&[-1, 1]))];
         assert_eq!(
-            lowered(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[2]"),
+            lower_version(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[2]"),
             "t5 = Concat(c, [1.0]) axis=0; t6 = Gather(t5, [2, 1, 0]); y = Resize(a, -, t6)"
         );
         assert_eq!(
-            lowered(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[0]; int64[2]"),
+            lower_version(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[0]; int64[2]"),
             "t5 = Shape(a); t6 = Concat(d, t5) axis=0; t7 = Gather(t6, [2, 1, 0]); \
              y = Resize(a, -, c, t7)"
         );
         assert_eq!(
-            lowered(&RESIZE, 18, &some, "float[4, 2, 3]; _; _; =[6, 5]"),
+            lower_version(&RESIZE, 18, &some, "float[4, 2, 3]; _; _; =[6, 5]"),
             "y = Resize(a, -, -, [4, 5, 6])"
         );
     }

@@ -1,24 +1,24 @@
 //! Sampling of images at coordinates between their elements, and its gradients.
 //!
-//! What is read at a place is a sum of a few elements with weights, which are products of one
-//! weight for each axis. Each of these is a polynomial of the distance between the place and the
-//! element before it, so its slope is one as well.
+//! The value at a position is a weighted sum of a few elements. Each weight is a product of one
+//! weight for each axis, which is a polynomial of the distance between the position and the element
+//! before it, so its slope is a polynomial too.
 
 use crate::gradient::{Backward, Expr};
 
-/// How elements make up what is between them: for each element that is read along an axis how far
-/// it is from the one before the place, and the coefficients of its weight, from the constant on.
+/// Interpolation between elements: for each element that is read along an axis, its distance from
+/// the one before the position, and the coefficients of its weight by rising power.
 #[derive(Clone, Copy)]
 pub(crate) struct Between(&'static [(i64, [f64; 4])]);
 
-/// The element before a place.
+/// Reads the element before a position.
 pub(crate) const NEAREST: Between = Between(&[(0, [1.0, 0.0, 0.0, 0.0])]);
 
 pub(crate) const LINEAR: Between =
     Between(&[(0, [1.0, -1.0, 0.0, 0.0]), (1, [0.0, 1.0, 0.0, 0.0])]);
 
-/// Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981, with parameter
-/// -0.75.
+/// Reads four elements: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981,
+/// with parameter -0.75.
 pub(crate) const CUBIC: Between = Between(&[
     (-1, [0.0, -0.75, 1.5, -0.75]),
     (0, [1.0, 0.0, -2.25, 1.25]),
@@ -26,55 +26,62 @@ pub(crate) const CUBIC: Between = Between(&[
     (2, [0.0, 0.0, -0.75, 0.75]),
 ]);
 
-/// What is read outside of an image.
+/// Elements outside an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outside {
     Zero,
-    /// The nearest element.
+    /// Nearest element.
     Border,
-    /// The image, turned around at the border as often as it takes.
+    /// Image reflected at its border, repeatedly if necessary.
     Reflection {
-        /// Whether it is turned around at the centres of elements, not at their sides.
+        /// Whether the centres of elements are the axes of reflection, not their sides.
         at_centres: bool,
     },
 }
 
-/// Images that are read.
+/// Interpolation between elements and rule for elements outside of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampling {
+    pub(crate) between: Between,
+    pub(crate) outside: Outside,
+}
+
+/// Images to sample.
 pub(crate) struct Images<'s, 'c> {
     /// `[images, channels, elements]`
     pub(crate) x: Expr<'c>,
-    /// Sizes of the axes that elements have.
+    /// Sizes of the spatial axes.
     pub(crate) sizes: &'s [Expr<'c>],
-    /// Where the image of each place begins in `elements`, if that are several images one after the
-    /// other: `[images, places]`.
+    /// Index in `elements` at which the image of each position begins, if it holds several images
+    /// one after the other: `[images, places]`.
     pub(crate) start: Option<Expr<'c>>,
 }
 
-/// What is read along one axis: `[images, places, elements]` each.
+/// Samples along one axis: `[images, places, elements]` each.
 struct Along<'c> {
     indices: Expr<'c>,
     weights: Expr<'c>,
     slopes: Expr<'c>,
 }
 
-/// Places in images, and the elements that make up what is read there.
+/// Positions in images, and the elements that are read there.
 pub(crate) struct Samples<'c> {
     /// `[images, channels, elements]`
     x: Expr<'c>,
-    /// The elements, within an image: `[images, channels, places * count]`.
+    /// Indices of elements within an image: `[images, channels, places * count]`.
     indices: Expr<'c>,
     /// `[images, places, count]`
     weights: Expr<'c>,
-    /// By axis: of the weights by the coordinate of the place.
+    /// Derivatives of the weights by the coordinates of the position, by axis.
     slopes: Vec<Expr<'c>>,
-    /// What is read: `[images, channels, places, count]`.
+    /// Elements that are read: `[images, channels, places, count]`.
     elements: Expr<'c>,
 }
 
-/// The elements of an axis at `[images, places]` coordinates.
-fn along<'c>(
+/// Samples an axis at `[images, places]` coordinates.
+fn sample_axis<'c>(
     cx: &'c Backward<'_>,
-    (between, outside): (Between, Outside),
+    Sampling { between, outside }: Sampling,
     size: Expr<'c>,
     coordinates: Expr<'c>,
 ) -> Along<'c> {
@@ -87,7 +94,7 @@ fn along<'c>(
         cx.numbers_of(&of_power, elem)
     });
     let (weights, slopes) = match between.0 {
-        // A sample of one element reads it at any place, also at NaN.
+        // A single element is read at any position, also at NaN.
         [_] => {
             let sizes = part.shape();
             (part.number(1.0).expand(sizes), part.number(0.0).expand(sizes))
@@ -97,7 +104,7 @@ fn along<'c>(
             (weights, c1 + part * (c2 * 2.0 + part * c3 * 3.0))
         }
     };
-    // A place that is no number reads the first element, with a weight that is none either.
+    // A position of NaN reads the first element, with a weight that is NaN too.
     let first = floor.compare("Equal", floor).choose(floor, floor.number(0.0));
     let first = first.cast(sardonyx_tensor::DataType::Int64).unsqueeze(&[-1]);
     let indices = first + cx.ints_of(&steps);
@@ -109,11 +116,11 @@ fn along<'c>(
             let is_inside = is_inside.op_with("And", &[indices.compare("Less", size)], &[]);
             let none = weights.number(0.0);
             let [weights, slopes] = [weights, slopes].map(|value| is_inside.choose(value, none));
-            Along { indices: indices.clamped(last), weights, slopes }
+            Along { indices: indices.clamp(last), weights, slopes }
         }
-        Outside::Border => Along { indices: indices.clamped(last), weights, slopes },
+        Outside::Border => Along { indices: indices.clamp(last), weights, slopes },
         Outside::Reflection { at_centres } => {
-            // The first elements are those of an image and of its reflection, one after the other.
+            // A period consists of the image and its reflection.
             let (period, end) = if at_centres {
                 ((last * 2.0).op_with("Max", &[zero + 1.0], &[]), last * 2.0)
             } else {
@@ -127,21 +134,21 @@ fn along<'c>(
 }
 
 impl<'c> Samples<'c> {
-    /// At `[images, places]` coordinates for each axis.
+    /// Samples images at `[images, places]` coordinates for each axis.
     pub(crate) fn new(
         cx: &'c Backward<'_>,
-        how: (Between, Outside),
+        sampling: Sampling,
         Images { x, sizes, start }: Images<'_, 'c>,
         coordinates: &[Expr<'c>],
     ) -> Samples<'c> {
         let axes = sizes.len();
-        let count = how.0.0.len().pow(axes as u32) as i64;
+        let count = sampling.between.0.len().pow(axes as u32) as i64;
         let all: Vec<Along<'c>> = sizes
             .iter()
             .zip(coordinates)
-            .map(|(size, coordinates)| along(cx, how, *size, *coordinates))
+            .map(|(size, coordinates)| sample_axis(cx, sampling, *size, *coordinates))
             .collect();
-        // An axis of its own for the elements along each axis.
+        // Gives the elements along each axis an axis of their own.
         let apart = |value: Expr<'c>, axis: usize| {
             let others = (0..axes).filter(|other| *other != axis);
             let others: Vec<i64> = others.map(|other| other as i64 + 2).collect();
@@ -179,28 +186,29 @@ impl<'c> Samples<'c> {
         Samples { x, indices, weights, slopes, elements }
     }
 
-    /// Each element that is read, times its weight: `[images, channels, places, count]`.
+    /// Makes each element times its weight: `[images, channels, places, count]`.
     pub(crate) fn parts(&self) -> Expr<'c> {
         self.weights.unsqueeze(&[1]).scale_by(self.elements)
     }
 
-    /// What is read at each place: `[images, channels, places]`.
+    /// Makes the value at each position: `[images, channels, places]`.
     pub(crate) fn values(&self) -> Expr<'c> {
         self.parts().sum(&[3], false)
     }
 
-    /// The gradient of `x`, where `dy` has those of the parts, or one for all parts of a place.
-    pub(crate) fn of_images(&self, dy: Expr<'c>) -> Expr<'c> {
+    /// Makes the gradient of `x`. `dy` has the gradients of the parts, or one for all parts of a
+    /// position.
+    pub(crate) fn image_gradients(&self, dy: Expr<'c>) -> Expr<'c> {
         let parts = dy.scale_by(self.weights.unsqueeze(&[1])).reshape(self.indices.shape());
         let attributes = [("axis", 2.into()), ("reduction", "add".into())];
         self.x.zeros().op_with("ScatterElements", &[self.indices, parts], &attributes)
     }
 
-    /// The gradients of coordinates, by axis.
-    pub(crate) fn of_coordinates(&self, dy: Expr<'c>) -> Vec<Expr<'c>> {
+    /// Makes the gradients of coordinates, by axis.
+    pub(crate) fn coordinate_gradients(&self, dy: Expr<'c>) -> Vec<Expr<'c>> {
         let sums = dy.scale_by(self.elements).sum(&[1], false);
         let of_axis = |slopes: &Expr<'c>| {
-            // An element without a slope, like all outside, is not read: it may be infinite.
+            // An element without a slope, like all outside, is not read and may be infinite.
             let read = sums.drop_unused(*slopes);
             (read * slopes.drop_unused(sums)).sum(&[2], false)
         };

@@ -1,7 +1,7 @@
-//! Operators on two tensors, element by element, as rows: arithmetic, comparison, logic, bits.
+//! Elementwise operators on two tensors, as rows: arithmetic, comparison, logic, bits.
 //!
-//! Before opset 7 the second input broadcasts only where the node says so; since then both
-//! broadcast ([`legacy_broadcast`]).
+//! Before opset 7 the second input broadcasts only if an attribute demands it; since then both
+//! inputs broadcast ([`legacy_broadcast`]).
 //!
 //! - `Add`, `Sub`, `Mul`, `Div`: since 1; 6 takes wide integers and drops `consumed_inputs`; 7
 //!   broadcasts; 13 adds bfloat16; 14 adds narrow integers. Division of integers drops the
@@ -46,8 +46,10 @@ pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
 
 pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
-    .about("Shifts the bits of each element of `X` left or right by the number of positions in `Y`. \
-         With a right shift the value is effectively decreased.")
+    .about(
+        "Shifts the bits of each element of `X` left or right by the number of positions in `Y`. \
+         With a right shift the value is effectively decreased.",
+    )
     .since(
         11,
         &[
@@ -62,12 +64,18 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
         28,
         &[
             types("T", INTEGERS),
-            note("For signed integers, the right shift is an arithmetic shift: the sign is kept. Bits shifted out are discarded."),
-            note("If Y is negative or not less than the number of bits, the result is -1 for a negative X shifted right, and 0 otherwise."),
+            note(
+                "For signed integers, the right shift is an arithmetic shift: the sign is kept. \
+                 Bits shifted out are discarded.",
+            ),
+            note(
+                "If Y is negative or not less than the number of bits, the result is -1 for a \
+                 negative X shifted right, and 0 otherwise.",
+            ),
         ],
     )
     .same_up()
-    .adapter(28, 27, shift::by_few_bits)
+    .adapter(28, 27, shift::limit_shift)
     .infer(rules::broadcast)
     .split_by(elements::elementwise);
 
@@ -96,36 +104,39 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .widens()
     .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
     .widens()
-    .infer(|cx| compared(cx, shape_values::equal))
+    .infer(|cx| infer_comparison(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align)
     .adapter(11, 10, equal_by_order)
     .adapter(7, 6, legacy_broadcast::lower_commutative)
     .split_by(elements::elementwise);
 
-pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
-    .about("Element-wise comparison `A > B`. False if an operand is NaN.");
+pub(crate) static GREATER: OpDef =
+    order("Greater", |cx| infer_comparison(cx, shape_values::greater))
+        .about("Element-wise comparison `A > B`. False if an operand is NaN.");
 
 pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
-    compared(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
+    infer_comparison(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
 })
 .about("Element-wise comparison `A >= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Greater"));
 
 pub(crate) static LESS: OpDef =
-    order("Less", |cx| compared(cx, |a, b| shape_values::greater(b, a)))
+    order("Less", |cx| infer_comparison(cx, |a, b| shape_values::greater(b, a)))
         .about("Element-wise comparison `A < B`. False if an operand is NaN.");
 
 pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
-    compared(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
+    infer_comparison(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
 })
 .about("Element-wise comparison `A <= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Less"));
 
 pub(crate) static MOD: OpDef = OpDef::new("Mod")
-    .about("Remainder of element-wise division. The result has the sign of the divisor `B` if `fmod` \
+    .about(
+        "Remainder of element-wise division. The result has the sign of the divisor `B` if `fmod` \
          is 0 (as `%` in Python) and the sign of the dividend `A` if `fmod` is 1 (as `fmod` in C). \
          The standard does not define the remainder of integer division by zero; Sardonyx returns \
-         0.")
+         0.",
+    )
     .since(
         10,
         &[
@@ -149,7 +160,8 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
     .since(
         28,
         &[note(
-            "Floats too may have either `fmod`: 0 gives `A - floor(A / B) * B`, with the sign of B, and 1 gives `A - trunc(A / B) * B`, with that of A.",
+            "Floats too may have either `fmod`: 0 gives `A - floor(A / B) * B`, with the sign of \
+             B, and 1 gives `A - trunc(A / B) * B`, with that of A.",
         )],
     )
     .same_up()
@@ -158,11 +170,13 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
     .adapter(28, 27, |cx| {
         let elem = cx.input_type(0).and_then(|ty| ty.elem());
         if cx.int("fmod").unwrap_or(0) == 0 && !elem.is_some_and(DataType::is_integer) {
-            return Err(cx.refuse("remainders of floats with the sign of the divisor (fmod = 0) came with version 28"));
+            return Err(cx.refuse(
+                "remainders of floats with the sign of the divisor (fmod = 0) came with version 28",
+            ));
         }
         Ok(())
     })
-.gradient(gradients::modulo)
+    .gradient(gradients::modulo)
     .split_by(elements::elementwise);
 
 pub static MUL: OpDef =
@@ -174,7 +188,7 @@ pub static MUL: OpDef =
         .linear_in(Linear::Factor);
 
 pub(crate) static OR: OpDef =
-    logic("Or", |cx| logical(cx, either)).about("Element-wise logical OR: `C = A ∨ B`.");
+    logic("Or", |cx| logical(cx, logical_or)).about("Element-wise logical OR: `C = A ∨ B`.");
 
 pub static POW: OpDef = OpDef::new("Pow")
     .about(
@@ -219,14 +233,14 @@ pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy
     .linear_in(Linear::Sum(&["Neg", "Identity"]));
 
 pub(crate) static XOR: OpDef =
-    logic("Xor", |cx| logical(cx, one_of_two)).about("Element-wise logical XOR: `C = A ⊕ B`.");
+    logic("Xor", |cx| logical(cx, logical_xor)).about("Element-wise logical XOR: `C = A ⊕ B`.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
 const INT32_64: TypeSet = TypeSet::tensors(&[DataType::Int32, DataType::Int64]);
 const STRING: TypeSet = TypeSet::tensors(&[DataType::String]);
 
-// What compares: two inputs of one type, and truth values.
+// Facts of comparisons: two inputs of one type, and an output of type `bool`.
 const A: Fact = input("A", "T");
 const B: Fact = input("B", "T");
 const C: Fact = output("C", "T1");
@@ -340,9 +354,8 @@ const fn bitwise(name: &'static str) -> OpDef {
         .infer(rules::broadcast)
 }
 
-/// What is left of a quotient that is rounded towards zero, which is how integers are divided.
-/// Where that has another sign than the divisor and is not zero, one divisor is added if `fmod` is
-/// 0.
+/// Computes the remainder from a quotient that is rounded towards zero, as integers are divided. If
+/// `fmod` is 0 and the remainder is neither zero nor of the divisor's sign, adds the divisor once.
 fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
@@ -377,14 +390,14 @@ fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `Equal` before version 11 takes `bool`, `int32` and `int64`: other integers become `int64`, and
-/// floats are equal where neither is the smaller one. A NaN is not smaller than anything either, so
-/// both must be numbers: below 1 or above 0.
+/// Expresses `Equal` by older operators: before version 11 it takes `bool`, `int32` and `int64`.
+/// Other integers are cast to `int64`. Floats are equal if neither is less than the other and both
+/// are numbers, that is, below 1 or above 0, since NaN compares false.
 fn equal_by_order(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).or(cx.input_type(1)).and_then(|ty| ty.elem());
     match elem {
         Some(DataType::Bool | DataType::Int32 | DataType::Int64) | None => return Ok(()),
-        // A cast to a signed integer would change the largest ones.
+        // A cast to a signed integer would change the largest values.
         Some(DataType::Uint64) => return Ok(()),
         Some(elem) if elem.is_integer() => {
             let to = [("to", AttrValue::Int(DataType::Int64.number().into()))];
@@ -421,7 +434,8 @@ fn equal_by_order(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether elements of a floating-point input are numbers; `None` if it is a constant of numbers.
+/// Makes nodes that test whether the elements of a floating-point input are numbers; `None` if it
+/// is a constant without NaN.
 fn is_number(cx: &mut Adapt<'_>, index: usize) -> Result<Option<ValueId>, Refusal> {
     let input = cx.input(index);
     let constant = cx.constant(index);
@@ -444,7 +458,7 @@ fn is_number(cx: &mut Adapt<'_>, index: usize) -> Result<Option<ValueId>, Refusa
     Ok(Some(cx.before(OR.name, &[Some(below), Some(above)], &[])))
 }
 
-/// The shape of the output, in all versions of operators that are as old as opset 1.
+/// Infers the shape of the output, in all versions of operators that exist since opset 1.
 fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     if cx.since() < 7 { legacy_broadcast::shape(cx) } else { rules::broadcast_inputs(cx) }
 }
@@ -461,11 +475,14 @@ fn power(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn compared(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Option<bool>) -> Result<(), InferError> {
+fn infer_comparison(
+    cx: &mut Infer<'_>,
+    f: fn(&Dim, &Dim) -> Option<bool>,
+) -> Result<(), InferError> {
     let shape = shape(cx)?;
     cx.set_tensor(0, Some(DataType::Bool), shape);
-    if aligned_at_the_right(cx) {
-        shape_values::decide(cx, f);
+    if is_aligned_at_the_right(cx) {
+        shape_values::set_comparison(cx, f);
     }
     Ok(())
 }
@@ -473,39 +490,39 @@ fn compared(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Option<bool>) -> Result<(),
 fn logical(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
     let shape = shape(cx)?;
     cx.set_tensor(0, Some(DataType::Bool), shape);
-    if aligned_at_the_right(cx) {
+    if is_aligned_at_the_right(cx) {
         shape_values::combine(cx, f);
     }
     Ok(())
 }
 
-fn either(a: &Dim, b: &Dim) -> Dim {
+fn logical_or(a: &Dim, b: &Dim) -> Dim {
     let not = |value: &Dim| Dim::Known(1).sub(value);
     not(&not(a).mul(&not(b)))
 }
 
-fn one_of_two(a: &Dim, b: &Dim) -> Dim {
+fn logical_xor(a: &Dim, b: &Dim) -> Dim {
     a.add(b).sub(&a.mul(b).mul(&Dim::Known(2)))
 }
 
 fn elementwise(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
     let shape = shape(cx)?;
-    // Both inputs have one type, so either tells it.
+    // Both inputs have one type, so the known one determines it.
     let elem = cx.elem(0).or(cx.elem(1));
     cx.set_tensor(0, elem, shape);
-    if aligned_at_the_right(cx) {
+    if is_aligned_at_the_right(cx) {
         shape_values::combine(cx, f);
     }
     Ok(())
 }
 
-/// Whether values broadcast as they do today.
-fn aligned_at_the_right(cx: &Infer<'_>) -> bool {
+/// Whether values broadcast by the current rules, aligned at the right.
+fn is_aligned_at_the_right(cx: &Infer<'_>) -> bool {
     cx.since() >= 7 || cx.int("axis").is_none()
 }
 
 fn quotient(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    match cx.known(0) {
+    match cx.known_value(0) {
         Some(known) => elementwise(cx, shape_values::divide(known.elem())),
         None => broadcast(cx),
     }
@@ -527,10 +544,10 @@ fn remainder(cx: &mut Infer<'_>) -> Result<(), InferError> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue;
-    use crate::math::testing::{inferred, propagated};
+    use crate::math::testing::{infer_type, infer_value};
 
     #[test]
-    fn inputs_broadcast() {
+    fn both_inputs_broadcast() {
         // SHAPE-19, SHAPE-16, SHAPE-22
         let rows = [
             (&ADD, "float[3, 4, 5]; float[2, 1, 1, 1]", "float[2, 3, 4, 5]"),
@@ -549,12 +566,12 @@ mod tests {
             (&BIT_SHIFT, "uint8[N]; uint8", "uint8[N]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(inferred(def, 18, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(infer_type(def, 18, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 
     #[test]
-    fn old_versions_stretch_on_demand() {
+    fn old_versions_broadcast_on_demand() {
         let broadcast = ("broadcast", AttrValue::Int(1));
         let at = |axis| ("axis", AttrValue::Int(axis));
         let rows = [
@@ -579,13 +596,17 @@ mod tests {
             (vec![broadcast, at(0)], "float[...]; float[2]", "float[...]"),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(inferred(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
+            assert_eq!(
+                infer_type(&ADD, 6, &attributes, inputs),
+                expected,
+                "{attributes:?} {inputs}"
+            );
         }
-        assert_eq!(inferred(&GREATER, 1, &[], "float[2]; float[N]"), "bool[2]");
+        assert_eq!(infer_type(&GREATER, 1, &[], "float[2]; float[N]"), "bool[2]");
     }
 
     #[test]
-    fn shapes_are_computed() {
+    fn symbolic_shape_values_pass_through() {
         // SHAPE-25
         let rows = [
             (&ADD, "[N, 3]; 2", "[N + 2, 5]"),
@@ -616,8 +637,8 @@ mod tests {
             (&XOR, "bool:[1, 1, 0]; bool:[1, 0, ?]", "[0, 1, ?]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(propagated(def, 14, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(infer_value(def, 14, &[], inputs), expected, "{} of {inputs}", def.name);
         }
-        assert_eq!(propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"), "-1");
+        assert_eq!(infer_value(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"), "-1");
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn an_answer_for_each_element() {
+    fn outputs_have_the_shape_of_the_input() {
         for def in [&IS_INF, &IS_NAN] {
             for version in def.versions() {
                 let rows = [(&[][..], "float[N, 2, ?]", "bool[N, 2, ?]"), (&[], "-", "bool[...]")];

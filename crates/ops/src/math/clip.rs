@@ -79,7 +79,7 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::same_as_first(cx)?;
     let mut limits = (1..cx.input_count()).filter(|limit| cx.has_input(*limit));
-    if cx.since() >= 11 && limits.all(|limit| cx.known(limit).is_some()) {
+    if cx.since() >= 11 && limits.all(|limit| cx.known_value(limit).is_some()) {
         let limit = |index: usize| shape_values::of_input(cx, index)?.values.pop();
         let (least, most) = (limit(1), limit(2));
         shape_values::map(cx, |value| {
@@ -92,14 +92,14 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn body(cx: &Expand<'_>) -> Option<String> {
-    // A vector of one element is taken for a limit, and would give its axis to a scalar.
-    let is_vector = |index: usize| match (cx.rank(0), cx.rank(index)) {
-        (Some(0), rank) => rank != Some(0),
-        (None, rank) => rank == Some(1),
-        (Some(_), _) => false,
-    };
     let limit = |index: usize, name: &'static str, scalar: &'static str| {
-        if is_vector(index) {
+        // A vector of one element is also accepted as a limit, but would give a scalar its axis.
+        let is_vector = match (cx.rank(0), cx.rank(index)) {
+            (Some(0), rank) => rank != Some(0),
+            (None, rank) => rank == Some(1),
+            (Some(_), _) => false,
+        };
+        if is_vector {
             (scalar, format!("{scalar} = Squeeze ({name})\n"))
         } else {
             (name, String::new())
@@ -125,8 +125,8 @@ fn body(cx: &Expand<'_>) -> Option<String> {
     })
 }
 
-/// Version 1 limits only where a limit is given; without one, version 6 limits to the range of
-/// float32.
+/// Writes the limits that a node of version 1 lacks: it has none by default, while version 6 limits
+/// to the range of float32.
 fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for (name, none) in [("min", f32::NEG_INFINITY), ("max", f32::INFINITY)] {
         if !cx.has(name) {
@@ -140,7 +140,7 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let mut limits = [None, None];
     for (limit, (name, default)) in limits.iter_mut().zip([("min", f32::MIN), ("max", f32::MAX)]) {
-        // An absent limit is the limit of the element type. For double that is wider than the
+        // An absent limit means the limit of the element type. For double that is wider than the
         // default of version 6.
         let narrow = matches!(elem, None | Some(DataType::Double)).then_some(default);
         let Some(value) = cx.float(name).or(narrow) else {
@@ -167,7 +167,7 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 1 limits only where a limit is given.
+/// Writes the default limits of version 6, since version 1 has none.
 fn write_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for (name, default) in [("min", f32::MIN), ("max", f32::MAX)] {
         if !cx.has(name) {
@@ -183,7 +183,7 @@ fn limits_as_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let mut limits = limits.map(|(name, index, none)| (name, index, none, None));
     for (name, index, none, limit) in &mut limits {
         let Some(value) = constant(cx, *index, *name)? else {
-            // The defaults of version 6 are the limits of float32, and do nothing to narrower
+            // The defaults of version 6 are the limits of float32, which do not affect narrower
             // types.
             if !matches!(elem, Some(DataType::Float | DataType::Float16)) {
                 *limit = Some(*none);
@@ -210,17 +210,17 @@ mod tests {
     use sardonyx_model::AttrValue::Float;
 
     use super::*;
-    use crate::math::testing::{adapted, inferred, propagated};
+    use crate::math::testing::{infer_type, infer_value, raise_version};
 
     #[test]
     fn the_output_is_like_the_input() {
         // SHAPE-16, NODE-13, NODE-15
         for inputs in ["float[2, N]; float; float", "float[2, N]; -; float", "float[2, N]"] {
-            assert_eq!(inferred(&CLIP, 13, &[], inputs), "float[2, N]");
+            assert_eq!(infer_type(&CLIP, 13, &[], inputs), "float[2, N]");
         }
-        assert_eq!(inferred(&CLIP, 6, &[], "double[...]"), "double[...]");
-        assert_eq!(inferred(&CLIP, 11, &[], "-; float"), "-");
-        assert_eq!(propagated(&CLIP, 13, &[], "[N, -3, 9]; 0; 4"), "[min(4, N), 0, 4]");
+        assert_eq!(infer_type(&CLIP, 6, &[], "double[...]"), "double[...]");
+        assert_eq!(infer_type(&CLIP, 11, &[], "-; float"), "-");
+        assert_eq!(infer_value(&CLIP, 13, &[], "[N, -3, 9]; 0; 4"), "[min(4, N), 0, 4]");
     }
 
     #[test]
@@ -236,17 +236,21 @@ mod tests {
             (vec![], "-", "Clip: limits as inputs require the element type, which is unknown"),
         ];
         for (attributes, input, expected) in rows {
-            assert_eq!(adapted(&CLIP, 10, &attributes, input), expected, "{attributes:?} {input}");
+            assert_eq!(
+                raise_version(&CLIP, 10, &attributes, input),
+                expected,
+                "{attributes:?} {input}"
+            );
         }
     }
 
     #[test]
     fn defaults_appear() {
         let hint = ("consumed_inputs", sardonyx_model::AttrValue::from(&[0]));
-        assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a) min=-inf max=inf");
+        assert_eq!(raise_version(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a) min=-inf max=inf");
         let one = [("min", Float(0.0))];
-        assert_eq!(adapted(&CLIP, 5, &one, "double[N]"), "y = Clip(a) min=0 max=inf");
+        assert_eq!(raise_version(&CLIP, 5, &one, "double[N]"), "y = Clip(a) min=0 max=inf");
         let limits = [("min", Float(0.0)), ("max", Float(1.0))];
-        assert_eq!(adapted(&CLIP, 5, &limits, "double[N]"), "y = Clip(a) min=0 max=1");
+        assert_eq!(raise_version(&CLIP, 5, &limits, "double[N]"), "y = Clip(a) min=0 max=1");
     }
 }

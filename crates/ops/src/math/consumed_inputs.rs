@@ -1,10 +1,11 @@
-//! `consumed_inputs`: before opset 6 a node said which of its inputs the result may overwrite.
+//! `consumed_inputs`: an attribute before opset 6 that listed the inputs that the result may
+//! overwrite.
 //!
-//! It was a hint about memory without influence on the result, so leaving it out is exact.
+//! It was a hint about memory that did not influence the result, so removing it is exact.
 
 use crate::adapt::{Adapt, Refusal};
 
-/// Opset 5 to 6: the attribute goes.
+/// Removes the attribute, from opset 5 to 6.
 pub(crate) fn remove(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("consumed_inputs");
     Ok(())

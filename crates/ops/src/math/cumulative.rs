@@ -1,4 +1,4 @@
-//! `CumSum` and `CumProd`: sums and products of all elements up to each element along an axis.
+//! `CumSum` and `CumProd`: running sums and products along an axis.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Float16, Int32, Int64};
@@ -6,7 +6,7 @@ use sardonyx_tensor::DataType::{Float16, Int32, Int64};
 use crate::def::OpDef;
 use crate::facts::{HIGH_PRECISION, HIGH_PRECISION_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
-use crate::known::held;
+use crate::known::keep_if_exact;
 use crate::math::gradients;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::same_as_first;
@@ -31,7 +31,7 @@ pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
             types("T2", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
-    .infer(|cx| cumulated(cx, Dim::mul, 1))
+    .infer(|cx| infer_cumulative(cx, Dim::mul, 1))
     .gradient(gradients::cum_prod)
     .split_by(elements::along_axis_input);
 
@@ -55,13 +55,13 @@ pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     )
     .since(14, &[types("T", HIGH_PRECISION_IR4)])
     .widens()
-    .infer(|cx| cumulated(cx, Dim::add, 0))
+    .infer(|cx| infer_cumulative(cx, Dim::add, 0))
     .gradient(gradients::cum_sum)
     .split_by(elements::along_axis_input);
 
 type Combine = fn(&Dim, &Dim) -> Dim;
 
-fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), InferError> {
+fn infer_cumulative(cx: &mut Infer<'_>, f: Combine, initial: i64) -> Result<(), InferError> {
     let axis = match cx.constant_ints(1).as_deref() {
         Some([axis]) => Some(*axis),
         Some(axes) => {
@@ -74,27 +74,27 @@ fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), Infe
     }
     same_as_first(cx)?;
     if let Some(axis) = axis {
-        let values = cumulated_ints(cx, axis, f, of_nothing);
+        let values = fold_ints(cx, axis, f, initial);
         shape_values::set_if(cx, values);
     }
     Ok(())
 }
 
-fn cumulated_ints(cx: &Infer<'_>, axis: i64, f: Combine, of_nothing: i64) -> Option<Ints> {
+fn fold_ints(cx: &Infer<'_>, axis: i64, f: Combine, initial: i64) -> Option<Ints> {
     let mut ints = shape_values::of_input(cx, 0)?;
     let axis = cx.axis(axis, ints.dims.len()).ok()?;
     let (exclusive, reverse) = (cx.int("exclusive") == Some(1), cx.int("reverse") == Some(1));
     let (size, inner) = (ints.dims[axis], ints.dims[axis + 1..].iter().product::<usize>());
     for line in 0..ints.values.len() {
-        // The first element of each line along the axis.
+        // Each line along the axis begins at its first element.
         if inner == 0 || (line / inner) % size != 0 {
             continue;
         }
-        let mut sum = Dim::Known(of_nothing);
+        let mut sum = Dim::Known(initial);
         for step in 0..size {
             let step = if reverse { size - 1 - step } else { step };
             let value = &mut ints.values[line + step * inner];
-            let with = held(ints.elem, f(&sum, value));
+            let with = keep_if_exact(ints.elem, f(&sum, value));
             let without = std::mem::replace(&mut sum, with);
             *value = if exclusive { without } else { sum.clone() };
         }
@@ -106,13 +106,13 @@ fn cumulated_ints(cx: &Infer<'_>, axis: i64, f: Combine, of_nothing: i64) -> Opt
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::{inferred, propagated};
+    use crate::math::testing::{infer_type, infer_value};
 
     #[test]
-    fn sums_so_far() {
+    fn shape_values_are_accumulated() {
         // SHAPE-16, SHAPE-25
-        assert_eq!(inferred(&CUM_SUM, 14, &[], "float[2, N]; int64"), "float[2, N]");
-        assert_eq!(inferred(&CUM_PROD, 26, &[], "-; int64"), "-");
+        assert_eq!(infer_type(&CUM_SUM, 14, &[], "float[2, N]; int64"), "float[2, N]");
+        assert_eq!(infer_type(&CUM_PROD, 26, &[], "-; int64"), "-");
         let (exclusive, reverse) = (("exclusive", Int(1)), ("reverse", Int(1)));
         let rows = [
             (&CUM_SUM, vec![], "[N, 2, 3]; 0", "[N, N + 2, N + 5]"),
@@ -124,7 +124,7 @@ mod tests {
             (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must have one element, not 2"),
         ];
         for (def, attributes, inputs, expected) in rows {
-            assert_eq!(propagated(def, 26, &attributes, inputs), expected, "{inputs}");
+            assert_eq!(infer_value(def, 26, &attributes, inputs), expected, "{inputs}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Inference of Einsum: reading the equation.
+//! Inference of `Einsum`: parsing the equation.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::cost::elements;
 use crate::infer::{Demand, Infer, InferError};
 use crate::rules::broadcast_shapes;
 
-/// Sizes of the product have the labels that the right side names, or those that the left side
-/// names once.
+/// Infers the product. Its axes have the sizes of the labels on the right side, or, without one, of
+/// the labels that occur once on the left side.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
     let shape = match cx.string("equation") {
@@ -20,16 +20,16 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The equation of an Einsum, read: `ij,jk->ik`.
+/// Parsed equation of an `Einsum`: `ij,jk->ik`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Equation {
     pub operands: Vec<Term>,
-    /// That right of the arrow, or the one that is meant without an arrow: the axes before all
-    /// labels, then labels used once, in the order of the alphabet.
+    /// Term on the right of the arrow. Without an arrow: the axes of `...`, then the labels that
+    /// occur once, in alphabetical order.
     pub result: Term,
 }
 
-/// The labels of an operand or of the result, and how many of them are before `...`.
+/// Labels of an operand or of the result, and the number of labels before `...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub labels: Vec<char>,
@@ -37,12 +37,12 @@ pub struct Term {
 }
 
 impl Equation {
-    /// Reads an equation.
+    /// Parses an equation.
     ///
     /// # Errors
     ///
-    /// If something in it is not a label, or the result names a label twice, or one that no operand
-    /// has.
+    /// A character that is not a label, or a result with a duplicate label or with one that no
+    /// operand has.
     pub fn parse(text: &str) -> Result<Equation, String> {
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),
@@ -94,16 +94,16 @@ impl Term {
     }
 }
 
-/// What the operands say of the labels.
+/// Sizes of the labels according to the operands.
 #[derive(Default)]
 struct Sizes {
     labels: BTreeMap<char, Dim>,
-    /// Sizes after `...`, and the first operand that tells them.
+    /// Sizes of the axes of `...`, and the first operand that has them.
     ellipsis: Option<(usize, Shape)>,
 }
 
 fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferError> {
-    let (equation, sizes) = operands(cx, equation)?;
+    let (equation, sizes) = parse_operands(cx, equation)?;
     let result = &equation.result;
     let size = |label| sizes.labels.get(label).cloned().unwrap_or(Dim::Unknown);
     let mut shape: Shape = result.labels.iter().map(size).collect();
@@ -115,13 +115,13 @@ fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferE
     Ok(Some(shape))
 }
 
-/// One multiply-add for each combination of all labels, as long as there is something to multiply.
-/// More than two operands can be multiplied in orders that take less.
+/// Counts one multiply-add for each combination of all labels, if there are at least two operands.
+/// Three or more operands can be multiplied in an order that takes fewer.
 pub(crate) fn multiply_adds(cx: &Infer<'_>) -> Option<Dim> {
     if cx.input_count() < 2 {
         return Some(Dim::Known(0));
     }
-    let (equation, sizes) = operands(cx, &cx.string("equation")?).ok()?;
+    let (equation, sizes) = parse_operands(cx, &cx.string("equation")?).ok()?;
     let mut all: Shape = sizes.labels.into_values().collect();
     match sizes.ellipsis {
         Some((_, dims)) => all.extend(dims),
@@ -131,8 +131,8 @@ pub(crate) fn multiply_adds(cx: &Infer<'_>) -> Option<Dim> {
     elements(&all)
 }
 
-/// The equation, and what all operands say of its labels.
-fn operands(cx: &Infer<'_>, equation: &str) -> Result<(Equation, Sizes), InferError> {
+/// Returns the equation and the sizes of its labels according to all operands.
+fn parse_operands(cx: &Infer<'_>, equation: &str) -> Result<(Equation, Sizes), InferError> {
     let equation = match Equation::parse(equation) {
         Ok(equation) => equation,
         Err(why) => return cx.fail(why),
@@ -169,7 +169,7 @@ impl Sizes {
         }
         for (place, label) in term.labels.iter().enumerate() {
             let size = shape.map_or(Dim::Unknown, |dims| {
-                // What is after `...` counts from the end.
+                // Labels after `...` count from the end.
                 let from_end = term.ellipsis.is_some_and(|at| place >= at);
                 let skipped = if from_end { dims.len() - term.labels.len() } else { 0 };
                 dims[place + skipped].clone()
@@ -206,7 +206,7 @@ impl Sizes {
             return Ok(());
         };
         match (found.known(), size.known()) {
-            // A single element is repeated.
+            // An axis of size 1 broadcasts.
             (Some(a), Some(b)) if a != b && a != 1 && b != 1 => {
                 return cx.fail(format_args!("the label {label} has sizes {a} and {b}"));
             }
@@ -223,7 +223,7 @@ impl Sizes {
 mod tests {
     use crate::attributes::AttrValue;
     use crate::math::linear::EINSUM;
-    use crate::math::testing::inferred;
+    use crate::math::testing::infer_type;
 
     #[test]
     fn labels_have_sizes() {
@@ -270,7 +270,7 @@ mod tests {
         ];
         for (equation, inputs, expected) in rows {
             let attributes = [("equation", AttrValue::String(equation.as_bytes().into()))];
-            assert_eq!(inferred(&EINSUM, 12, &attributes, inputs), expected, "{equation}");
+            assert_eq!(infer_type(&EINSUM, 12, &attributes, inputs), expected, "{equation}");
         }
     }
 }

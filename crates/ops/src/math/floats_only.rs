@@ -1,4 +1,4 @@
-//! Versions of operators that take fewer element types than the version before: integers were
+//! Versions of operators that accept fewer element types than the previous version: integers were
 //! removed, as the standard did not define their results.
 
 use sardonyx_tensor::DataType;
@@ -7,8 +7,8 @@ use crate::adapt::{Adapt, Refusal};
 use crate::attributes::AttrValue;
 use crate::tensor::cast::CAST;
 
-/// Only a node on floats is the same in the newer version. To run, a node on integers computes in
-/// double, and its result is truncated.
+/// Accepts a node on floats, which means the same in the newer version. In order to run, a node on
+/// integers computes in double, and its result is truncated.
 pub(crate) fn check(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(elem) if elem.is_float() => Ok(()),

@@ -55,7 +55,7 @@ pub static SWIGLU: OpDef = OpDef::new("SwiGLU")
             types("T", FLOATS_IR4),
         ],
     )
-    .infer(gated)
+    .infer(infer_without_broadcasting)
     .body(
         &[28],
         "gate = Swish <alpha: float = @alpha> (A)
@@ -85,8 +85,8 @@ pub static SWISH: OpDef = OpDef::new("Swish")
     )
     .split_by(elements::elementwise);
 
-/// Both inputs have one shape: nothing broadcasts.
-fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {
+/// Infers the shape that both inputs must have, without broadcasting.
+fn infer_without_broadcasting(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = same_shape(cx, &[0, 1])?;
     cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), shape);
     Ok(())
@@ -95,10 +95,10 @@ fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::inferred;
+    use crate::math::testing::infer_type;
 
     #[test]
-    fn nothing_stretches() {
+    fn inputs_do_not_broadcast() {
         // SHAPE-09, SHAPE-20
         let rows = [
             ("float[N, 3, ?]; float[2, 3, 8]", "float[2, 3, 8]"),
@@ -111,7 +111,7 @@ mod tests {
             ("float[2, 1]; float[2]", "SwiGLU: input 1 must have rank 2, not 1"),
         ];
         for (inputs, expected) in rows {
-            assert_eq!(inferred(&SWIGLU, 28, &[], inputs), expected);
+            assert_eq!(infer_type(&SWIGLU, 28, &[], inputs), expected);
         }
     }
 }

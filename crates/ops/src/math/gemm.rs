@@ -1,6 +1,6 @@
-//! Gemm: a matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.
+//! `Gemm`: a scaled matrix product plus a scaled third matrix: `alpha * A * B + beta * C`.
 //!
-//! `transA` and `transB` transpose first. C broadcasts to the shape of the product.
+//! `transA` and `transB` transpose the operands first. C broadcasts to the shape of the product.
 //!
 //! Since 1, where C broadcasts only with `broadcast=1`; 6 is the same; 7 always broadcasts C; 9
 //! adds integers; 11 makes C optional; 13 adds bfloat16.
@@ -62,15 +62,15 @@ pub static GEMM: OpDef = OpDef::new("Gemm")
     )
     .widens()
     .infer(infer)
-    .adapter(6, 7, broadcast_always)
-    .adapter(7, 6, broadcast_if_smaller)
+    .adapter(6, 7, remove_broadcast)
+    .adapter(7, 6, set_broadcast)
     .adapter(11, 10, add_zero)
     .cost(multiply_adds)
     .without_reference_rule(&[1])
     .gradient(gradients::gemm)
     .split_by(contraction::gemm);
 
-/// Each element of the product is a sum over the second axis of A.
+/// Counts one multiply-add for each element of the product and each index of the inner axis.
 fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
     let is_turned = node.cx.int("transA")? != 0;
     let summed = node.shape(0)?.get(usize::from(!is_turned))?;
@@ -89,7 +89,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Rows and columns of an input, transposed if the attribute says so.
+/// Returns rows and columns of an input, swapped if the attribute `transposed` is set.
 fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], InferError> {
     cx.demand_rank(index, 2)?;
     let sizes = match cx.shape(index).map(|shape| &shape[..]) {
@@ -100,7 +100,7 @@ fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], In
     Ok(if cx.int(transposed).unwrap_or(0) == 0 { [rows, columns] } else { [columns, rows] })
 }
 
-/// Checks that C broadcasts to the product, and learns sizes of the product from it.
+/// Checks that C broadcasts to the product, and takes sizes of the product from it.
 fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
     let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
     let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact)
@@ -110,7 +110,7 @@ fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferEr
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
         cx.demand(|| Demand::BroadcastTo(other.clone(), size.clone()));
-        // A symbol may turn out to be 1, and then says nothing about the product.
+        // A symbol may be 1 at run time, from which no size of the product follows.
         if exact || other.known().is_some_and(|other| other != 1) {
             *size =
                 cx.same_dim(size, other, format_args!("the sizes of axis {axis} of A * B and C"))?;
@@ -119,15 +119,15 @@ fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferEr
     Ok(())
 }
 
-/// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and
-/// nothing broadcasts.
-fn broadcast_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    two_axes(cx)?;
+/// Removes `broadcast`: its effect is the rule since version 7, and without it, C has the shape of
+/// the product anyway.
+fn remove_broadcast(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    demand_matrices(cx)?;
     cx.remove("broadcast");
     Ok(())
 }
 
-/// An absent C is zero.
+/// Adds zeros for an absent C.
 fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(2).is_some() {
         return Ok(());
@@ -138,15 +138,15 @@ fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cast(&zero, elem, CastOptions::default()).ok()
     });
     let Some(zero) = zero else {
-        return Err(cx.refuse("C is required there, and its element type is unknown"));
+        return Err(cx.refuse("that version requires C, and its element type is unknown"));
     };
     let zero = cx.add_constant(zero);
     cx.set_input(2, Some(zero));
     Ok(())
 }
 
-/// A and B have two axes: a model says otherwise only by mistake.
-fn two_axes(cx: &Adapt<'_>) -> Result<(), Refusal> {
+/// Refuses A or B of other rank than 2, which is a mistake in the model.
+fn demand_matrices(cx: &Adapt<'_>) -> Result<(), Refusal> {
     for (index, name) in [(0, "A"), (1, "B")] {
         if let Some(rank) = cx.rank(index).filter(|rank| *rank != 2) {
             return Err(cx.refuse(format_args!("{name} must have rank 2, not {rank}")));
@@ -155,11 +155,12 @@ fn two_axes(cx: &Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// C has the shape of the product, or `broadcast=1` takes it for its last axes or one element.
-fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Sets `broadcast`, which is needed unless C has the shape of the product. Refuses a C that is
+/// neither the last axes of the product, nor one element, nor a column that can be repeated.
+fn set_broadcast(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape());
     let c = shape(2).cloned();
-    two_axes(cx)?;
+    demand_matrices(cx)?;
     let size = |index: usize, name: &str, axis: usize| {
         let is_turned = cx.int(name).unwrap_or(0) != 0;
         shape(index)?.get(if is_turned { 1 - axis } else { axis }).cloned()
@@ -170,7 +171,7 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     let Some(c) = c else {
         return Err(
-            cx.refuse("there is no implicit broadcasting there, and the shape of C is unknown")
+            cx.refuse("that version has no implicit broadcasting, and the shape of C is unknown")
         );
     };
     match &c[..] {
@@ -203,7 +204,7 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue;
-    use crate::math::testing::{adapted, inferred, lowered};
+    use crate::math::testing::{infer_type, lower_version, raise_version};
 
     #[test]
     fn shapes_of_products() {
@@ -250,7 +251,7 @@ mod tests {
         ];
         for (opset, attributes, inputs, expected) in rows {
             assert_eq!(
-                inferred(&GEMM, opset, &attributes, inputs),
+                infer_type(&GEMM, opset, &attributes, inputs),
                 expected,
                 "{attributes:?} {inputs}"
             );
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn c_is_as_large_as_the_product() {
+    fn c_needs_no_broadcasting_before_version_7() {
         let rows = [
             ("float[2, 3]; float[3, 5]; float[5]", "y = Gemm(a, b, c) broadcast=1"),
             ("float[N, 3]; float[3, 5]; float[N, 1]", "t5 = Tile(c, [1, 5]); y = Gemm(a, b, t5)"),
@@ -268,16 +269,16 @@ mod tests {
             ),
         ];
         for (inputs, expected) in rows {
-            assert_eq!(lowered(&GEMM, 7, &[], inputs), expected, "{inputs}");
+            assert_eq!(lower_version(&GEMM, 7, &[], inputs), expected, "{inputs}");
         }
     }
 
     #[test]
-    fn c_always_stretches() {
+    fn c_always_broadcasts() {
         let broadcast = ("broadcast", AttrValue::Int(1));
         let transposed = ("transB", AttrValue::Int(1));
         assert_eq!(
-            adapted(&GEMM, 6, &[broadcast, transposed], "-; -; -"),
+            raise_version(&GEMM, 6, &[broadcast, transposed], "-; -; -"),
             "y = Gemm(a, b, c) transB=1"
         );
     }

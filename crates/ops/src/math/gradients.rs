@@ -1,11 +1,11 @@
-//! Gradients of operators that compute with elements, and of products of matrices.
+//! Gradients of elementwise operators and of matrix products.
 //!
-//! Where a function has no derivative, it gets one: `Relu`, `Abs` and `Sign` have 0 at 0, `Clip`
-//! has 1 at its limits, and equal largest or smallest elements share the gradient.
+//! Where a function has no derivative, the rule sets one: `Relu`, `Abs` and `Sign` have 0 at 0,
+//! `Clip` has 1 at its limits, and equal largest or smallest elements share the gradient.
 //!
-//! A gradient of 0 arrives where a result is masked, and the slope there may be infinite or NaN:
-//! that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and its
-//! kin, so that what a result does not depend on gets 0.
+//! Where a result is masked, a gradient of 0 arrives, and the slope there may be infinite or NaN:
+//! that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and related
+//! functions, so that values without effect on the loss get 0.
 
 use std::f64::consts::PI;
 
@@ -17,8 +17,9 @@ use crate::gradient::{Backward, Expr};
 
 type Result = std::result::Result<(), Refusal>;
 
-/// Of an operator with one input and one output: `rule` gets both, and the gradient of the output.
-fn of_one<'c>(
+/// Sets the gradient of the input of an operator with one input and one output: `rule` gets both,
+/// and the gradient of the output.
+fn set_unary<'c>(
     cx: &'c Backward<'_>,
     rule: impl FnOnce(Expr<'c>, Expr<'c>, Expr<'c>) -> Expr<'c>,
 ) -> Result {
@@ -27,109 +28,110 @@ fn of_one<'c>(
     Ok(())
 }
 
-/// Of steps and comparisons, whose derivative is 0 wherever they have one.
+/// Sets no gradient, for steps and comparisons, whose derivative is 0 wherever it exists.
 pub(crate) fn zero(_: &Backward<'_>) -> Result {
     Ok(())
 }
 
 pub(crate) fn abs(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sign")))
+    set_unary(cx, |x, _, dy| dy.scale_by(x.op("Sign")))
 }
 
 pub(crate) fn acos(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| -dy.divide_by((1.0 - x.squared()).op("Sqrt")))
+    set_unary(cx, |x, _, dy| -dy.divide_by((1.0 - x.square()).op("Sqrt")))
 }
 
 pub(crate) fn acosh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by((x - 1.0).op("Sqrt") * (x + 1.0).op("Sqrt")))
+    set_unary(cx, |x, _, dy| dy.divide_by((x - 1.0).op("Sqrt") * (x + 1.0).op("Sqrt")))
 }
 
 pub(crate) fn asin(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by((1.0 - x.squared()).op("Sqrt")))
+    set_unary(cx, |x, _, dy| dy.divide_by((1.0 - x.square()).op("Sqrt")))
 }
 
 pub(crate) fn asinh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by((x.squared() + 1.0).op("Sqrt")))
+    set_unary(cx, |x, _, dy| dy.divide_by((x.square() + 1.0).op("Sqrt")))
 }
 
 pub(crate) fn atan(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by(x.squared() + 1.0))
+    set_unary(cx, |x, _, dy| dy.divide_by(x.square() + 1.0))
 }
 
 pub(crate) fn atanh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by(1.0 - x.squared()))
+    set_unary(cx, |x, _, dy| dy.divide_by(1.0 - x.square()))
 }
 
 pub(crate) fn cos(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| -dy.scale_by(x.op("Sin")))
+    set_unary(cx, |x, _, dy| -dy.scale_by(x.op("Sin")))
 }
 
 pub(crate) fn cosh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sinh")))
+    set_unary(cx, |x, _, dy| dy.scale_by(x.op("Sinh")))
 }
 
 pub(crate) fn erf(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by((-x.squared()).op("Exp") * (2.0 / PI.sqrt())))
+    set_unary(cx, |x, _, dy| dy.scale_by((-x.square()).op("Exp") * (2.0 / PI.sqrt())))
 }
 
 pub(crate) fn exp(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy.scale_by(y))
+    set_unary(cx, |_, y, dy| dy.scale_by(y))
 }
 
 pub(crate) fn log(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.divide_by(x))
+    set_unary(cx, |x, _, dy| dy.divide_by(x))
 }
 
 pub(crate) fn neg(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, _, dy| -dy)
+    set_unary(cx, |_, _, dy| -dy)
 }
 
 pub(crate) fn reciprocal(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| -dy.scale_by(y.squared()))
+    set_unary(cx, |_, y, dy| -dy.scale_by(y.square()))
 }
 
 pub(crate) fn relu(cx: &Backward<'_>) -> Result {
-    // NaN is not below 0 either: what depends on it gets its gradient.
-    of_one(cx, |x, _, dy| x.compare("LessOrEqual", x.number(0.0)).choose(dy.number(0.0), dy))
+    // NaN compares false, so values that depend on it get their gradient.
+    set_unary(cx, |x, _, dy| x.compare("LessOrEqual", x.number(0.0)).choose(dy.number(0.0), dy))
 }
 
 pub(crate) fn sigmoid(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy.scale_by(y * (1.0 - y)))
+    set_unary(cx, |_, y, dy| dy.scale_by(y * (1.0 - y)))
 }
 
 pub(crate) fn sin(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by(x.op("Cos")))
+    set_unary(cx, |x, _, dy| dy.scale_by(x.op("Cos")))
 }
 
 pub(crate) fn sinh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by(x.op("Cosh")))
+    set_unary(cx, |x, _, dy| dy.scale_by(x.op("Cosh")))
 }
 
 pub(crate) fn softplus(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sigmoid")))
+    set_unary(cx, |x, _, dy| dy.scale_by(x.op("Sigmoid")))
 }
 
 pub(crate) fn sqrt(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| (dy * 0.5).divide_by(y))
+    set_unary(cx, |_, y, dy| (dy * 0.5).divide_by(y))
 }
 
 pub(crate) fn tan(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy.scale_by(y.squared() + 1.0))
+    set_unary(cx, |_, y, dy| dy.scale_by(y.square() + 1.0))
 }
 
 pub(crate) fn tanh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy.scale_by(1.0 - y.squared()))
+    set_unary(cx, |_, y, dy| dy.scale_by(1.0 - y.square()))
 }
 
-/// `positive` where the input is not below 0, elsewhere `negative`. The function of the operator
-/// computes a power that overflows where it is not taken, and 0 times infinity is no number.
-fn by_sign<'c>(
+/// Multiplies by `positive` where the input is not negative, and by the slope `negative` elsewhere.
+/// The operator's function computes a power that overflows for positive inputs, and 0 times
+/// infinity is NaN.
+fn set_by_sign<'c>(
     cx: &'c Backward<'_>,
     negative: impl FnOnce(Expr<'c>) -> Expr<'c>,
     positive: f64,
 ) -> Result {
-    of_one(cx, |x, y, dy| {
-        // NaN is on no side: its slope is the one that depends on it.
+    set_unary(cx, |x, y, dy| {
+        // NaN compares false and gets the slope that depends on it.
         let is_above = x.compare("GreaterOrEqual", x.number(0.0));
         is_above.choose(dy * positive, dy.scale_by(negative(y)))
     })
@@ -141,17 +143,17 @@ fn float(cx: &Backward<'_>, name: &str) -> f64 {
 
 pub(crate) fn elu(cx: &Backward<'_>) -> Result {
     let alpha = float(cx, "alpha");
-    by_sign(cx, |y| y + alpha, 1.0)
+    set_by_sign(cx, |y| y + alpha, 1.0)
 }
 
 pub(crate) fn celu(cx: &Backward<'_>) -> Result {
     let alpha = float(cx, "alpha");
-    by_sign(cx, |y| y / alpha + 1.0, 1.0)
+    set_by_sign(cx, |y| y / alpha + 1.0, 1.0)
 }
 
 pub(crate) fn selu(cx: &Backward<'_>) -> Result {
     let (alpha, gamma) = (float(cx, "alpha"), float(cx, "gamma"));
-    by_sign(cx, |y| y + alpha * gamma, gamma)
+    set_by_sign(cx, |y| y + alpha * gamma, gamma)
 }
 
 pub(crate) fn add(cx: &Backward<'_>) -> Result {
@@ -196,13 +198,13 @@ pub(crate) fn div(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The exponent may be of another type than the base.
+/// Sets the gradients of `Pow`, whose exponent may have another type than the base.
 pub(crate) fn pow(cx: &Backward<'_>) -> Result {
     let (a, b, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
     let exponent = b.cast(a.elem());
     if cx.wants(0) {
-        // The derivative of a constant is 0, also at 0, where the power below is infinite; and an
-        // infinite exponent makes a constant 0 of a small base.
+        // The derivative of a constant is 0, also at 0, where the power with the lower exponent is
+        // infinite. An infinite exponent makes a constant 0 of a base below 1.
         let below = a.op_with("Pow", &[exponent - 1.0], &[]);
         let slope = exponent.drop_unused(below) * below.drop_unused(exponent);
         cx.give_broadcast(0, dy.scale_by(slope))?;
@@ -210,13 +212,13 @@ pub(crate) fn pow(cx: &Backward<'_>) -> Result {
     if cx.wants(1) {
         let has_none = a.compare("LessOrEqual", a.number(0.0));
         let logarithm = has_none.choose(a.number(1.0), a).op("Log");
-        // An infinite base with a power of 0 has that for other exponents as well.
+        // An infinite base whose power is 0 has that power for nearby exponents too.
         cx.give_broadcast(1, dy.scale_by(y.scale_by(logarithm)).cast(b.elem()))?;
     }
     Ok(())
 }
 
-/// Only the remainder that has the sign of the dividend takes floats.
+/// Sets the gradients of `Mod` with `fmod=1`. The other form has no gradient.
 pub(crate) fn modulo(cx: &Backward<'_>) -> Result {
     let (a, b, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     if cx.wants(0) {
@@ -246,27 +248,28 @@ pub(crate) fn mean(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The gradient of a largest or smallest element, for the elements that are equal to it.
+/// Gradient of a largest or smallest element, for the elements that equal it.
 pub(crate) struct Share<'c> {
     each: Expr<'c>,
-    /// Whether no element is equal to the result, which is NaN.
+    /// Whether no element equals the result, which is NaN.
     is_of_none: Expr<'c>,
 }
 
-/// Divides `dy` among `count` elements. NaN is equal to none, and then all get what is not finite.
+/// Divides `dy` among `count` elements. If NaN is the result, no element equals it and `count` is
+/// 0; then all elements get a gradient that is not finite.
 pub(crate) fn share_among<'c>(dy: Expr<'c>, count: Expr<'c>) -> Share<'c> {
     Share { each: dy.divide_by(count), is_of_none: count.compare("Equal", count.number(0.0)) }
 }
 
 impl<'c> Share<'c> {
-    /// The gradients of elements of which truth values say whether they are equal to the result.
-    /// Others get 0, also of a gradient that is infinite.
+    /// Returns the gradients of elements, given which of them equal the result. Others get 0, even
+    /// of an infinite gradient.
     pub(crate) fn for_taken(&self, is_taken: Expr<'c>) -> Expr<'c> {
         is_taken.or(self.is_of_none).choose(self.each, self.each.number(0.0))
     }
 }
 
-/// `Max` and `Min`.
+/// Sets the gradients of `Max` and `Min`.
 pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
     let (y, dy) = (cx.output(0)?, cx.arriving()?);
     let (mut taken, mut ones) = (Vec::new(), Vec::new());
@@ -284,7 +287,7 @@ pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Whether the limits of `Clip` are the same in every run, and not crossed.
+/// Whether the limits of `Clip` are constants and the lower one is not above the upper one.
 fn are_ordered(cx: &Backward<'_>) -> bool {
     let number = |index: usize| {
         let limit = cx.constant(index)?;
@@ -303,7 +306,7 @@ pub(crate) fn clip(cx: &Backward<'_>) -> Result {
     if let (Some(low), Some(high), Some(below), Some(above)) = (low, high, is_below, is_above)
         && !are_ordered(cx)
     {
-        // Where the limits are crossed, all elements become the upper one; NaN stays NaN.
+        // If the lower limit exceeds the upper one, all elements become the upper one, except NaN.
         let is_crossed = below.op_with("And", &[low.compare("Greater", high)], &[]);
         let above = above.or(is_crossed);
         is_above = Some(above);
@@ -324,8 +327,8 @@ pub(crate) fn clip(cx: &Backward<'_>) -> Result {
 
 pub(crate) fn softmax(cx: &Backward<'_>) -> Result {
     let axis = cx.int("axis").unwrap_or(-1);
-    of_one(cx, |_, y, dy| {
-        // Of a line in which nothing counts all is dropped; else NaN of one is that of all.
+    set_unary(cx, |_, y, dy| {
+        // A line that no gradient reaches is dropped; otherwise a NaN in a line affects all of it.
         let y = y.drop_unused(dy);
         let weighted = dy * y;
         weighted - y * weighted.sum(&[axis], true)
@@ -334,13 +337,13 @@ pub(crate) fn softmax(cx: &Backward<'_>) -> Result {
 
 pub(crate) fn log_softmax(cx: &Backward<'_>) -> Result {
     let axis = cx.int("axis").unwrap_or(-1);
-    of_one(cx, |_, y, dy| {
+    set_unary(cx, |_, y, dy| {
         let probabilities = y.op("Exp").drop_unused(dy.sum_magnitudes(&[axis]));
         dy - probabilities * dy.sum(&[axis], true)
     })
 }
 
-/// The running sum from the other end.
+/// Sets the gradient of `CumSum`: the running sum from the other end.
 pub(crate) fn cum_sum(cx: &Backward<'_>) -> Result {
     let (axis, dy) = (cx.input(1)?, cx.arriving()?);
     let [exclusive, reverse] = ["exclusive", "reverse"].map(|name| cx.int(name).unwrap_or(0));
@@ -349,32 +352,32 @@ pub(crate) fn cum_sum(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Products of factors, some of which may be 0.
+/// Products whose factors may be 0.
 pub(crate) struct Product<'c> {
-    /// The factors.
+    /// Factors.
     pub(crate) factors: Expr<'c>,
-    /// Truth values: which factors are 0.
+    /// Truth values: whether each factor is 0.
     pub(crate) are_zero: Expr<'c>,
-    /// Number of factors of each product that are 0.
+    /// Number of zero factors of each product.
     pub(crate) zeros: Expr<'c>,
-    /// The sum of the factors of each product that are 0, which is 0 and has a derivative.
+    /// Sum of the zero factors of each product, which is 0 and has a derivative.
     pub(crate) sum_of_zeros: Expr<'c>,
-    /// The product of the factors that are not 0.
+    /// Product of the factors that are not 0.
     pub(crate) rest: Expr<'c>,
 }
 
 impl<'c> Product<'c> {
-    /// Truth values: which factors of `x` are 0.
+    /// Tests which elements of `x` are 0.
     pub(crate) fn are_zero(x: Expr<'c>) -> Expr<'c> {
         x.compare("Equal", x.number(0.0))
     }
 
-    /// The factors that are not 0, and 1 for others.
+    /// Replaces zero factors by 1.
     pub(crate) fn without_zeros(x: Expr<'c>, are_zero: Expr<'c>) -> Expr<'c> {
         are_zero.choose(x.number(1.0), x)
     }
 
-    /// The factors that are 0, and constants 0 for others.
+    /// Replaces factors that are not 0 by constants 0.
     pub(crate) fn zeros_alone(x: Expr<'c>, are_zero: Expr<'c>) -> Expr<'c> {
         are_zero.choose(x, x.number(0.0))
     }
@@ -383,17 +386,17 @@ impl<'c> Product<'c> {
         self.zeros.compare("Equal", self.zeros.number(count))
     }
 
-    /// The product of all others for a factor that is not 0, times that factor. With one 0 among
-    /// them it is 0 and changes with that.
+    /// Returns, for a factor that is not 0, the product of all others times that factor. With one
+    /// zero factor among them it is 0 and has a derivative by that factor.
     pub(crate) fn for_others(&self) -> Expr<'c> {
         let [zero, one] = [0.0, 1.0].map(|number| self.rest.number(number));
         let of_one = self.has_zeros(1.0).choose(self.sum_of_zeros, zero);
         self.rest * self.has_zeros(0.0).choose(one, of_one)
     }
 
-    /// The products of all others for each factor: `parts` of the same sizes. Of two that are 0
-    /// each has the other as its slope, so the product of the rest is right when it is derived once
-    /// more; of three the third derivatives are left out.
+    /// Returns the product of all other factors for each factor. All fields must have the shape of
+    /// the factors. With two zero factors, the slope of each is the other one, so that second
+    /// derivatives are right; with three, third derivatives are missing.
     pub(crate) fn slopes(&self) -> Expr<'c> {
         let [zero, one] = [0.0, 1.0].map(|number| self.rest.number(number));
         let of_two = self.has_zeros(2.0).choose(self.sum_of_zeros - self.factors, zero);
@@ -403,7 +406,8 @@ impl<'c> Product<'c> {
     }
 }
 
-/// The sum over all products that an element is in of what the others make, as [`Product`] has it.
+/// Sets the gradient of `CumProd`: the sum, over all products that an element is a factor of, of
+/// the product of the other factors. See [`Product`].
 pub(crate) fn cum_prod<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, axis, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let [exclusive, reverse] = ["exclusive", "reverse"].map(|name| cx.int(name).unwrap_or(0));
@@ -423,7 +427,7 @@ pub(crate) fn cum_prod<'c>(cx: &'c Backward<'_>) -> Result {
     };
     let (zero, one) = (x.number(0.0), x.number(1.0));
     let (is_one, are_two) = (products.has_zeros(1.0), products.has_zeros(2.0));
-    // Of two zeros each has the other as its slope: the sum of both without itself.
+    // With two zeros the slope of each is the other one: their sum minus the factor itself.
     let of_two = are_two.choose(products.sum_of_zeros, zero);
     let for_zeros = dy.scale_by(products.rest * is_one.choose(one, of_two));
     let own = sums_after(dy.scale_by(are_two.choose(products.rest, zero)));
@@ -434,18 +438,18 @@ pub(crate) fn cum_prod<'c>(cx: &'c Backward<'_>) -> Result {
 }
 
 /// Swaps the last two of `rank` axes.
-fn transposed(matrices: Expr<'_>, rank: usize) -> Expr<'_> {
+fn swap_matrix_axes(matrices: Expr<'_>, rank: usize) -> Expr<'_> {
     let mut axes: Vec<i64> = (0..rank as i64).collect();
     axes.swap(rank - 2, rank - 1);
     matrices.transpose(&axes)
 }
 
-/// A vector is a matrix of one row on the left, and of one column on the right. Matrices that one
-/// side repeats get the sum over their repetitions.
+/// Sets the gradients of `MatMul`. A vector is a matrix of one row on the left, and of one column
+/// on the right. Operands that broadcast get the sum over their repetitions.
 pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
     let (a, b, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let (Ok(rank_a), Ok(rank_b)) = (cx.rank_of(a), cx.rank_of(b)) else {
-        matmul_of_any_rank(cx, (a, b), dy);
+        matmul_of_any_rank(cx, a, b, dy);
         return Ok(());
     };
     let (mut left, mut right) = (a, b);
@@ -459,8 +463,9 @@ pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
     }
     let [rank_left, rank_right] = [rank_a.max(2), rank_b.max(2)];
     let rank = rank_left.max(rank_right);
-    // The magnitudes of what a line of an operand takes part in, in as many axes as that has.
-    let counted = |own: usize, line: i64| {
+    // Sum of the magnitudes of the gradients that each line of an operand contributes to, with as
+    // many axes as the operand.
+    let sum_along = |own: usize, line: i64| {
         let repeated: Vec<i64> = (0..(rank - own) as i64).collect();
         let all: Vec<i64> = repeated.iter().copied().chain([line]).collect();
         let sums = dy.sum_magnitudes(&all);
@@ -468,37 +473,38 @@ pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
     };
     if cx.wants(0) {
         if cx.may_be_infinite(1) {
-            right = right.drop_unused_lines(&[-2], counted(rank_right, -2));
+            right = right.drop_unused_lines(&[-2], sum_along(rank_right, -2));
         }
-        let product = dy.matmul(transposed(right, rank_right));
-        cx.give(0, of_operand(cx, product, (rank, rank_a), (a, b)));
+        let product = dy.matmul(swap_matrix_axes(right, rank_right));
+        cx.give(0, undo_broadcast(cx, product, rank, rank_a, a, b));
     }
     if cx.wants(1) {
         if cx.may_be_infinite(0) {
-            left = left.drop_unused_lines(&[-1], counted(rank_left, -1));
+            left = left.drop_unused_lines(&[-1], sum_along(rank_left, -1));
         }
-        // One matrix for all on the left: one product over all rows.
+        // A right operand of one matrix takes one product over all rows.
         let product = if rank_right == 2 && rank_left > 2 {
             let rows = |value: Expr<'c>, columns: Expr<'c>| -> Expr<'c> {
                 let all = cx.ints_of(&[-1]).op_with("Concat", &[columns], &[("axis", 0.into())]);
                 value.op_with("Reshape", &[all], &[])
             };
             let last = |value: Expr<'c>| value.sizes(-1, None);
-            transposed(rows(left, last(left)), 2).matmul(rows(dy, last(dy)))
+            swap_matrix_axes(rows(left, last(left)), 2).matmul(rows(dy, last(dy)))
         } else {
-            transposed(left, rank_left).matmul(dy)
+            swap_matrix_axes(left, rank_left).matmul(dy)
         };
         let rank = if rank_right == 2 { 2 } else { rank };
-        cx.give(1, of_operand(cx, product, (rank, rank_b), (b, a)));
+        cx.give(1, undo_broadcast(cx, product, rank, rank_b, b, a));
     }
     Ok(())
 }
 
-/// The same where ranks are known only at run time: a run makes matrices of vectors.
-fn matmul_of_any_rank<'c>(cx: &'c Backward<'_>, (a, b): (Expr<'c>, Expr<'c>), dy: Expr<'c>) {
+/// Sets the gradients of `MatMul` if ranks are known only at run time: nodes turn vectors into
+/// matrices.
+fn matmul_of_any_rank<'c>(cx: &'c Backward<'_>, a: Expr<'c>, b: Expr<'c>, dy: Expr<'c>) {
     let one = cx.ints_of(&[1]);
     let rank = |value: Expr<'c>| value.shape().shape();
-    // As many ones as a vector lacks axes.
+    // One `1` for each axis that a vector lacks.
     let ones =
         |value: Expr<'c>| one.expand((2.0 - rank(value)).op_with("Max", &[cx.ints_of(&[0])], &[]));
     let left = a.reshape(ones(a).concat(&[a.shape()], 0));
@@ -524,13 +530,15 @@ fn matmul_of_any_rank<'c>(cx: &'c Backward<'_>, (a, b): (Expr<'c>, Expr<'c>), dy
     }
 }
 
-/// The gradient of an operand of rank `own` of a product, from that of all matrices, of rank
-/// `rank`.
-fn of_operand<'c>(
+/// Returns the gradient of an operand of rank `own` of a product, given the gradient `product`
+/// before broadcasting is undone, which has rank `rank`.
+fn undo_broadcast<'c>(
     cx: &'c Backward<'_>,
     product: Expr<'c>,
-    (rank, own): (usize, usize),
-    (operand, other): (Expr<'c>, Expr<'c>),
+    rank: usize,
+    own: usize,
+    operand: Expr<'c>,
+    other: Expr<'c>,
 ) -> Expr<'c> {
     let batches = |shape: sardonyx_model::Shape| -> Vec<_> {
         shape.iter().take(shape.len().saturating_sub(2)).cloned().collect()
@@ -550,7 +558,7 @@ fn of_operand<'c>(
     if are_alike {
         return product;
     }
-    // A vector stands for a matrix that all repeat; its own axes never repeat.
+    // A vector stands for a matrix that broadcasts; its own axis does not.
     cx.unbroadcast_to(product, operand, own == 1)
 }
 
@@ -567,7 +575,8 @@ pub(crate) fn gemm<'c>(cx: &'c Backward<'_>) -> Result {
         ];
         left.op_with("Gemm", &[right], &attributes)
     };
-    // Lines of an operand along its inner axis; `axis` is that of the result which is summed.
+    // Drops lines of an operand along its inner axis that are not finite and do not contribute.
+    // `axis` is the axis of the result that is summed.
     let counting = |index: usize, operand: Expr<'c>, swaps: bool, axis: i64| {
         if !cx.may_be_infinite(index) {
             return operand;
@@ -600,9 +609,9 @@ pub(crate) fn gemm<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Of `Where`.
+/// Sets the gradients of `Where`.
 pub(crate) fn choose(cx: &Backward<'_>) -> Result {
-    let (condition, dy) = (cx.input(0)?.of(DataType::Bool), cx.arriving()?);
+    let (condition, dy) = (cx.input(0)?.with_elem(DataType::Bool), cx.arriving()?);
     let none = dy.number(0.0);
     if cx.wants(1) {
         cx.give_broadcast(1, condition.choose(dy, none))?;

@@ -1,13 +1,13 @@
-//! Broadcasting before opset 7: nothing broadcasts by itself.
+//! Broadcasting before opset 7, which an attribute has to demand.
 //!
 //! With `broadcast=1` the second input of a binary operator broadcasts to the shape of the first,
-//! if its own shape is a run of the first one's axes: the last ones, or those from `axis` on. A
-//! second input of one element always fits. Today's broadcasting contains all of this except
-//! `axis`, which becomes axes of size 1 at the end of the second input.
+//! if its shape is a run of the first one's axes: the last ones, or those from `axis` on. A second
+//! input of one element always fits. Current broadcasting includes all of this except `axis`, which
+//! becomes axes of size 1 at the end of the second input.
 //!
-//! The standard does not define a negative `axis`. -1 has one meaning that is possible: the last
-//! axes. It is the default of Caffe2, from which the attribute came, and for a second input of one
-//! axis it is also the axis counted from the end; a longer one would not fit there.
+//! The standard does not define a negative `axis`. The only plausible meaning of -1 is the last
+//! axes: it is the default of Caffe2, where the attribute came from, and for a second input of one
+//! axis it is also the axis counted from the end; a longer input would not fit there.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -18,7 +18,7 @@ use crate::infer::{Infer, InferError};
 use crate::tensor::rearrange::TILE;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
-/// The shape of the result of a binary operator.
+/// Infers the shape of the result of a binary operator.
 pub(crate) fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     if cx.int("broadcast").unwrap_or(0) == 0 {
         return same_shape(cx);
@@ -57,7 +57,7 @@ pub(crate) fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(shape))
 }
 
-/// The shape that all inputs must have.
+/// Returns the shape that all inputs must have.
 pub(crate) fn same_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let mut result: Option<Shape> = None;
     for index in 0..cx.input_count() {
@@ -86,11 +86,11 @@ fn one_element(shape: &Shape) -> bool {
     shape.iter().all(|size| size.known() == Some(1))
 }
 
-/// Opset 6 to 7 for binary operators.
+/// Adapts a binary operator from opset 6 to 7.
 pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let broadcasts = cx.int("broadcast").unwrap_or(0) != 0;
     let axis = cx.int("axis").filter(|axis| broadcasts && *axis != -1);
-    if let Some(axis) = axis.filter(|axis| *axis >= 0 && cx.runs() && !is_known(cx)) {
+    if let Some(axis) = axis.filter(|axis| *axis >= 0 && cx.runs() && !is_alignment_known(cx)) {
         align_at(cx, axis);
     } else if let Some(axis) = axis {
         let missing = missing_axes(cx, axis)?;
@@ -106,14 +106,14 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether it is known how the second input broadcasts.
-fn is_known(cx: &Adapt<'_>) -> bool {
+/// Whether the alignment of the second input can be derived.
+fn is_alignment_known(cx: &Adapt<'_>) -> bool {
     let second = cx.input_type(1).and_then(|ty| ty.shape());
     second.is_some_and(|second| cx.rank(0).is_some() || one_element(second))
 }
 
-/// Lets nodes compute the shape of the second input with its first axis at `axis` of the first
-/// input: axes of size 1 follow its own.
+/// Adds nodes that reshape the second input so that its first axis is at `axis` of the first input:
+/// they append axes of size 1.
 pub(crate) fn align_at(cx: &mut Adapt<'_>, axis: i64) {
     let (zero, one) = (cx.add_ints(&[0]), cx.add_ints(&[1]));
     let start = cx.add_ints(&[axis]);
@@ -130,16 +130,16 @@ pub(crate) fn align_at(cx: &mut Adapt<'_>, axis: i64) {
     cx.set_input(1, Some(aligned));
 }
 
-/// Opset 7 to 6 for binary operators.
+/// Adapts a binary operator from opset 7 to 6.
 ///
 /// # Errors
 ///
-/// The shapes are not known well enough to say how the operands were aligned.
+/// The shapes are not known well enough to derive the alignment of the operands.
 pub(crate) fn lower(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     lower_either(cx, false)
 }
 
-/// The same for operators whose inputs may be swapped.
+/// Adapts an operator whose inputs may be swapped from opset 7 to 6.
 pub(crate) fn lower_commutative(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     lower_either(cx, true)
 }
@@ -148,7 +148,7 @@ fn lower_either(cx: &mut Adapt<'_>, may_swap: bool) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(a), Some(b)) = (shape(0), shape(1)) else {
         return Err(cx.refuse(
-            "there is no implicit broadcasting there, and the ranks of the inputs are unknown",
+            "that version has no implicit broadcasting, and the ranks of the inputs are unknown",
         ));
     };
     if is_same(&a, &b) {
@@ -159,7 +159,7 @@ fn lower_either(cx: &mut Adapt<'_>, may_swap: bool) -> Result<(), Refusal> {
         cx.set_inputs(&[cx.input(1), cx.input(0)]);
         Some(run)
     });
-    let Some(Run { squeezed, axis }) = run else { return same_sizes(cx, 2) };
+    let Some(Run { squeezed, axis }) = run else { return expand_to_one_shape(cx, 2) };
     squeeze(cx, 1, &squeezed);
     cx.set("broadcast", 1);
     if let Some(axis) = axis {
@@ -176,15 +176,15 @@ fn is_same_size(a: &Dim, b: &Dim) -> bool {
     a == b && *a != Dim::Unknown
 }
 
-/// Where the axes of a shape lie in another one.
+/// Position of the axes of a shape in another one.
 struct Run {
-    /// Axes of size 1 that are no part of the run.
+    /// Axes of size 1 that are not part of the run.
     squeezed: Vec<i64>,
-    /// The first axis; `None` for the last axes and for a single element.
+    /// First axis; `None` for the last axes and for a single element.
     axis: Option<i64>,
 }
 
-/// Where the axes of `b` lie in `a`, if they are a run of them but for axes of size 1.
+/// Finds the axes of `b` in `a`, if they are a run of axes of `a` apart from axes of size 1.
 fn run_of(a: &Shape, b: &Shape) -> Option<Run> {
     let offset = a.len().checked_sub(b.len())?;
     let is_wide = |size: &Dim| size.known() != Some(1);
@@ -206,14 +206,15 @@ fn shapes_of(cx: &Adapt<'_>, count: usize) -> Option<Vec<Shape>> {
     (0..count).map(|index| cx.input_type(index)?.shape().cloned()).collect()
 }
 
-/// Whether the first inputs are certain to have one shape.
+/// Whether the first `count` inputs are certain to have one shape.
 pub(crate) fn are_same(cx: &Adapt<'_>, count: usize) -> bool {
     let same = |shapes: &[Shape]| shapes.iter().all(|shape| is_same(shape, &shapes[0]));
     count < 2 || shapes_of(cx, count).as_deref().is_some_and(same)
 }
 
-/// Gives the first inputs the shape to which they broadcast: nothing broadcasts by itself there.
-pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal> {
+/// Expands the first `count` inputs to the shape to which they broadcast, for a version without
+/// broadcasting.
+pub(crate) fn expand_to_one_shape(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal> {
     if are_same(cx, count) {
         return Ok(());
     }
@@ -224,7 +225,7 @@ pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal
     });
     let Some(sizes) = sizes else {
         return Err(cx.refuse(
-            "there is no implicit broadcasting there, and the sizes of the inputs are unknown",
+            "that version has no implicit broadcasting, and the sizes of the inputs are unknown",
         ));
     };
     let rank = sizes.iter().map(Vec::len).max().unwrap_or(0);
@@ -254,7 +255,8 @@ pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal
     Ok(())
 }
 
-/// The axes of size 1 that the second input needs at its end to stand at `axis` of the first.
+/// Returns the axes of size 1 that the second input needs at its end to stand at `axis` of the
+/// first.
 fn missing_axes(cx: &Adapt<'_>, axis: i64) -> Result<Vec<i64>, Refusal> {
     if cx.input_type(1).is_some_and(|ty| ty.shape().is_some_and(one_element)) {
         return Ok(Vec::new());
@@ -280,7 +282,7 @@ mod tests {
     use sardonyx_model::AttrValue::Int;
 
     use crate::math::binary::ADD;
-    use crate::math::testing::adapted;
+    use crate::math::testing::raise_version;
 
     #[test]
     fn the_second_input_is_aligned() {
@@ -320,7 +322,11 @@ mod tests {
             ),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(adapted(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
+            assert_eq!(
+                raise_version(&ADD, 6, &attributes, inputs),
+                expected,
+                "{attributes:?} {inputs}"
+            );
         }
     }
 }

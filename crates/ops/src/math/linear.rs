@@ -62,7 +62,7 @@ fn determinant(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::inferred;
+    use crate::math::testing::infer_type;
 
     #[test]
     fn matrices_are_square() {
@@ -75,7 +75,7 @@ mod tests {
             ("float[2]", "Det: input 0 must have rank 2 or more, not 1"),
         ];
         for (input, expected) in rows {
-            assert_eq!(inferred(&DET, 11, &[], input), expected);
+            assert_eq!(infer_type(&DET, 11, &[], input), expected);
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::gradient::{Backward, Expr};
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
-/// The cofactors: determinants of what is left without the row and the column of an element. They
-/// also exist where the determinant is 0. An `n` by `n` matrix takes `n * n` determinants.
+/// Sets the gradient of `Det` to the cofactors: determinants of the matrix without the row and the
+/// column of an element. They also exist where the determinant is 0. An `n` by `n` matrix takes `n
+/// * n` determinants.
 pub(crate) fn det(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let Some(stack) = cx.rank_of(x)?.checked_sub(2) else {
@@ -20,7 +21,7 @@ pub(crate) fn det(cx: &Backward<'_>) -> Result {
     let size = x.sizes(-1, None).squeeze(&[0]);
     let all = cx.count_up(size);
     let (down, across) = (all.unsqueeze(&[1]), all.unsqueeze(&[0]));
-    // In each row all numbers but that of the row.
+    // Row `i` holds all indices but `i`.
     let left = cx.count_up(size - 1.0).unsqueeze(&[0]);
     let others = left + left.compare("GreaterOrEqual", down).cast(left.elem());
     let parts = x.gather(others, -2).gather(others, -1);
@@ -33,8 +34,8 @@ pub(crate) fn det(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The product of the other operands with the gradient. Labels that only one operand has are
-/// multiplied with ones, and those that it has twice with a unit matrix.
+/// Sets the gradients of `Einsum`: the product of the other operands with the gradient. Labels that
+/// only one operand has are multiplied by ones, and those that occur twice in it by a unit matrix.
 pub(crate) fn einsum(cx: &Backward<'_>) -> Result {
     let dy = cx.arriving()?;
     let text = cx.string("equation").unwrap_or_default();
@@ -45,14 +46,14 @@ pub(crate) fn einsum(cx: &Backward<'_>) -> Result {
         );
     }
     for index in (0..cx.input_count()).filter(|index| cx.wants(*index)) {
-        let other = |other| counting(cx, &equation, other, dy);
-        cx.give(index, of_operand(cx, &equation, index, dy, &other)?);
+        let other = |other| drop_uncounted(cx, &equation, other, dy);
+        cx.give(index, make_gradient(cx, &equation, index, dy, &other)?);
     }
     Ok(())
 }
 
-/// The gradient of an operand, where `value` gives what stands for each other one.
-fn of_operand<'c>(
+/// Returns the gradient of an operand, where `value` returns the factor for each other operand.
+fn make_gradient<'c>(
     cx: &'c Backward<'_>,
     equation: &Equation,
     index: usize,
@@ -87,11 +88,11 @@ fn of_operand<'c>(
         terms.push(Term { labels: Vec::new(), ellipsis: Some(0) });
         values.push(dy.number(1.0).expand(sizes));
     }
-    // Some runtimes refuse an equation that sums what `...` stands for.
-    let summed = hidden_axes(cx, equation).filter(|_| own.ellipsis.is_none());
+    // Some runtimes refuse an equation that sums over the axes of `...`.
+    let summed = count_hidden_axes(cx, equation).filter(|_| own.ellipsis.is_none());
     result.ellipsis = result.ellipsis.or(summed.map(|_| 0));
-    let operands: Vec<String> = terms.iter().map(spelled).collect();
-    let text = format!("{}->{}", operands.join(","), spelled(&result));
+    let operands: Vec<String> = terms.iter().map(spell).collect();
+    let text = format!("{}->{}", operands.join(","), spell(&result));
     let mut gradient = dy.op_with("Einsum", &values[1..], &[("equation", text.as_str().into())]);
     if let Some(count) = summed {
         let axes: Vec<i64> = (0..count as i64).collect();
@@ -100,13 +101,13 @@ fn of_operand<'c>(
     if are_alike(cx, equation) {
         return Ok(gradient);
     }
-    // One element that an operand has of a label may stand for many that another one has.
+    // An axis of size 1 in one operand broadcasts to the size that the label has in another.
     Ok(cx.unbroadcast_to(gradient.expand(x.shape()), x, false))
 }
 
-/// An operand of products without elements that are not finite and of which nothing counts: all
-/// that they take part in is masked.
-fn counting<'c>(
+/// Returns an operand without elements that are not finite and do not contribute, since all results
+/// that depend on them are masked.
+fn drop_uncounted<'c>(
     cx: &'c Backward<'_>,
     equation: &Equation,
     index: usize,
@@ -121,11 +122,12 @@ fn counting<'c>(
     if [term, result].iter().any(|term| term.ellipsis.is_some())
         || labels.iter().enumerate().any(is_repeated)
     {
-        // The magnitudes of what each element takes part in: the gradient where all others are 1.
+        // The sum of the magnitudes that each element contributes to is its gradient if all other
+        // operands are 1.
         let ones = |other: usize| -> Result<Expr<'c>> {
             Ok(dy.number(1.0).expand(cx.input(other)?.shape()))
         };
-        let sums = of_operand(cx, equation, index, dy.op("Abs"), &ones)?;
+        let sums = make_gradient(cx, equation, index, dy.op("Abs"), &ones)?;
         return Ok(operand.drop_unused(sums));
     }
     let shared = |label: &&char| result.labels.contains(label);
@@ -138,8 +140,7 @@ fn counting<'c>(
         .filter(|place| !shared(&&labels[*place]))
         .map(|place| place as i64)
         .collect();
-    let text =
-        format!("{}->{}", spelled(result), spelled(&Term { labels: common, ellipsis: None }));
+    let text = format!("{}->{}", spell(result), spell(&Term { labels: common, ellipsis: None }));
     let mut sums = dy.op("Abs").op_with("Einsum", &[], &[("equation", text.as_str().into())]);
     if !absent.is_empty() {
         sums = sums.unsqueeze(&absent);
@@ -147,41 +148,41 @@ fn counting<'c>(
     Ok(operand.drop_unused(sums))
 }
 
-/// How many axes `...` stands for, if that is known and at least one.
-fn hidden_axes(cx: &Backward<'_>, equation: &Equation) -> Option<usize> {
+/// Returns the number of axes of `...`, if it is known and at least 1.
+fn count_hidden_axes(cx: &Backward<'_>, equation: &Equation) -> Option<usize> {
     let mut terms = equation.operands.iter().enumerate();
     let (index, term) = terms.find(|(_, term)| term.ellipsis.is_some())?;
     let rank = cx.shape_of(cx.input(index).ok()?)?.len();
     rank.checked_sub(term.labels.len()).filter(|count| *count > 0)
 }
 
-/// The size of the axis that a label stands for.
+/// Returns the size of the axis that a label stands for.
 fn size_at<'c>(x: Expr<'c>, term: &Term, place: usize) -> Expr<'c> {
     let axis = match term.ellipsis {
-        // What is after `...` counts from the end.
+        // Labels after `...` count from the end.
         Some(at) if place >= at => place as i64 - term.labels.len() as i64,
         _ => place as i64,
     };
     x.sizes(axis, (axis != -1).then_some(axis + 1))
 }
 
-/// A letter that no term has.
+/// Returns a letter that no term has.
 fn fresh_label(terms: &[Term], result: &Term) -> Option<char> {
     let is_free =
         |letter: &char| !terms.iter().chain([result]).any(|term| term.labels.contains(letter));
     ('a'..='z').chain('A'..='Z').find(is_free)
 }
 
-fn spelled(term: &Term) -> String {
+fn spell(term: &Term) -> String {
     let mut text: String = term.labels.iter().collect();
     if let Some(at) = term.ellipsis {
-        // Labels are single bytes.
+        // Labels are ASCII, so `at` is also a byte offset.
         text.insert_str(at, "...");
     }
     text
 }
 
-/// Whether each label has the same size in all operands, so that none is repeated.
+/// Whether each label has the same size in all operands, so that none broadcasts.
 fn are_alike(cx: &Backward<'_>, equation: &Equation) -> bool {
     let mut labels: BTreeMap<char, Dim> = BTreeMap::new();
     let mut hidden: Option<Shape> = None;

@@ -1,4 +1,4 @@
-//! MatMul: the matrix product, of stacks of matrices too.
+//! `MatMul`: the matrix product, also of stacks of matrices.
 //!
 //! The axes before the last two broadcast. A vector counts as one row on the left and as one column
 //! on the right, and that axis is not in the result.
@@ -47,7 +47,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape of the matrix product of inputs of these shapes.
+/// Infers the shape of the matrix product of inputs of these shapes.
 pub(crate) fn product_shape(cx: &Infer<'_>, a: &Shape, b: &Shape) -> Result<Shape, InferError> {
     let [a_rest @ .., a_inner] = &a[..] else {
         return cx.fail("input 0 must not be a scalar");
@@ -72,7 +72,7 @@ pub(crate) fn product_shape(cx: &Infer<'_>, a: &Shape, b: &Shape) -> Result<Shap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::inferred;
+    use crate::math::testing::infer_type;
 
     #[test]
     fn shapes_of_products() {
@@ -96,7 +96,7 @@ mod tests {
             ("-; -", "?[...]"),
         ];
         for (inputs, expected) in rows {
-            assert_eq!(inferred(&MATMUL, 13, &[], inputs), expected, "{inputs}");
+            assert_eq!(infer_type(&MATMUL, 13, &[], inputs), expected, "{inputs}");
         }
     }
 }

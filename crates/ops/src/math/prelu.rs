@@ -1,4 +1,4 @@
-//! `PRelu`: negative elements are multiplied by a learned slope.
+//! `PRelu`: multiplies negative elements by a learned slope.
 //!
 //! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7
 //! broadcasts the slope to the input, aligned at the right; 9 adds integers; 16 adds bfloat16.
@@ -53,7 +53,7 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, align_channels)
-    .adapter(7, 6, slope_of_channels)
+    .adapter(7, 6, unalign_channels)
     .body(&[16], slope_below_zero!("slope"))
     .without_reference_rule(&[1])
     .split_by(elements::elementwise);
@@ -70,25 +70,26 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A slope per channel gets axes of size 1 for the axes after the channels.
+/// Gives a slope per channel axes of size 1 for the axes after the channels.
 fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let slope = cx.input_type(1);
     let slope = slope.and_then(|ty| ty.shape()).map(|shape| &shape[..]);
     let are_ranked = slope.is_some() && cx.rank(0).is_some();
     match slope {
-        // A slope per channel, or a single one.
+        // One slope per channel, or a single one.
         _ if cx.runs() && !are_ranked && slope.is_none_or(|slope| slope.len() < 2) => {
             align_at(cx, 1);
             return Ok(());
         }
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
-        // The slope of a scalar has one axis there, and later none: it may not have more than X.
+        // The slope of a scalar has one axis there, but later none: it may not have more axes than
+        // X.
         Some([_]) if cx.rank(0) == Some(0) => {
             squeeze(cx, 1, &[0]);
             return Ok(());
         }
         Some([size]) if size.known() != Some(1) => {}
-        // One slope for all, or aligned already.
+        // A single slope, or an aligned one.
         Some(_) => return Ok(()),
     }
     let Some(rank) = cx.rank(0) else {
@@ -103,12 +104,12 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 6 has one slope, or one for each channel (axis 1).
-fn slope_of_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Removes the axes of the slope, since version 6 has one slope, or one for each channel (axis 1).
+fn unalign_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(data), Some(slope)) = (shape(0), shape(1)) else {
         return Err(cx.refuse(
-            "the slope must be one number or one for each channel there, and its shape is unknown",
+            "the slope must be one number or one for each channel in that version, and its shape is unknown",
         ));
     };
     if slope.is_empty() {
@@ -135,10 +136,10 @@ fn slope_of_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::{adapted, inferred};
+    use crate::math::testing::{infer_type, raise_version};
 
     #[test]
-    fn the_slope_stretches() {
+    fn the_slope_broadcasts() {
         // SHAPE-20, SHAPE-16
         let rows = [
             (16, "float[2, 3, 4, 5]; float[1, 3, 1, 5]", "float[2, 3, 4, 5]"),
@@ -158,7 +159,7 @@ mod tests {
             (16, "-; -", "-"),
         ];
         for (opset, inputs, expected) in rows {
-            assert_eq!(inferred(&PRELU, opset, &[], inputs), expected, "{opset} {inputs}");
+            assert_eq!(infer_type(&PRELU, opset, &[], inputs), expected, "{opset} {inputs}");
         }
     }
 
@@ -176,7 +177,7 @@ mod tests {
             ("float[N, 3]; -", "PRelu: aligning the slope at the channels takes its rank"),
         ];
         for (inputs, expected) in rows {
-            assert_eq!(adapted(&PRELU, 6, &[], inputs), expected, "{inputs}");
+            assert_eq!(raise_version(&PRELU, 6, &[], inputs), expected, "{inputs}");
         }
     }
 }

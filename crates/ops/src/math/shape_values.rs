@@ -1,38 +1,37 @@
-//! Arithmetic on values that describe shapes: small arrays of integers, symbolic or not.
+//! Arithmetic on values that describe shapes: small arrays of integers, which may be symbolic.
 //!
 //! Exporters write `Reshape` targets as chains such as `Shape -> Gather -> Div -> Concat`.
-//! Following the integers through them keeps shapes known that no rule about types alone could
-//! give.
+//! Following the integers through a chain finds shapes that rules about types alone cannot.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::infer::Infer;
-use crate::known::{Dims, Known, MAX_KNOWN, elements, held};
+use crate::known::{Dims, Known, MAX_KNOWN, elements, keep_if_exact};
 
-/// An array of integers.
+/// Array of integers.
 #[derive(Clone)]
 pub(crate) struct Ints {
     /// Element type.
     pub(crate) elem: DataType,
-    /// Sizes; none for a scalar.
+    /// Sizes; empty for a scalar.
     pub(crate) dims: Dims,
-    /// The elements, row by row.
+    /// Elements in row-major order.
     pub(crate) values: Vec<Dim>,
 }
 
 impl Ints {
-    /// An array without axes.
+    /// Makes an array without axes.
     pub(crate) fn scalar(elem: DataType, value: Dim) -> Ints {
         Ints { elem, dims: Dims::new(), values: vec![value] }
     }
 
-    /// An array with one axis.
+    /// Makes an array with one axis.
     pub(crate) fn vector(elem: DataType, values: Vec<Dim>) -> Ints {
         Ints { elem, dims: [values.len()].into_iter().collect(), values }
     }
 
-    /// The array whose elements `at` gives by index, unless it is too large.
+    /// Makes an array whose elements `at` returns by index. `None` if it would be too large.
     pub(crate) fn build(
         elem: DataType,
         dims: Dims,
@@ -42,7 +41,7 @@ impl Ints {
         let mut index = vec![0; dims.len()];
         let mut values = Vec::with_capacity(count);
         for _ in 0..count {
-            values.push(held(elem, at(&index)));
+            values.push(keep_if_exact(elem, at(&index)));
             for (axis, size) in index.iter_mut().zip(&dims).rev() {
                 *axis += 1;
                 if *axis < *size {
@@ -54,7 +53,7 @@ impl Ints {
         Some(Ints { elem, dims, values })
     }
 
-    /// The array whose element at each index is the one at the index that `from` makes of it.
+    /// Makes an array of elements of this one: `from` returns the source index for each index.
     pub(crate) fn pick(
         &self,
         dims: Dims,
@@ -65,7 +64,7 @@ impl Ints {
         })
     }
 
-    /// The element at an index; unknown where there is none.
+    /// Returns the element at an index, or an unknown one if there is none.
     pub(crate) fn at(&self, index: &[usize]) -> Dim {
         self.offset(index)
             .and_then(|offset| self.values.get(offset))
@@ -73,7 +72,7 @@ impl Ints {
             .unwrap_or(Dim::Unknown)
     }
 
-    /// Where the element at an index is.
+    /// Returns the offset of the element at an index.
     pub(crate) fn offset(&self, index: &[usize]) -> Option<usize> {
         let mut offset = 0;
         for (axis, size) in index.iter().zip(&self.dims) {
@@ -85,12 +84,12 @@ impl Ints {
         (index.len() == self.dims.len()).then_some(offset)
     }
 
-    /// The same, broadcast to these sizes.
+    /// Broadcasts the array to these sizes.
     pub(crate) fn broadcast(&self, dims: Dims) -> Option<Ints> {
         Ints::build(self.elem, dims, |index| self.broadcast_at(index))
     }
 
-    /// The element that broadcasting brings to an index of a result.
+    /// Returns the element that broadcasting brings to an index of the result.
     fn broadcast_at(&self, index: &[usize]) -> Dim {
         let skipped = index.len().saturating_sub(self.dims.len());
         let index: Dims = index[skipped..]
@@ -102,13 +101,13 @@ impl Ints {
     }
 }
 
-/// The integers of an input, if they are known.
+/// Returns the integers of an input, if they are known.
 pub(crate) fn of_input(cx: &Infer<'_>, index: usize) -> Option<Ints> {
-    let known = cx.known(index)?;
+    let known = cx.known_value(index)?;
     Some(Ints { elem: known.elem(), dims: known.dims().into(), values: known.elements()? })
 }
 
-/// The same, with unknown elements if nothing is known but how many there are.
+/// Returns the integers of an input; unknown ones if only the shape is known.
 pub(crate) fn of_input_or_unknown(cx: &Infer<'_>, index: usize) -> Option<Ints> {
     of_input(cx, index).or_else(|| {
         let dims = sizes(cx.shape(index)?)?;
@@ -116,32 +115,32 @@ pub(crate) fn of_input_or_unknown(cx: &Infer<'_>, index: usize) -> Option<Ints> 
     })
 }
 
-/// Says that the first output has these integers.
+/// Sets the integers of the first output.
 pub(crate) fn set(cx: &mut Infer<'_>, ints: Ints) {
     set_output(cx, 0, ints);
 }
 
-/// Says that an output has these integers.
+/// Sets the integers of an output.
 pub(crate) fn set_output(cx: &mut Infer<'_>, output: usize, ints: Ints) {
     if let Some(known) = Known::array(ints.elem, ints.dims, ints.values) {
         cx.set_known(output, known);
     }
 }
 
-/// The first output has these integers, if there are any.
+/// Sets the integers of the first output, if they are known.
 pub(crate) fn set_if(cx: &mut Infer<'_>, ints: Option<Ints>) {
     if let Some(ints) = ints {
         set(cx, ints);
     }
 }
 
-/// The sizes of a shape that is known in full.
+/// Returns the sizes of a shape if all are known.
 pub(crate) fn sizes(shape: &Shape) -> Option<Dims> {
     shape.iter().map(Dim::size).collect()
 }
 
-/// The elements of the first input reach the first output as they are, in a shape that may be
-/// another one. One size of it need not be known.
+/// Passes the elements of the first input to the first output, which may have another shape. One
+/// size of that may be unknown.
 pub(crate) fn pass(cx: &mut Infer<'_>, shape: Option<&Shape>) {
     let (Some(shape), Some(ints)) = (shape, of_input(cx, 0)) else {
         return;
@@ -157,7 +156,7 @@ pub(crate) fn pass(cx: &mut Infer<'_>, shape: Option<&Shape>) {
     set(cx, Ints { dims, ..ints });
 }
 
-/// The sizes to which arrays broadcast.
+/// Returns the sizes to which arrays broadcast.
 pub(crate) fn broadcast_dims<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> Option<Dims> {
     let mut result = Dims::new();
     for dims in all {
@@ -177,7 +176,7 @@ pub(crate) fn broadcast_dims<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> 
     Some(result)
 }
 
-/// The first output is `f` over all inputs, element by element.
+/// Sets the first output to `f` folded over all inputs, element by element.
 pub(crate) fn combine(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Dim) {
     if !(0..cx.input_count()).all(|index| cx.is_known(index)) {
         return;
@@ -195,8 +194,8 @@ pub(crate) fn combine(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Dim) {
     set_if(cx, result);
 }
 
-/// The first output is what `f` says of two inputs, element by element.
-pub(crate) fn decide(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Option<bool>) {
+/// Sets the first output to the truth value that `f` returns for two inputs, element by element.
+pub(crate) fn set_comparison(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Option<bool>) {
     let (Some(a), Some(b)) = (of_input(cx, 0), of_input(cx, 1)) else {
         return;
     };
@@ -204,27 +203,27 @@ pub(crate) fn decide(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Option<bool>)
     set_if(cx, decided);
 }
 
-/// `f` over arrays that broadcast to each other's sizes.
+/// Computes `f` over arrays that broadcast to each other's sizes.
 pub(crate) fn broadcast<const N: usize>(
     elem: DataType,
-    of: [&Ints; N],
+    operands: [&Ints; N],
     f: impl Fn([&Dim; N]) -> Dim,
 ) -> Option<Ints> {
-    let dims = broadcast_dims(of.iter().map(|ints| &ints.dims[..]))?;
+    let dims = broadcast_dims(operands.iter().map(|ints| &ints.dims[..]))?;
     Ints::build(elem, dims, |index| {
-        let elements = of.map(|ints| ints.broadcast_at(index));
+        let elements = operands.map(|ints| ints.broadcast_at(index));
         f(elements.each_ref())
     })
 }
 
-/// The first output is `f` of the first input, element by element.
+/// Sets the first output to `f` of the first input, element by element.
 pub(crate) fn map(cx: &mut Infer<'_>, f: impl Fn(&Dim) -> Dim) {
-    if let Some(known) = cx.known(0) {
+    if let Some(known) = cx.known_value(0) {
         map_to(cx, known.elem(), f);
     }
 }
 
-/// The same with another element type.
+/// Sets the first output to `f` of the first input, element by element, with another element type.
 pub(crate) fn map_to(cx: &mut Infer<'_>, elem: DataType, f: impl Fn(&Dim) -> Dim) {
     let Some(ints) = of_input(cx, 0) else { return };
     let values = ints.values.iter().map(f).collect();
@@ -232,7 +231,7 @@ pub(crate) fn map_to(cx: &mut Infer<'_>, elem: DataType, f: impl Fn(&Dim) -> Dim
     set(cx, Ints { elem, dims, values });
 }
 
-/// Division of an element type: that of integers drops the fraction.
+/// Returns the division of an element type. Division of integers drops the fraction.
 pub(crate) fn divide(elem: DataType) -> fn(&Dim, &Dim) -> Dim {
     if elem.is_integer() { divide_integers } else { |a, b| a.exact_div(b).unwrap_or(Dim::Unknown) }
 }
@@ -240,13 +239,13 @@ pub(crate) fn divide(elem: DataType) -> fn(&Dim, &Dim) -> Dim {
 fn divide_integers(a: &Dim, b: &Dim) -> Dim {
     match (a, b) {
         (Dim::Known(a), Dim::Known(b)) => a.checked_div(*b).map_or(Dim::Unknown, Dim::Known),
-        // Only without signs is that rounding down.
+        // Division drops the fraction, which is rounding down only if no operand is negative.
         _ if a.is_never_negative() && b.is_never_negative() => a.floor_div(b),
         _ => a.exact_div(b).unwrap_or(Dim::Unknown),
     }
 }
 
-/// The remainder with the sign of the dividend.
+/// Computes the remainder with the sign of the dividend.
 pub(crate) fn truncated_remainder(a: &Dim, b: &Dim) -> Dim {
     match (a, b) {
         (Dim::Known(a), Dim::Known(b)) => a.checked_rem(*b).map_or(Dim::Unknown, Dim::Known),
@@ -255,7 +254,7 @@ pub(crate) fn truncated_remainder(a: &Dim, b: &Dim) -> Dim {
     }
 }
 
-/// Absolute value.
+/// Computes the absolute value.
 pub(crate) fn absolute(value: &Dim) -> Dim {
     match value {
         Dim::Known(number) => number.checked_abs().map_or(Dim::Unknown, Dim::Known),
@@ -264,17 +263,17 @@ pub(crate) fn absolute(value: &Dim) -> Dim {
     }
 }
 
-/// The same with the opposite sign.
+/// Negates a value.
 pub(crate) fn negate(value: &Dim) -> Dim {
     Dim::Known(0).sub(value)
 }
 
-/// A truth value as a number.
+/// Converts a truth value to a number.
 pub(crate) fn truth(value: Option<bool>) -> Dim {
     value.map_or(Dim::Unknown, |value| Dim::Known(value.into()))
 }
 
-/// Whether values are surely equal or surely not.
+/// Returns whether values are equal, if that is certain.
 pub(crate) fn equal(a: &Dim, b: &Dim) -> Option<bool> {
     if a.surely_equals(b) {
         Some(true)
@@ -285,7 +284,7 @@ pub(crate) fn equal(a: &Dim, b: &Dim) -> Option<bool> {
     }
 }
 
-/// Whether the first value is surely larger or surely not.
+/// Returns whether the first value is greater, if that is certain.
 pub(crate) fn greater(a: &Dim, b: &Dim) -> Option<bool> {
     if a.sub(b).sub(&Dim::Known(1)).is_never_negative() {
         Some(true)
@@ -296,7 +295,7 @@ pub(crate) fn greater(a: &Dim, b: &Dim) -> Option<bool> {
     }
 }
 
-/// A position that may count from the end of an axis.
+/// Counts a position from the front that may count from the end of an axis.
 pub(crate) fn position(index: &Dim, size: usize) -> Option<usize> {
     let index = index.known()?;
     let index = if index < 0 { index.checked_add(i64::try_from(size).ok()?)? } else { index };
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_sure_is_decided() {
+    fn comparisons_decide_only_certain_cases() {
         let n = Dim::symbol("N");
         let rows = [
             (n.clone(), n.clone(), Some(true), Some(false)),

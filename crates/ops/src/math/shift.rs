@@ -1,5 +1,5 @@
-//! `BitShift` of version 28 for older versions, which take unsigned integers only and say nothing
-//! of shifts by as many bits as a number has, or more.
+//! `BitShift` of version 28 for older versions, which take only unsigned integers and leave shifts
+//! by at least as many bits as a number has undefined.
 
 use sardonyx_model::ValueId;
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
@@ -8,8 +8,9 @@ use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::downward::ints_of;
 
-/// Computes with 64 unsigned bits, and takes what version 28 gives for shifts that are too large.
-pub(super) fn by_few_bits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Shifts with 64 unsigned bits, and selects the result of version 28 for shifts that are too
+/// large.
+pub(super) fn limit_shift(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).or(cx.input_type(1)).and_then(|ty| ty.elem());
     let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
         return Err(cx.refuse("the type of its inputs is unknown"));
@@ -46,7 +47,7 @@ pub(super) fn by_few_bits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         fits = shift.make("And", &[small, positive]);
         by = shift.make("Where", &[fits, by, zero]);
     }
-    // Of a negative number that is shifted to the right by too many bits, the sign is left.
+    // A negative number that is shifted to the right by too many bits becomes -1, all sign bits.
     let ones = shift.number(-1, DataType::Int64)?;
     let below = if is_left { None } else { shift.make("Less", &[x, zero]) };
     let shifted =
@@ -87,7 +88,7 @@ impl Shift<'_, '_> {
         Some(self.cx.before("Cast", &[value], &to))
     }
 
-    /// Bits beyond those of a narrower type are lost when the result is cast to it.
+    /// Shifts in 64 bits. The final cast to a narrower type drops excess bits.
     fn shift(
         &mut self,
         x: Option<ValueId>,
@@ -99,7 +100,8 @@ impl Shift<'_, '_> {
         Some(self.cx.before("BitShift", &[x, by], &direction))
     }
 
-    /// A negative number is shifted as its complement `-1 - x`, which is not negative.
+    /// Shifts to the right. A negative number is shifted as its complement `-1 - x`, which is not
+    /// negative.
     fn right(
         &mut self,
         x: Option<ValueId>,
@@ -115,7 +117,7 @@ impl Shift<'_, '_> {
         self.make("Where", &[below, complement, shifted])
     }
 
-    /// Lets the node choose between two values.
+    /// Adds a node that selects between two values.
     fn choose(
         &mut self,
         condition: Option<ValueId>,

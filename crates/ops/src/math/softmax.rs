@@ -1,5 +1,6 @@
 //! `Softmax`, `LogSoftmax`, `Hardmax` along an axis: the share of each element in the sum of
-//! exponentials, its logarithm, or 1 for the first largest element and 0 for the others.
+//! exponentials, the logarithm of that share, or 1 for the first largest element and 0 for the
+//! others.
 //!
 //! Since 1, with all axes from `axis` (by default 1) on taken as one; 11 allows negative `axis`; 13
 //! works along the one axis `axis` (by default the last), and adds bfloat16.
@@ -9,7 +10,7 @@ use sardonyx_model::Shape;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
-use crate::downward::{axis_from_front, from_front};
+use crate::downward::{count_axis_from_front, from_front};
 use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, note, output, types};
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
@@ -66,9 +67,9 @@ const fn along_axis(name: &'static str) -> OpDef {
         .same_up()
         .since(13, ONE_AXIS)
         .infer(infer)
-        .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
-        .adapter(12, 13, one_axis)
-        .adapter(13, 12, last_axis)
+        .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
+        .adapter(12, 13, flatten_axes)
+        .adapter(13, 12, move_axis_to_end)
 }
 
 fn softmax(cx: &Expand<'_>) -> Option<String> {
@@ -79,7 +80,7 @@ fn log_softmax(cx: &Expand<'_>) -> Option<String> {
     Some(powers(cx)? + "log_sum = Log (sum)\noutput = Sub (shifted, log_sum)")
 }
 
-/// Exponentials of the distances to the largest element, and their sum.
+/// Computes exponentials of the differences to the largest element, and their sum.
 fn powers(cx: &Expand<'_>) -> Option<String> {
     let axis = cx.int("axis")?;
     let axes = vector("axes", &[axis]);
@@ -98,7 +99,7 @@ fn powers(cx: &Expand<'_>) -> Option<String> {
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(rank), Some(axis)) = (cx.rank(0), cx.int("axis")) {
-        // To begin with, no axes could be taken as one too: each element then is alone.
+        // Before version 11 the axis may be the rank: then each element is normalized alone.
         if cx.since() >= 11 || axis != rank as i64 {
             cx.axis(axis, rank)?;
         }
@@ -106,8 +107,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::same_as_first(cx)
 }
 
-/// Flattens where several axes were taken as one, and gives the result its shape back.
-fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Flattens the input if several axes were taken as one, and restores the shape of the result.
+fn flatten_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(1);
     let ty = cx.input_type(0);
     if let Some(axis) = only_axis(axis, ty.and_then(|ty| ty.shape())) {
@@ -119,14 +120,14 @@ fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let flat = cx.before(FLATTEN.name, &[original], &[("axis", AttrValue::Int(axis))]);
     cx.set_input(0, Some(flat));
     cx.set("axis", -1);
-    // A size of 0 that shows at a run is one, which version 14 of `Reshape` can say.
+    // A size of 0 may only appear at run time. `Reshape` can restore it since version 14.
     let takes_zeros = [("allowzero", AttrValue::Int(1))];
     let attributes = if cx.runs() { &takes_zeros[..] } else { &[] };
     cx.after(0, RESHAPE.name, &[Some(shape)], attributes);
     Ok(())
 }
 
-/// The one axis that says the same as all axes from `axis` on, if there is one.
+/// Returns the single axis that is equivalent to all axes from `axis` on, if there is one.
 fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
     if axis == -1 {
         return Some(-1);
@@ -135,14 +136,14 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
     let start = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
     let flattened = shape.get(start..)?;
     if shape.iter().any(|size| size.known() == Some(0)) {
-        // No elements, no result; and `Reshape` could not give such a shape back.
+        // Without elements any axis is right, and `Reshape` could not restore such a shape.
         return Some(-1);
     }
     let mut wide = (start..)
         .zip(flattened)
         .filter(|(_, size)| size.known() != Some(1))
         .map(|(axis, _)| axis as i64);
-    // Axes of size 1 change nothing; if there are no others, the last one will do.
+    // Axes of size 1 change nothing; without others, the last one is right.
     match (wide.next(), wide.next()) {
         (None, _) if flattened.is_empty() => None,
         (None, _) => Some(-1),
@@ -151,8 +152,8 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
     }
 }
 
-/// The last axis is the same in both forms; another one is made the last.
-fn last_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the axis to the end, where both forms mean the same.
+fn move_axis_to_end(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(-1);
     let Some(rank) = cx.rank(0) else {
         if axis == -1 {
@@ -180,7 +181,7 @@ mod tests {
     use sardonyx_model::AttrValue;
 
     use super::*;
-    use crate::math::testing::{adapted, inferred, ty};
+    use crate::math::testing::{infer_type, raise_version, ty};
 
     #[test]
     fn the_axis_must_exist() {
@@ -201,7 +202,7 @@ mod tests {
             let attributes: Vec<_> =
                 axis.map(|axis| ("axis", AttrValue::Int(axis))).into_iter().collect();
             assert_eq!(
-                inferred(&SOFTMAX, opset, &attributes, input),
+                infer_type(&SOFTMAX, opset, &attributes, input),
                 expected,
                 "{opset} {axis:?} {input}"
             );
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_axis_where_it_says_the_same() {
+    fn an_equivalent_single_axis_is_kept() {
         let rows = [
             (-1, "-", Some(-1)),
             (1, "-", None),
@@ -251,7 +252,7 @@ mod tests {
         ];
         for (attributes, input, expected) in rows {
             assert_eq!(
-                adapted(&SOFTMAX, 12, &attributes, input),
+                raise_version(&SOFTMAX, 12, &attributes, input),
                 expected,
                 "{attributes:?} {input}"
             );

@@ -1,5 +1,4 @@
-//! Operators on one tensor, element by element, as rows: functions, signs and rounding,
-//! activations.
+//! Elementwise operators on one tensor, as rows: functions, signs and rounding, activations.
 //!
 //! The output always has the type of the input.
 //!
@@ -42,7 +41,7 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .types_down()
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
     .widens()
-    .infer(|cx| mapped(cx, shape_values::absolute))
+    .infer(|cx| infer_elementwise(cx, shape_values::absolute))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
     .gradient(gradients::abs)
@@ -104,13 +103,13 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         Some(alpha + celu!())
     })
     .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()))
-    .call_body(celu_of_any_rank)
+    .call_body(build_celu)
     .gradient(gradients::celu)
     .split_by(elements::elementwise);
 
-/// Computes with a scalar `alpha`. The function of the standard has a vector before version 28,
-/// which gives a scalar an axis.
-fn celu_of_any_rank(cx: &Expand<'_>) -> Result<Option<String>, String> {
+/// Builds `Celu` with a scalar `alpha`. Before version 28 the function of the standard has a
+/// vector, which gives a scalar an axis.
+fn build_celu(cx: &Expand<'_>) -> Result<Option<String>, String> {
     if cx.since() >= 28 || cx.rank(0).is_some_and(|rank| rank > 0) {
         return Ok(None);
     }
@@ -233,7 +232,7 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .types_down()
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
     .widens()
-    .infer(|cx| mapped(cx, shape_values::negate))
+    .infer(|cx| infer_elementwise(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
     .gradient(gradients::neg)
@@ -243,7 +242,7 @@ pub static NEG: OpDef = OpDef::new("Neg")
 pub(crate) static NOT: OpDef = OpDef::new("Not")
     .about("Logical NOT of each element.")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
-    .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)))
+    .infer(|cx| infer_elementwise(cx, |value| Dim::Known(1).sub(value)))
     .split_by(elements::elementwise);
 
 pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY)
@@ -298,7 +297,7 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(rules::same_as_first)
-    .adapter(5, 6, old_selu)
+    .adapter(5, 6, write_old_selu)
     .adapter(6, 5, |cx| write_selu(cx, SELU_ALPHA, SELU_GAMMA))
     .body(
         &[18],
@@ -406,7 +405,7 @@ const FIXED_Y: Fact = Y.non_differentiable();
 const IN_PLACE: Fact = ints("consumed_inputs");
 const NOT_IN_PLACE: Fact = without_attribute("consumed_inputs");
 
-// Some operators call their tensors X and Y, others input and output.
+// Some operators name their tensors X and Y, others input and output.
 const XY: &[Fact] = &[X, Y, IN_PLACE, types("T", FLOATS)];
 const SMOOTH_XY: &[Fact] = &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4)];
 const NAMED: &[Fact] = &[input("input", "T"), output("output", "T"), IN_PLACE, types("T", FLOATS)];
@@ -416,7 +415,7 @@ const SMOOTH_NAMED: &[Fact] = &[
     types("T", FLOATS_IR4),
 ];
 
-/// What is below 0 times a value.
+/// Expands to nodes that multiply negative elements by a slope.
 macro_rules! slope_below_zero {
     ($slope:literal) => {
         concat!(
@@ -499,8 +498,8 @@ const fn rounding(name: &'static str) -> OpDef {
         name,
         XY,
         const { &[FIXED_X, FIXED_Y, types("T", FLOATS_IR4)] },
-        // Whole numbers are as they were.
-        |cx| mapped(cx, Dim::clone),
+        // Whole numbers do not change.
+        |cx| infer_elementwise(cx, Dim::clone),
     )
 }
 
@@ -540,7 +539,7 @@ const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: 
         .adapter(5, 6, consumed_inputs::remove)
 }
 
-fn mapped(cx: &mut Infer<'_>, f: fn(&Dim) -> Dim) -> Result<(), InferError> {
+fn infer_elementwise(cx: &mut Infer<'_>, f: fn(&Dim) -> Dim) -> Result<(), InferError> {
     rules::same_as_first(cx)?;
     shape_values::map(cx, f);
     Ok(())
@@ -551,13 +550,13 @@ const SELU_GAMMA: f32 = 1.050_701;
 const OLD_SELU_ALPHA: f32 = 1.6732;
 const OLD_SELU_GAMMA: f32 = 1.0507;
 
-/// The defaults of version 1 have fewer digits, so they must be said.
-fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Writes the defaults of version 1, which have fewer digits.
+fn write_old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     write_selu(cx, OLD_SELU_ALPHA, OLD_SELU_GAMMA)?;
     consumed_inputs::remove(cx)
 }
 
-/// Writes the defaults of a version, which are not those of its neighbour.
+/// Writes the defaults of a version, which differ from those of its neighbour.
 fn write_selu(cx: &mut Adapt<'_>, alpha: f32, gamma: f32) -> Result<(), Refusal> {
     for (name, default) in [("alpha", alpha), ("gamma", gamma)] {
         if !cx.has(name) {
@@ -572,14 +571,14 @@ mod tests {
     use sardonyx_model::AttrValue;
 
     use super::*;
-    use crate::math::testing::{adapted, inferred, propagated};
+    use crate::math::testing::{infer_type, infer_value, raise_version};
 
     #[test]
     fn the_output_is_like_the_input() {
         // SHAPE-16, SHAPE-22
         for def in [&EXP, &RELU, &ABS, &ERF, &SIN, &NOT, &SELU, &CEIL, &SOFTPLUS] {
             for ty in ["float[2, N, ?]", "float16", "double[...]", "?[3]", "-"] {
-                assert_eq!(inferred(def, 13, &[], ty), ty, "{}", def.name);
+                assert_eq!(infer_type(def, 13, &[], ty), ty, "{}", def.name);
             }
         }
     }
@@ -595,7 +594,7 @@ mod tests {
             (&NOT, "bool:[0, 1, ?]", "[1, 0, ?]"),
         ];
         for (def, input, expected) in rows {
-            assert_eq!(propagated(def, 13, &[], input), expected, "{} of {input}", def.name);
+            assert_eq!(infer_value(def, 13, &[], input), expected, "{} of {input}", def.name);
         }
     }
 
@@ -614,12 +613,12 @@ mod tests {
     fn older_nodes_keep_their_meaning() {
         let hint = ("consumed_inputs", AttrValue::from(&[0]));
         let alpha = ("alpha", AttrValue::Float(2.0));
-        assert_eq!(adapted(&RELU, 5, std::slice::from_ref(&hint), "-"), "y = Relu(a)");
-        assert_eq!(adapted(&SELU, 5, &[hint], "-"), "y = Selu(a) alpha=1.6732 gamma=1.0507");
-        assert_eq!(adapted(&SELU, 5, &[alpha], "-"), "y = Selu(a) alpha=2 gamma=1.0507");
-        assert_eq!(adapted(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
+        assert_eq!(raise_version(&RELU, 5, std::slice::from_ref(&hint), "-"), "y = Relu(a)");
+        assert_eq!(raise_version(&SELU, 5, &[hint], "-"), "y = Selu(a) alpha=1.6732 gamma=1.0507");
+        assert_eq!(raise_version(&SELU, 5, &[alpha], "-"), "y = Selu(a) alpha=2 gamma=1.0507");
+        assert_eq!(raise_version(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
         assert_eq!(
-            adapted(&ERF, 12, &[], "int8[N]"),
+            raise_version(&ERF, 12, &[], "int8[N]"),
             "Erf: the newer version supports only floats, not int8"
         );
     }

@@ -1,4 +1,4 @@
-//! Operators on any number of tensors, element by element, as rows.
+//! Elementwise operators on any number of tensors, as rows.
 //!
 //! - `Sum`, `Mean`: since 1; 6 drops `consumed_inputs`; 8 broadcasts, where all shapes had to be
 //!   the same; 13 adds bfloat16.
@@ -31,10 +31,10 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .widens()
     .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
     .widens()
-    .infer(|cx| folded(cx, Dim::larger))
+    .infer(|cx| infer_folded(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(12, 11, |cx| choose(cx, "Greater"))
-    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
+    .adapter(12, 11, |cx| select_by_comparison(cx, "Greater"))
+    .adapter(8, 7, |cx| legacy_broadcast::expand_to_one_shape(cx, cx.input_count()))
     .without_reference_rule(&[1])
     .gradient(gradients::extreme)
     .split_by(elements::elementwise);
@@ -66,10 +66,10 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .widens()
     .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
     .widens()
-    .infer(|cx| folded(cx, Dim::smaller))
+    .infer(|cx| infer_folded(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(12, 11, |cx| choose(cx, "Less"))
-    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
+    .adapter(12, 11, |cx| select_by_comparison(cx, "Less"))
+    .adapter(8, 7, |cx| legacy_broadcast::expand_to_one_shape(cx, cx.input_count()))
     .without_reference_rule(&[1])
     .gradient(gradients::extreme)
     .split_by(elements::elementwise);
@@ -83,17 +83,17 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .same_up()
     .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
     .widens()
-    .infer(|cx| folded(cx, Dim::add))
+    .infer(|cx| infer_folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(8, 7, add_by_twos)
+    .adapter(8, 7, add_in_pairs)
     .without_reference_rule(&[1])
     .gradient(gradients::sum)
     .linear_in(Linear::Sum(&["Sum"]))
     .split_by(elements::elementwise);
 
-/// Older versions take floats only: of integers, one after the other is compared with what was
-/// chosen before.
-fn choose(cx: &mut Adapt<'_>, order: &'static str) -> Result<(), Refusal> {
+/// Replaces `Max` or `Min` of integers, which older versions lack, by comparisons of each input
+/// with the element that was selected so far.
+fn select_by_comparison(cx: &mut Adapt<'_>, order: &'static str) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     if !elem.is_some_and(DataType::is_integer) {
         return Ok(());
@@ -114,8 +114,9 @@ fn choose(cx: &mut Adapt<'_>, order: &'static str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Before 8 only operators of two inputs broadcast: one after the other is added.
-fn add_by_twos(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Replaces a `Sum` of several shapes by additions, since only binary operators broadcast before
+/// version 8.
+fn add_in_pairs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if legacy_broadcast::are_same(cx, cx.input_count()) {
         return Ok(());
     }
@@ -129,7 +130,7 @@ fn add_by_twos(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The sum of all, divided by how many there are.
+/// Replaces a `Mean` of several shapes by the sum divided by the number of inputs.
 fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if legacy_broadcast::are_same(cx, cx.input_count()) {
         return Ok(());
@@ -137,7 +138,7 @@ fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
     let Some(elem) = (0..inputs.len()).find_map(|index| cx.input_type(index)?.elem()) else {
         return Err(cx.refuse(
-            "there is no implicit broadcasting there, and the element type of its inputs is unknown",
+            "that version has no implicit broadcasting, and the element type of its inputs is unknown",
         ));
     };
     let options = CastOptions::default();
@@ -154,7 +155,7 @@ fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The sum of values, from the first to the last.
+/// Adds values from the first to the last.
 fn sum_of(cx: &mut Adapt<'_>, values: &[Option<ValueId>]) -> Option<ValueId> {
     let (first, others) = values.split_first()?;
     let mut sum = (*first)?;
@@ -182,7 +183,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
+fn infer_folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
     infer(cx)?;
     shape_values::combine(cx, f);
     Ok(())
@@ -191,10 +192,10 @@ fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::{inferred, lowered, propagated};
+    use crate::math::testing::{infer_type, infer_value, lower_version};
 
     #[test]
-    fn any_number_of_inputs() {
+    fn inputs_of_any_number_broadcast() {
         // NODE-10, SHAPE-19, SHAPE-16
         let rows = [
             (&SUM, 13, "float[2, 1]; float[3]; float[4, 1, 1]", "float[4, 2, 3]"),
@@ -208,7 +209,7 @@ mod tests {
         ];
         for (def, opset, inputs, expected) in rows {
             assert_eq!(
-                inferred(def, opset, &[], inputs),
+                infer_type(def, opset, &[], inputs),
                 expected,
                 "{}-{opset} of {inputs}",
                 def.name
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_a_time_broadcast_before_version_8() {
+    fn pairs_broadcast_before_version_8() {
         let rows = [
             (&SUM, "float[N]; float[N]", "y = Sum(a, b)"),
             (&SUM, "float[N]; float[2, N]", "y = Add(a, b)"),
@@ -227,11 +228,11 @@ mod tests {
             (
                 &MEAN,
                 "-; -",
-                "Mean: there is no implicit broadcasting there, and the element type of its inputs is unknown",
+                "Mean: that version has no implicit broadcasting, and the element type of its inputs is unknown",
             ),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(lowered(def, 8, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(lower_version(def, 8, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 
@@ -244,7 +245,7 @@ mod tests {
             (&MIN, "[N]; -", "-"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(propagated(def, 13, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(infer_value(def, 13, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 }

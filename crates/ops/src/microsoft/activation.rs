@@ -1,5 +1,5 @@
-//! `Gelu`, `BiasGelu`, `FastGelu` and `QuickGelu` of ONNX Runtime, and the activations that its
-//! fused products name.
+//! `Gelu`, `BiasGelu`, `FastGelu` and `QuickGelu` of ONNX Runtime, and the activations of its fused
+//! products.
 
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16};
 
@@ -65,9 +65,9 @@ pub(crate) static QUICK_GELU: OpDef = OpDef::new("QuickGelu")
     .infer(same_as_first)
     .body(&[1], "Y = Swish <alpha: float = @alpha> (X)");
 
-/// The node that applies the activation which a fused product names, from `before` to `after`.
-/// `parameter` gives the numbers that it depends on by their names in the standard.
-pub(super) fn activation(
+/// Builds the node that applies the activation of a fused product, from `before` to `after`.
+/// `parameter` returns the numbers that it depends on by their names in the standard.
+pub(super) fn build_activation(
     name: &str,
     parameter: &dyn Fn(&str) -> Option<f32>,
     before: &str,
@@ -88,7 +88,7 @@ pub(super) fn activation(
     Ok(format!("{after} = {name}{attributes} ({before})"))
 }
 
-/// The limits of `Clip` are inputs, of the type of what is clipped.
+/// Builds a `Clip`, whose limits are inputs of the type of its operand.
 fn clip(
     parameter: &dyn Fn(&str) -> Option<f32>,
     before: &str,
@@ -106,7 +106,7 @@ fn clip(
     ))
 }
 
-/// The activation that a node names in its attribute `activation`; without one, nothing is applied.
-pub(super) fn activation_of(cx: &Expand<'_>) -> Option<String> {
+/// Returns the attribute `activation` of a node; `None` if nothing is applied.
+pub(super) fn find_activation(cx: &Expand<'_>) -> Option<String> {
     cx.string("activation").filter(|name| !name.is_empty())
 }

@@ -56,7 +56,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_projected(cx, Places { weights: 1, bias: 2, past: PAST }, cx.elem(0).or(cx.elem(1)))
 }
 
-/// Positions of the inputs whose shapes tell those of outputs.
+/// Indices of the inputs whose shapes determine those of the outputs.
 pub(super) struct Places {
     pub(super) weights: usize,
     pub(super) bias: usize,
@@ -121,7 +121,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     Ok(format!("{projected}{split}{attended}"))
 }
 
-/// Fails for the forms that only devices have.
+/// Fails for forms that only devices have.
 pub(super) fn refuse_device_forms(cx: &Expand<'_>) -> Result<(), String> {
     for name in ["do_rotary", "past_present_share_buffer"] {
         if cx.int(name).unwrap_or(0) != 0 {
@@ -131,22 +131,22 @@ pub(super) fn refuse_device_forms(cx: &Expand<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Queries, keys and values of equal sizes.
+/// Nodes that split a projection into queries, keys and values of equal sizes.
 pub(super) const EQUAL_PARTS: &str = "q, k, v = Split <axis = 2, num_outputs = 3> (projected)\n";
 
-/// Queries, keys and values that a node has projected its `input` to.
+/// Queries, keys and values that a node has projected from its `input`.
 pub(super) struct Projected {
-    /// Positions of the inputs `mask_index` and `past`.
+    /// Indices of the inputs `mask_index` and `past`.
     pub(super) mask: usize,
     pub(super) past: usize,
-    /// The input that is added to scores, and its name.
+    /// Input that is added to scores: its index and its name.
     pub(super) bias: (usize, &'static str),
-    /// The value whose element type the scores have.
+    /// Value whose element type the scores have.
     pub(super) like: &'static str,
 }
 
 impl Projected {
-    /// The nodes that compute attention of `q`, `k` and `v`.
+    /// Builds the nodes that compute attention of `q`, `k` and `v`.
     pub(super) fn attend(&self, cx: &Expand<'_>) -> Result<String, String> {
         let heads = heads(cx, "num_heads")?;
         let has_past = cx.has_input(self.past);

@@ -1,4 +1,4 @@
-//! `BiasAdd` and `BiasSplitGelu`: a bias with what follows it in diffusion models.
+//! `BiasAdd` and `BiasSplitGelu`: a bias with the operation that follows it in diffusion models.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Float, Float16};

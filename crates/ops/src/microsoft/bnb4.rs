@@ -1,5 +1,5 @@
-//! `MatMulBnb4`: a product by weights of four bits that name the levels of a table, in blocks with
-//! a scale each, as the library bitsandbytes stores them.
+//! `MatMulBnb4`: a product with 4-bit weights that index the levels of a table, in blocks with one
+//! scale each, as the library bitsandbytes stores them.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Uint8};
@@ -80,7 +80,7 @@ fn levels(kind: Option<i64>) -> Result<Vec<f32>, String> {
     }
 }
 
-/// The sizes of the matrix that `B` holds.
+/// Returns the sizes of the matrix that `B` holds.
 fn sizes(cx: &Infer<'_>) -> Result<[i64; 2], InferError> {
     match ["N", "K"].map(|name| cx.int(name)) {
         [Some(rows @ 1..), Some(columns @ 1..)] => Ok([rows, columns]),
@@ -120,7 +120,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     };
     let count = rows.checked_mul(columns).ok_or("K times N overflows 64 bits")?;
     let levels: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
-    // Cuts off the padding that fills the last byte and the last block.
+    // Crops the padding that fills the last byte and the last block.
     let blocks = count / block + i64::from(count % block != 0);
     let missing = blocks.checked_mul(block).ok_or("K times N overflows 64 bits")? - count;
     let mut text = format!(

@@ -1,20 +1,20 @@
-//! Attention over a cache of keys and values that sequences of a batch fill to different lengths:
-//! positions, rotation, and rows of the cache. Inputs have the names that `GroupQueryAttention` and
-//! `SparseAttention` share.
+//! Attention over a cache of keys and values that the sequences of a batch fill to different
+//! lengths: positions, rotation, and rows of the cache. Inputs have the names that
+//! `GroupQueryAttention` and `SparseAttention` share.
 
 use crate::function::{Expand, scalar, vector};
 
-/// Inputs by their positions.
+/// Indices of inputs.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
 pub(super) const PAST_KEY: usize = 3;
 pub(super) const PAST_VALUE: usize = 4;
 
-/// Writes the nodes that find where the keys of each sequence begin and end: `begins`, `ends_after`
+/// Builds the nodes that find where the keys of each sequence begin and end: `begins`, `ends_after`
 /// and `new_positions`. `valid` makes the value of that name, the number of keys after this call.
-/// In the first call keys begin at the start, however long each sequence is.
-pub(super) fn lengths(valid: &str) -> String {
+/// In the first call keys begin at the start, whatever the length of each sequence.
+pub(super) fn find_lengths(valid: &str) -> String {
     vector("one", &[1])
         + &vector("zero", &[0])
         + &vector("all", &[-1])
@@ -35,8 +35,8 @@ pub(super) fn lengths(valid: &str) -> String {
         new_positions = Add (begins_column, new_list)\n"
 }
 
-/// Writes the nodes that take queries, keys and values apart, with heads packed.
-pub(super) fn operands(cx: &Expand<'_>, heads: i64, key_heads: i64) -> String {
+/// Builds the nodes that separate queries, keys and values, with heads packed.
+pub(super) fn separate_operands(cx: &Expand<'_>, heads: i64, key_heads: i64) -> String {
     if cx.has_input(KEY) {
         return "packed_query = Identity (query)
             packed_key = Identity (key)
@@ -51,9 +51,9 @@ pub(super) fn operands(cx: &Expand<'_>, heads: i64, key_heads: i64) -> String {
         packed_query, packed_key, packed_value = Split <axis = 2> (query, widths)\n"
 }
 
-/// Writes the nodes that rotate queries and keys by their positions. `cos` is the input that holds
+/// Builds the nodes that rotate queries and keys by their positions. `cos` is the input that holds
 /// cosines; sines and perhaps positions follow it.
-pub(super) fn rotated(
+pub(super) fn rotate(
     cx: &Expand<'_>,
     cos: usize,
     heads: i64,
@@ -74,7 +74,7 @@ pub(super) fn rotated(
         (Some(half), _) => 2 * half,
         (None, _) => return Err("the size of cos_cache is unknown".to_string()),
     };
-    // In the first call the first position tells all others.
+    // In the first call the first position determines all others.
     let positions = if cx.has_input(cos + 2) {
         "first_axes = Constant <value = int64[2] {0, 1}> ()
         first_position = Slice (position_ids, from_start, to_one, first_axes)
@@ -105,9 +105,9 @@ pub(super) fn rotated(
         + &turn("packed_key", key_heads, "turned_key"))
 }
 
-/// Writes the nodes that find how long the buffers become, and which of their rows the new keys
-/// take, all heads of all sequences one below the other.
-pub(super) fn places(key_heads: i64) -> String {
+/// Builds the nodes that find the length of the buffers after the call, and the rows that new keys
+/// take, with all heads of all sequences one below the other.
+pub(super) fn find_rows(key_heads: i64) -> String {
     vector("key_heads", &[key_heads])
         + &vector("row_sizes", &[-1, 1, 1])
         + &vector("second", &[1])
@@ -128,8 +128,8 @@ pub(super) fn places(key_heads: i64) -> String {
         row_list = Reshape (rows, row_column)\n"
 }
 
-/// Writes the nodes that put new rows into a buffer.
-pub(super) fn put(past: &str, new: &str, into: &str) -> String {
+/// Builds the nodes that write new rows into a buffer.
+pub(super) fn write_rows(past: &str, new: &str, into: &str) -> String {
     format!(
         "{into}_features = Shape <start = 3, end = 4> ({past})
         {into}_row = Concat <axis = 0> (all, {into}_features)

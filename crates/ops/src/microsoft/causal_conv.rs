@@ -1,5 +1,5 @@
-//! `CausalConvWithState` of ONNX Runtime: the standard's with a dilation, channels last, and a
-//! window of states.
+//! `CausalConvWithState` of ONNX Runtime: the standard's operator with a dilation, channels last,
+//! and a window of states.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16};
@@ -161,7 +161,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     .concat())
 }
 
-/// Writes the nodes that make `present_state` of what is convolved.
+/// Builds the nodes that make `present_state` from the operand of the convolution.
 fn states(window: Option<i64>, is_last: bool) -> String {
     let state = |from: &str, into: &str| {
         let mut text = format!(

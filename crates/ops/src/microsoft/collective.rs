@@ -1,8 +1,8 @@
-//! Collectives: operators that the ranks of a model run together, each rank in a process of its
-//! own with a model of its own. ONNX Runtime has three in its domain; TensorRT has one for all,
-//! which its tools write into the default domain.
+//! Collectives: operators that the ranks of a model run together, each in its own process with its
+//! own model. ONNX Runtime has three in its domain; TensorRT has one for all, which its tools write
+//! into the default domain.
 //!
-//! They have no function: what a rank gets depends on the others.
+//! They have no function, since the outputs of a rank depend on the others.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{
@@ -99,7 +99,7 @@ pub(crate) static DIST_COLLECTIVE: OpDef = OpDef::new("DistCollective")
     .infer(infer_dist)
     .collective();
 
-/// Each output is like the input in its place.
+/// Infers each output like the input of the same index.
 fn infer_same(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for index in 0..cx.output_count() {
         if let Some(ty) = cx.input(index) {
@@ -109,7 +109,7 @@ fn infer_same(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The number of ranks that an attribute says.
+/// Returns the number of ranks from an attribute.
 fn ranks(cx: &Infer<'_>, name: &str) -> Result<i64, InferError> {
     match cx.int(name).unwrap_or(1) {
         ranks @ 1.. => Ok(ranks),
@@ -124,7 +124,7 @@ fn infer_gather(cx: &mut Infer<'_>) -> Result<(), InferError> {
         let shape = match cx.shape(index) {
             Some(shape) => {
                 let axis = cx.axis(axis, shape.len())?;
-                Some(gathered(shape, axis, ranks))
+                Some(gather_shape(shape, axis, ranks))
             }
             None => None,
         };
@@ -133,8 +133,8 @@ fn infer_gather(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A shape of which one axis has the parts of all ranks.
-fn gathered(shape: &Shape, axis: usize, ranks: i64) -> Shape {
+/// Returns a shape whose `axis` holds the parts of all ranks.
+fn gather_shape(shape: &Shape, axis: usize, ranks: i64) -> Shape {
     let mut shape = shape.clone();
     shape[axis] = shape[axis].mul(&Dim::Known(ranks));
     shape
@@ -147,7 +147,7 @@ fn infer_dist(cx: &mut Infer<'_>) -> Result<(), InferError> {
         ("all_reduce" | "broadcast" | "all_to_all" | "reduce", shape) => shape.cloned(),
         ("all_gather" | "gather", Some(shape)) => {
             let axis = cx.axis(0, shape.len())?;
-            Some(gathered(shape, axis, ranks))
+            Some(gather_shape(shape, axis, ranks))
         }
         ("reduce_scatter" | "scatter", Some(shape)) => {
             let axis = cx.axis(0, shape.len())?;

@@ -30,7 +30,7 @@ pub(crate) static CDIST: OpDef = OpDef::new("CDist")
     .infer(infer)
     .body_or_reason(1, distances);
 
-/// A row for each of A's, and a column for each of B's.
+/// Infers a row for each row of A, and a column for each row of B.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for input in [0, 1] {
         cx.demand_rank(input, 2)?;
@@ -45,8 +45,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// `|a|² - 2ab + |b|²`, as ONNX Runtime does it: without a tensor of all differences. What rounding
-/// makes negative is zero.
+/// Builds `|a|² - 2ab + |b|²` like ONNX Runtime, without a tensor of all differences. Values that
+/// are negative because of rounding become 0.
 fn distances(cx: &Expand<'_>) -> Result<String, String> {
     let last = match cx.string("metric").as_deref() {
         None | Some("sqeuclidean") => "C = Relu (rounded)",

@@ -1,4 +1,4 @@
-//! `DynamicQuantizeLSTM`: LSTM with quantized weights, which ONNX Runtime's dynamic quantization
+//! `DynamicQuantizeLSTM`: an LSTM with quantized weights, which ONNX Runtime's dynamic quantization
 //! makes of any LSTM.
 
 use sardonyx_tensor::DataType::{Float, Int32};
@@ -47,5 +47,5 @@ pub(crate) static DYNAMIC_QUANTIZE_LSTM: OpDef = OpDef::new("DynamicQuantizeLSTM
         ],
     )
     .infer(|cx| infer_layer(cx, 1))
-    .body_or_reason(1, steps::quantized_memory)
+    .body_or_reason(1, steps::build_quantized_memory)
     .cost(multiply_adds);

@@ -1,13 +1,13 @@
-//! Operators of the standard that ONNX Runtime has in its default domain at every version, before
-//! the standard has them.
+//! Operators of the standard that ONNX Runtime has in its default domain at all versions, also
+//! before the standard introduced them.
 //!
-//! Its optimizer makes `LayerNormalization` of the nodes of exports from before version 17, and the
-//! model that it saves keeps the version of the export. These definitions hold below the first
-//! version of the standard's, and say what that one says.
+//! Its optimizer fuses nodes of exports from before version 17 into `LayerNormalization`, and saves
+//! the model with the version of the export. These definitions apply below the first version of the
+//! standard's, and repeat it.
 
 use sardonyx_tensor::DataType::{Double, Float, Float16};
 
-use super::product::as_operator;
+use super::product::infer_like;
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, float, input, int, output, types};
 use crate::function::{DOUBLE, Expand, FLOAT};
@@ -38,13 +38,13 @@ pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
         ],
     )
     .infer(|cx| {
-        as_operator(cx, &layer_normalization::LAYER_NORMALIZATION)?;
+        infer_like(cx, &layer_normalization::LAYER_NORMALIZATION)?;
         let elem = cx.elem(1).or(cx.elem(0));
         let shape = cx.shape(0).cloned();
         cx.set_tensor(0, elem, shape);
         Ok(())
     })
-    .body_or_reason(1, normalized);
+    .body_or_reason(1, build_normalization);
 
 pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .about(
@@ -63,14 +63,14 @@ pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .infer(same_as_first)
     .body(&[1], "Y = ThresholdedRelu <alpha: float = @alpha> (X)");
 
-fn normalized(cx: &Expand<'_>) -> Result<String, String> {
+fn build_normalization(cx: &Expand<'_>) -> Result<String, String> {
     let operands = &["X", "Scale", "B"][..if cx.has_input(2) { 3 } else { 2 }];
     let statistics = match (cx.has_output(1), cx.has_output(2)) {
         (false, false) => "",
         (true, false) => ", Mean",
         (_, true) => ", Mean, InvStdDev",
     };
-    let Common { casts, operands, output, last } = in_common_type(cx, operands)?;
+    let Common { casts, operands, output, last } = cast_to_common_type(cx, operands)?;
     Ok(format!(
         "{casts}{output}{statistics} = LayerNormalization <
             axis: int = @axis, epsilon: float = @epsilon, stash_type: int = @stash_type
@@ -79,11 +79,11 @@ fn normalized(cx: &Expand<'_>) -> Result<String, String> {
     ))
 }
 
-/// A call of an operator whose operands have one type.
+/// Call of an operator whose operands have one type.
 pub(super) struct Common {
     /// Nodes before the call.
     pub(super) casts: String,
-    /// Names of the operands, with commas between.
+    /// Names of the operands, separated by commas.
     pub(super) operands: String,
     /// Name of the output.
     pub(super) output: &'static str,
@@ -91,10 +91,10 @@ pub(super) struct Common {
     pub(super) last: String,
 }
 
-/// Brings operands, which are the first inputs of a node, to one type, in which `Y` is computed
-/// before it gets the type of the second. ONNX Runtime's optimizer drops a Cast before a
+/// Casts operands, which are the first inputs of a node, to one type. `Y` is computed in that type
+/// and then cast to the type of the second operand. ONNX Runtime's optimizer drops a Cast before a
 /// normalization, so that 16-bit floats are scaled by 32-bit ones.
-pub(super) fn in_common_type(cx: &Expand<'_>, operands: &[&str]) -> Result<Common, String> {
+pub(super) fn cast_to_common_type(cx: &Expand<'_>, operands: &[&str]) -> Result<Common, String> {
     let types: Vec<Option<i64>> = (0..operands.len()).map(|input| cx.elem(input)).collect();
     if types.windows(2).all(|pair| pair[0] == pair[1]) {
         let operands = operands.join(", ");

@@ -40,7 +40,7 @@ pub(crate) static GROUP_NORM: OpDef = OpDef::new("GroupNorm")
         ],
     )
     .infer(infer)
-    .body_or_reason(1, |cx| normalized(cx, "X"));
+    .body_or_reason(1, |cx| build_normalized(cx, "X"));
 
 pub(crate) static SKIP_GROUP_NORM: OpDef = OpDef::new("SkipGroupNorm")
     .domain(DOMAIN)
@@ -102,8 +102,8 @@ fn is_last(channels_last: Option<i64>) -> bool {
     channels_last != Some(0)
 }
 
-/// Writes the nodes that normalize a value of the shape of `X`.
-fn normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
+/// Builds the nodes that normalize a value of the shape of `X`.
+fn build_normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
     let rank = cx.rank(0).ok_or("the rank of its input is unknown")?;
     if rank < 3 {
         return Err(format!("its input has rank {rank}, not 3 or more"));
@@ -115,7 +115,7 @@ fn normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
         None => return Err("attribute 'activation' is missing".to_string()),
     };
     let (transposed, back) = if is_last(cx.int("channels_last")) {
-        let [to_second, to_last] = moved_channels(rank);
+        let [to_second, to_last] = channel_permutations(rank);
         (
             format!("first = Transpose <perm = {to_second:?}> (wide)\n"),
             format!("turned = Transpose <perm = {to_last:?}> (activated)\n"),
@@ -134,8 +134,8 @@ fn normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
     ))
 }
 
-/// The orders of axes that move channels from the last axis to the second, and back.
-pub(super) fn moved_channels(rank: usize) -> [Vec<usize>; 2] {
+/// Returns the permutations that move channels from the last axis to the second, and back.
+pub(super) fn channel_permutations(rank: usize) -> [Vec<usize>; 2] {
     let mut to_second: Vec<usize> = (0..rank).collect();
     to_second[1..].rotate_right(1);
     let mut to_last: Vec<usize> = (0..rank).collect();
@@ -167,5 +167,5 @@ fn skip(cx: &Expand<'_>) -> Result<String, String> {
     } else {
         format!("{sum} = Add (X, residual)\n")
     };
-    Ok(text + &normalized(cx, sum)?)
+    Ok(text + &build_normalized(cx, sum)?)
 }

@@ -1,17 +1,18 @@
-//! GroupQueryAttention: causal attention of decoders, whose past is a buffer that sequences of a
-//! batch fill to different lengths.
+//! `GroupQueryAttention`: causal attention of decoders, whose past is a buffer that the sequences
+//! of a batch fill to different lengths.
 //!
-//! What is present is the past with the new keys and values put in where each sequence ends. Which
-//! of them are seen is told to the standard's Attention by how many there are. Where something
-//! takes part in the sum of the weights that is no key, it becomes a key of zeros whose bias is the
-//! logarithm of its weight.
+//! The present is the past with new keys and values written where each sequence ends. The
+//! standard's `Attention` gets their number as the number of valid keys. A summand of the weights
+//! that does not belong to a key is expressed by a key of zeros whose bias is the logarithm of the
+//! weight.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float8e4m3fn, Float16, Int8, Int32, Uint8};
 
 use super::DOMAIN;
 use super::cache::{
-    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, lengths, operands, places, put, rotated,
+    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_rows, rotate, separate_operands,
+    write_rows,
 };
 use super::mask::{Attend, heads, open_heads, pack_heads, scale};
 use crate::def::OpDef;
@@ -118,13 +119,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return Ok(());
     }
     for output in [1, 2] {
-        cx.because(output, "total_sequence_length, of which keys there may be more than before");
+        cx.set_reason(output, "total_sequence_length, of which keys there may be more than before");
     }
     Ok(())
 }
 
-/// Forms that only a device has, or that cannot be said.
-fn refuse(cx: &Expand<'_>) -> Result<(), String> {
+/// Fails for forms that only a device has, or that nodes cannot express.
+fn refuse_unsupported(cx: &Expand<'_>) -> Result<(), String> {
     let is_quantized = |name: &str| cx.string(name).is_some_and(|kind| kind != "NONE");
     let reason = if is_quantized("k_quant_type") || is_quantized("v_quant_type") {
         "a quantized cache is not supported (k_quant_type, v_quant_type)"
@@ -147,21 +148,21 @@ fn refuse(cx: &Expand<'_>) -> Result<(), String> {
 }
 
 fn body(cx: &Expand<'_>) -> Result<String, String> {
-    refuse(cx)?;
+    refuse_unsupported(cx)?;
     let (heads, key_heads) = (heads(cx, "num_heads")?, heads(cx, "kv_num_heads")?);
     let valid = "last_keys_given = Cast <to = 7> (seqlens_k)
         last_keys = Reshape (last_keys_given, all)
         valid = Add (last_keys, one)\n";
-    let mut text = lengths(valid);
-    text += &operands(cx, heads, key_heads);
-    text += &rotated(cx, COS, heads, key_heads)?;
+    let mut text = find_lengths(valid);
+    text += &separate_operands(cx, heads, key_heads);
+    text += &rotate(cx, COS, heads, key_heads)?;
     text += &open_heads("turned_query", heads, "q");
     text += &open_heads("turned_key", key_heads, "new_k");
     text += &open_heads("packed_value", key_heads, "new_v");
     if cx.has_input(PAST_KEY) {
-        text += &places(key_heads);
-        text += &put("past_key", "new_k", "present_key");
-        text += &put("past_value", "new_v", "present_value");
+        text += &find_rows(key_heads);
+        text += &write_rows("past_key", "new_k", "present_key");
+        text += &write_rows("past_value", "new_v", "present_value");
     } else {
         text += "present_key = Identity (new_k)\npresent_value = Identity (new_v)\n";
     }
@@ -185,25 +186,25 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
             None,
         ];
         let attend = Attend { inputs, ..attend };
-        sink(cx, heads, is_causal, window) + &attend.text()
+        build_sink(cx, heads, is_causal, window) + &attend.text()
     } else {
         let valid = if is_causal { "ends_after" } else { "valid" };
         let inputs =
             [Some("q"), Some("present_key"), Some("present_value"), bias, None, None, Some(valid)];
-        let left_window = window.map(left_of);
+        let left_window = window.map(window_before);
         Attend { is_causal, left_window, inputs, ..attend }.text()
     };
     Ok(text + &pack_heads("attended", "output"))
 }
 
-/// How many keys before its own a query sees in a window of that many, of which its own is one.
-fn left_of(window: i64) -> i64 {
+/// Returns the number of keys before its own that a query sees in a window that includes its own.
+fn window_before(window: i64) -> i64 {
     window - 1
 }
 
-/// Keys and values with one after them that takes part in the sum of the weights and gives nothing;
-/// and a bias that says what is seen.
-fn sink(cx: &Expand<'_>, heads: i64, is_causal: bool, window: Option<i64>) -> String {
+/// Builds keys and values followed by one that takes part in the sum of the weights but contributes
+/// nothing, and a bias that hides keys.
+fn build_sink(cx: &Expand<'_>, heads: i64, is_causal: bool, window: Option<i64>) -> String {
     let mut text = float_scalar("seen_score", 0.0)
         + &float_scalar("hidden_score", f32::NEG_INFINITY)
         + &float_vector("no_weight", 0.0)
@@ -223,7 +224,7 @@ fn sink(cx: &Expand<'_>, heads: i64, is_causal: bool, window: Option<i64>) -> St
     };
     text += &match window {
         Some(window) => {
-            scalar("window", left_of(window))
+            scalar("window", window_before(window))
                 + "distances = Sub (query_positions, key_list)
                 is_near = LessOrEqual (distances, window)
                 is_seen = And (is_seen_0, is_near)\n"
@@ -234,7 +235,7 @@ fn sink(cx: &Expand<'_>, heads: i64, is_causal: bool, window: Option<i64>) -> St
         seen_typed = CastLike (seen_float, query)
         seen_bias = Unsqueeze (seen_typed, one)\n";
     text += if cx.has_input(BIAS) {
-        // A bias may say nothing of what the buffers have room for.
+        // A bias may be shorter than the buffers.
         "bias_keys = Shape <start = 3, end = 4> (attention_bias)
         bias_missing = Sub (key_count, bias_keys)
         bias_pads = Concat <axis = 0> (zero, bias_missing)

@@ -1,4 +1,4 @@
-//! Hashes of elements. These have a kernel and no function.
+//! Hashes of elements. These operators have a kernel and no function.
 
 use sardonyx_tensor::DataType::{Double, Float, Int32, Int64, String, Uint32, Uint64};
 

@@ -1,5 +1,5 @@
 //! `MatMulIntegerToFloat`, `DynamicQuantizeMatMul` and `QGemm`: matrix products of integers, whose
-//! sums are exact, and that are scaled afterwards.
+//! exact sums are scaled afterwards.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Float, Float16, Int8, Int32, Uint8};
@@ -119,21 +119,21 @@ fn product(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     both.map(|(a, b)| product_shape(cx, a, b)).transpose()
 }
 
-/// A sum of integers that is to become floats.
+/// Product of integers with a result of floats.
 pub(super) struct Sums<'a> {
-    /// Names of the left operand and its scale, and its zero point if it has one.
+    /// Left operand.
     pub(super) left: (&'a str, &'a str, Option<&'a str>),
     pub(super) right: (&'a str, &'a str, Option<&'a str>),
     pub(super) bias: Option<&'a str>,
-    /// A value of the type of the result.
+    /// Value of the type of the result.
     pub(super) like: &'a str,
-    /// Whether scales, bias and result are floats of 32 bits.
+    /// Whether scales, bias and result are 32-bit floats.
     pub(super) is_float: bool,
 }
 
 impl Sums<'_> {
-    /// The nodes that give the product. 16-bit floats are scaled in 32 bits, as sums may be larger
-    /// than they can hold.
+    /// Builds the nodes of the product. 16-bit floats are scaled in 32 bits, since sums may exceed
+    /// their range.
     pub(super) fn text(&self, into: &str) -> String {
         let (a, a_scale, a_zero) = self.left;
         let (b, b_scale, b_zero) = self.right;

@@ -1,11 +1,11 @@
-//! Linear quantization as the functions of several operators write it: codes become floats and
-//! floats become codes, with scales and zero points that are scalars.
+//! Linear quantization in the functions of several operators: codes become floats and floats become
+//! codes, with scalar scales and zero points.
 //!
-//! ONNX Runtime rounds in one of two places. After most operators it adds the zero point to the
-//! rounded quotient, as the standard's `QuantizeLinear` does. After sums, products and average
-//! pools it adds the zero point first, so that a quotient half way between two integers goes to the
-//! code that is even. The bodies follow it, as whole tensors of such quotients are usual: those of
-//! scales that are multiples of each other.
+//! ONNX Runtime rounds in one of two places. For most operators it adds the zero point to the
+//! rounded quotient, like the standard's `QuantizeLinear`. For sums, products and average pools it
+//! adds the zero point first, so that a quotient half way between two integers is rounded to an
+//! even code. The bodies follow it, since whole tensors of such quotients are common: they occur if
+//! scales are multiples of each other.
 
 use std::fmt::{Arguments, Write};
 
@@ -17,7 +17,7 @@ use crate::typeset::TypeSet;
 /// Types of codes.
 pub(super) const BYTES: TypeSet = TypeSet::tensors(&[Int8, Uint8]);
 
-/// An input of a node: its position, and its name in the schema.
+/// Input of a node: its index, and its name in the schema.
 pub(super) type Given = (usize, &'static str);
 
 /// Names of a tensor of codes, and of the scale and the zero point of its codes.
@@ -28,10 +28,10 @@ pub(super) struct Codes {
     pub(super) zero: Given,
 }
 
-/// The nodes of a function, line by line, after the constants that they read.
+/// Nodes of a function, line by line, after the constants that they read.
 pub(super) struct Lines<'a> {
     cx: &'a Expand<'a>,
-    /// An input of the type of all codes.
+    /// Input of the type of all codes.
     like: &'static str,
     has_one: bool,
     has_no_code: bool,
@@ -39,7 +39,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Of a node whose codes all have the type of an input.
+    /// Creates the nodes of an operator whose codes all have the type of the input `like`.
     pub(super) fn new(cx: &'a Expand<'a>, like: &'static str) -> Self {
         Lines { cx, like, has_one: false, has_no_code: false, text: String::new() }
     }
@@ -64,13 +64,13 @@ impl<'a> Lines<'a> {
         text + &self.text
     }
 
-    /// The number 1.
+    /// Returns the name of the number 1.
     pub(super) fn one(&mut self) -> &'static str {
         self.has_one = true;
         "one"
     }
 
-    /// The code 0.
+    /// Returns the name of the code 0.
     fn no_code(&mut self) -> &'static str {
         self.has_no_code = true;
         "no_code"
@@ -81,7 +81,7 @@ impl<'a> Lines<'a> {
         self.subtract_zero(codes.value, codes.scale, codes.zero, into);
     }
 
-    /// Codes less their zero point, as floats.
+    /// Subtracts the zero point from codes, as floats.
     pub(super) fn center(&mut self, codes: Codes, into: &str) {
         let one = self.one();
         self.subtract_zero(codes.value, one, codes.zero, into);
@@ -96,12 +96,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The name of a zero point, if the node has it.
+    /// Returns the name of a zero point, if the node has it.
     fn zero_point(&self, (index, name): Given) -> Option<&'static str> {
         self.cx.has_input(index).then_some(name)
     }
 
-    /// A zero point as a float: its name. Without one it is 0.
+    /// Converts a zero point to a float and returns its name. A missing one is 0.
     pub(super) fn zero_float(&mut self, zero: Given) -> String {
         let float = format!("{}_float", zero.1);
         match self.zero_point(zero) {
@@ -111,7 +111,7 @@ impl<'a> Lines<'a> {
         float
     }
 
-    /// Quantizes floats, and adds the zero point to what is rounded.
+    /// Quantizes floats, and adds the zero point after rounding.
     pub(super) fn quantize(&mut self, value: &str, scale: &str, zero: Given, into: &str) {
         let zero = match self.zero_point(zero) {
             Some(zero) => zero,
@@ -120,13 +120,14 @@ impl<'a> Lines<'a> {
         self.line(format_args!("{into} = QuantizeLinear ({value}, {scale}, {zero})"));
     }
 
-    /// Rounds floats that are codes already, zero point added, to integers in the range of codes.
+    /// Rounds floats that are codes already, including the zero point, to integers in the range of
+    /// codes.
     pub(super) fn round(&mut self, value: &str, into: &str) {
         let (one, no_code) = (self.one(), self.no_code());
         self.line(format_args!("{into} = QuantizeLinear ({value}, {one}, {no_code})"));
     }
 
-    /// Quantizes floats, and adds the zero point to what is not rounded yet.
+    /// Quantizes floats, and adds the zero point before rounding.
     pub(super) fn quantize_moved(&mut self, value: &str, scale: &str, zero: Given, into: &str) {
         self.line(format_args!("{value}_quotient = Div ({value}, {scale})"));
         let zero = self.zero_float(zero);
@@ -135,7 +136,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The order of axes that moves the last one to the second place.
+/// Returns the permutation that moves the last axis to the second position.
 pub(super) fn channels_first(rank: usize) -> Vec<usize> {
     std::iter::once(0).chain(rank.checked_sub(1)).chain(1..rank.max(1) - 1).collect()
 }

@@ -1,5 +1,5 @@
-//! `LinearAttention` of ONNX Runtime: the standard's, also with fewer query heads than states, and
-//! with a window of states.
+//! `LinearAttention` of ONNX Runtime: the standard's operator, also with fewer query heads than
+//! states, and with a window of states.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16};
@@ -103,7 +103,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         if key_heads % heads != 0 {
             return Err(format!("{key_heads} key heads cannot share {heads} query heads"));
         }
-        (shared_queries(heads, key_heads), key_heads)
+        (repeat_queries(heads, key_heads), key_heads)
     } else {
         ("all_queries = Identity (query)\n".to_string(), heads)
     };
@@ -116,16 +116,16 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
             decay: cx.has_input(DECAY).then_some("decay"),
             beta: cx.has_input(BETA).then_some("beta"),
         };
-        return Ok(text + &names.call(query_heads, ["output", "present_state"]));
+        return Ok(text + &names.call(query_heads, "output", "present_state"));
     };
     text += &vector("one", &[1]);
     text += &vector("zero", &[0]);
-    text += &windowed(cx, window, query_heads);
+    text += &build_window(cx, window, query_heads);
     Ok(text)
 }
 
-/// Writes the nodes that repeat each query head for the states that share it.
-fn shared_queries(heads: i64, key_heads: i64) -> String {
+/// Builds the nodes that repeat each query head for the states that share it.
+fn repeat_queries(heads: i64, key_heads: i64) -> String {
     let copies = key_heads / heads;
     vector("query_sizes", &[0, 0, heads, 1, -1])
         + &vector("copy_sizes", &[1, 1, 1, copies, 1])
@@ -137,7 +137,7 @@ fn shared_queries(heads: i64, key_heads: i64) -> String {
         all_queries = Reshape (copied, packed_sizes)\n"
 }
 
-/// The inputs of a call of the standard's operator.
+/// Inputs of a call of the standard's operator.
 struct Step<'a> {
     query: &'a str,
     key: &'a str,
@@ -148,7 +148,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn call(&self, query_heads: i64, [output, state]: [&str; 2]) -> String {
+    fn call(&self, query_heads: i64, output: &str, state: &str) -> String {
         let Step { query, key, value, past, decay, beta } = *self;
         let inputs = list(&[Some(query), Some(key), Some(value), past, decay, beta]);
         format!(
@@ -163,10 +163,10 @@ impl Step<'_> {
     }
 }
 
-/// Writes the nodes for a window of states. Steps of zeros in front, as many as the window has,
-/// change no state and make each call one of at least one step: the first goes up to the first
+/// Builds the nodes for a window of states. As many steps of zeros as the window has come first:
+/// they change no state and give each call at least one step. The first call goes up to the first
 /// state of the window, the others have one step each.
-fn windowed(cx: &Expand<'_>, window: i64, query_heads: i64) -> String {
+fn build_window(cx: &Expand<'_>, window: i64, query_heads: i64) -> String {
     let operands = [
         Some(("all_queries", "q")),
         Some(("key", "k")),
@@ -213,7 +213,7 @@ fn windowed(cx: &Expand<'_>, window: i64, query_heads: i64) -> String {
             beta: beta.as_deref(),
         };
         let names = [format!("output_{slot}"), format!("state_{slot}")];
-        text += &step.call(query_heads, [&names[0], &names[1]]);
+        text += &step.call(query_heads, &names[0], &names[1]);
         let [output, after] = names;
         outputs.push(output);
         state = Some(after);

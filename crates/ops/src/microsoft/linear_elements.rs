@@ -1,5 +1,5 @@
 //! `QLinearAdd`, `QLinearMul`, `QLinearSigmoid`, `QLinearLeakyRelu`, `QLinearSoftmax`,
-//! `QLinearConcat` and `QLinearWhere`: operators of elements on quantized tensors.
+//! `QLinearConcat` and `QLinearWhere`: elementwise operators on quantized tensors.
 
 use sardonyx_model::{Shape, Type};
 use sardonyx_tensor::DataType::{Bool, Float};
@@ -68,7 +68,7 @@ pub(crate) static SIGMOID: OpDef = OpDef::new("QLinearSigmoid")
         ],
     )
     .infer(same_as_first)
-    .body_from(1, |cx| Some(of_elements(cx, "Sigmoid (X_float)")))
+    .body_from(1, |cx| Some(build_elementwise(cx, "Sigmoid (X_float)")))
     .scalars(&[1, 2, 3, 4]);
 
 pub(crate) static LEAKY_RELU: OpDef = OpDef::new("QLinearLeakyRelu")
@@ -88,7 +88,7 @@ pub(crate) static LEAKY_RELU: OpDef = OpDef::new("QLinearLeakyRelu")
         ],
     )
     .infer(same_as_first)
-    .body_from(1, |cx| Some(of_elements(cx, "LeakyRelu <alpha: float = @alpha> (X_float)")))
+    .body_from(1, |cx| Some(build_elementwise(cx, "LeakyRelu <alpha: float = @alpha> (X_float)")))
     .scalars(&[1, 2, 3, 4]);
 
 pub(crate) static SOFTMAX: OpDef = OpDef::new("QLinearSoftmax")
@@ -168,7 +168,7 @@ const A: Codes = Codes { value: "A", scale: "A_scale", zero: (2, "A_zero_point")
 const B: Codes = Codes { value: "B", scale: "B_scale", zero: (5, "B_zero_point") };
 const C_ZERO: Given = (7, "C_zero_point");
 
-/// Inputs 0 and 3 are broadcast.
+/// Infers the shape to which inputs 0 and 3 broadcast.
 fn infer_pair(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.shape(3)) {
         (Some(a), Some(b)) => Some(broadcast_shapes(cx, &[a, b])?),
@@ -178,8 +178,8 @@ fn infer_pair(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Multiplies codes by the ratios of their scales to that of the result, and adds all that zero
-/// points contribute at once: one product and one sum for each operand.
+/// Builds products of codes with the ratios of their scales to that of the result, and adds the
+/// contribution of all zero points at once: one product and one sum for each operand.
 fn add(cx: &Expand<'_>) -> Option<String> {
     let mut lines = Lines::new(cx, "A");
     let (a_zero, b_zero) = (lines.zero_float(A.zero), lines.zero_float(B.zero));
@@ -218,8 +218,8 @@ fn mul(cx: &Expand<'_>) -> Option<String> {
     Some(lines.finish())
 }
 
-/// A node of floats between dequantization and quantization.
-fn of_elements(cx: &Expand<'_>, node: &str) -> String {
+/// Builds a node on floats between dequantization and quantization.
+fn build_elementwise(cx: &Expand<'_>, node: &str) -> String {
     let mut lines = Lines::new(cx, "X");
     let x = Codes { value: "X", scale: "X_scale", zero: (2, "X_zero_point") };
     lines.dequantize(x, "X_float");
@@ -253,11 +253,11 @@ fn softmax(cx: &Expand<'_>) -> Option<String> {
     Some(lines.finish())
 }
 
-/// Position of the first tensor that is concatenated; each has three inputs.
+/// Index of the first tensor that is concatenated; each has three inputs.
 const FIRST: usize = 2;
 
-/// Fails unless each concatenated tensor has a scale and a zero point.
-fn concatenated(count: usize) -> Result<std::ops::Range<usize>, String> {
+/// Returns the indices of concatenated tensors. Fails unless each has a scale and a zero point.
+fn find_concatenated(count: usize) -> Result<std::ops::Range<usize>, String> {
     let given = count.saturating_sub(FIRST);
     if given == 0 || !given.is_multiple_of(3) {
         return Err(format!(
@@ -268,17 +268,17 @@ fn concatenated(count: usize) -> Result<std::ops::Range<usize>, String> {
 }
 
 fn infer_concat(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let parts = match concatenated(cx.input_count()) {
+    let parts = match find_concatenated(cx.input_count()) {
         Ok(parts) => parts,
         Err(why) => return cx.fail(why),
     };
     let tensors: Vec<Option<&Type>> = parts.map(|part| cx.input(FIRST + 3 * part)).collect();
     let mut shape = None;
     if let Some(rule) = CONCAT.inference_at(CONCAT.newest()) {
-        let mut said = cx.by_rule_with(rule, &tensors)?;
-        shape = said.types.first_mut().and_then(Option::take).and_then(|ty| ty.shape().cloned());
-        said.types.clear();
-        cx.adopt(said);
+        let mut outcome = cx.apply_rule_with(rule, &tensors)?;
+        shape = outcome.types.first_mut().and_then(Option::take).and_then(|ty| ty.shape().cloned());
+        outcome.types.clear();
+        cx.adopt(outcome);
     }
     let elem = cx.elem(1).or(cx.elem(FIRST));
     cx.set_tensor(0, elem, shape);
@@ -288,7 +288,7 @@ fn infer_concat(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn concat(cx: &Expand<'_>) -> Result<String, String> {
     let mut lines = Lines::new(cx, "Y_zero_point");
     let mut names = Vec::new();
-    for part in concatenated(cx.input_count())? {
+    for part in find_concatenated(cx.input_count())? {
         let first = FIRST + 3 * part;
         let (scale, zero) = (first + 1, first + 2);
         // They are scalars, or vectors of one element.

@@ -1,5 +1,5 @@
 //! `QLinearAveragePool`, `QLinearGlobalAveragePool`, `QLinearReduceMean` and `NhwcMaxPool`: means
-//! and maxima of quantized tensors; and `QLinearConv` for images whose channels come last.
+//! and maxima of quantized tensors; and `QLinearConv` for images with channels last.
 
 use sardonyx_model::{Shape, TensorType, Type};
 use sardonyx_tensor::DataType::Int32;
@@ -156,38 +156,38 @@ fn has_channels_last(cx: &Infer<'_>) -> bool {
     cx.int("channels_last").unwrap_or(0) != 0
 }
 
-fn permuted(shape: &Shape, order: &[usize]) -> Shape {
+fn permute_shape(shape: &Shape, order: &[usize]) -> Shape {
     order.iter().map(|axis| shape[*axis].clone()).collect()
 }
 
-/// A tensor type with its axes in another order, where the rank is known.
-fn reordered(ty: &Type, order: fn(usize) -> Vec<usize>) -> Type {
+/// Permutes the axes of a tensor type, if the rank is known.
+fn permute_type(ty: &Type, order: fn(usize) -> Vec<usize>) -> Type {
     let Type::Tensor(tensor) = ty else { return ty.clone() };
     let shape = tensor.shape.as_ref().map(|shape| match shape.len() {
-        rank @ 2.. => permuted(shape, &order(rank)),
+        rank @ 2.. => permute_shape(shape, &order(rank)),
         _ => shape.clone(),
     });
     Type::Tensor(TensorType { elem: tensor.elem, shape })
 }
 
-/// Infers what a standard operator makes of images whose channels come second or last.
+/// Infers a standard operator on images whose channels come second or last.
 fn infer_images(cx: &mut Infer<'_>, operator: &OpDef, is_last: bool) -> Result<(), InferError> {
     let Some(rule) = operator.inference_at(operator.newest()) else { return Ok(()) };
-    let first = cx.input(0).filter(|_| is_last).map(|ty| reordered(ty, channels_first));
+    let first = cx.input(0).filter(|_| is_last).map(|ty| permute_type(ty, channels_first));
     let mut inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
     if let (Some(first), Some(input)) = (&first, inputs.first_mut()) {
         *input = Some(first);
     }
-    let mut said = cx.by_rule_with(rule, &inputs)?;
-    if is_last && let Some(Some(ty)) = said.types.first_mut() {
-        *ty = reordered(ty, channels_last);
+    let mut outcome = cx.apply_rule_with(rule, &inputs)?;
+    if is_last && let Some(Some(ty)) = outcome.types.first_mut() {
+        *ty = permute_type(ty, channels_last);
     }
-    cx.adopt(said);
+    cx.adopt(outcome);
     Ok(())
 }
 
-/// The images of a node with their channels second: the nodes that make them, and their name.
-fn images(cx: &Expand<'_>, of: &str, rank: usize, is_last: bool) -> (String, String) {
+/// Builds the images of a node with their channels second. Returns the nodes and the name.
+fn move_channels(cx: &Expand<'_>, of: &str, rank: usize, is_last: bool) -> (String, String) {
     if !is_last || cx.rank(0).is_some_and(|rank| rank < 2) {
         return (String::new(), of.to_string());
     }
@@ -195,8 +195,8 @@ fn images(cx: &Expand<'_>, of: &str, rank: usize, is_last: bool) -> (String, Str
     (format!("{of}_images = Transpose <perm = {order:?}> ({of})\n"), format!("{of}_images"))
 }
 
-/// The node that gives images the order that those of the input have.
-fn result(from: &str, into: &str, rank: usize, is_last: bool) -> String {
+/// Builds the node that permutes images to the order of axes of the input.
+fn move_channels_back(from: &str, into: &str, rank: usize, is_last: bool) -> String {
     if is_last {
         format!("{into} = Transpose <perm = {:?}> ({from})", channels_last(rank))
     } else {
@@ -204,7 +204,7 @@ fn result(from: &str, into: &str, rank: usize, is_last: bool) -> String {
     }
 }
 
-/// Number of axes of images for a kernel with a size for each spatial axis.
+/// Returns the number of axes of images for a kernel with a size for each spatial axis.
 fn rank_of_kernel(cx: &Expand<'_>) -> Result<usize, String> {
     let kernel = cx.ints("kernel_shape").ok_or("attribute 'kernel_shape' is missing")?;
     Ok(kernel.len() + 2)
@@ -220,8 +220,8 @@ fn average(cx: &Expand<'_>) -> Result<String, String> {
     let (rank, is_last) = (rank_of_kernel(cx)?, is_channels_last(cx));
     let mut lines = Lines::new(cx, "X");
     lines.dequantize(X, "X_float");
-    let (turn, images) = images(cx, "X_float", rank, is_last);
-    let pooled = match counted_beyond(cx, &images, rank - 2)? {
+    let (turn, images) = move_channels(cx, "X_float", rank, is_last);
+    let pooled = match build_counting_pool(cx, &images, rank - 2)? {
         Some(pooled) => pooled,
         None => format!(
             "pooled = AveragePool <
@@ -236,14 +236,14 @@ fn average(cx: &Expand<'_>) -> Result<String, String> {
     };
     lines.line(format_args!("{turn}{pooled}"));
     lines.quantize_moved("pooled", "y_scale", (4, "y_zero_point"), "means");
-    lines.line(format_args!("{}", result("means", "Y", rank, is_last)));
+    lines.line(format_args!("{}", move_channels_back("means", "Y", rank, is_last)));
     Ok(lines.finish())
 }
 
-/// The nodes that give `pooled` where `ceil_mode` lets windows reach beyond the padding and padding
-/// counts. ONNX Runtime divides the sum of each window by the number of elements of the kernel, the
-/// standard by that of the elements inside the padding: here all of them are inside.
-fn counted_beyond(cx: &Expand<'_>, of: &str, axes: usize) -> Result<Option<String>, String> {
+/// Builds `pooled` if `ceil_mode` lets windows reach beyond the padding and padding counts. ONNX
+/// Runtime divides the sum of each window by the number of elements of the kernel, the standard by
+/// the number of elements inside the padding. Here all elements are inside.
+fn build_counting_pool(cx: &Expand<'_>, of: &str, axes: usize) -> Result<Option<String>, String> {
     let is_set = |name: &str| cx.int(name).unwrap_or(0) != 0;
     let is_padded_explicitly = cx.string("auto_pad").is_none_or(|word| word == "NOTSET");
     if !is_set("ceil_mode") || !is_set("count_include_pad") || !is_padded_explicitly {
@@ -279,7 +279,8 @@ fn counted_beyond(cx: &Expand<'_>, of: &str, axes: usize) -> Result<Option<Strin
     )))
 }
 
-/// Scales the exact sum of each channel once, by a factor that divides by the number of elements.
+/// Builds the exact sum of each channel, scaled once by a factor that includes the division by the
+/// number of elements.
 fn global_average(cx: &Expand<'_>) -> Result<String, String> {
     let rank = cx.rank(0).ok_or("the rank of its input is unknown")?;
     let from = if is_channels_last(cx) { 1 } else { 2 };
@@ -321,7 +322,7 @@ fn mean(cx: &Expand<'_>) -> Option<String> {
 
 fn nhwc_max(cx: &Expand<'_>) -> Result<String, String> {
     let rank = rank_of_kernel(cx)?;
-    let (turn, images) = images(cx, "x", rank, true);
+    let (turn, images) = move_channels(cx, "x", rank, true);
     Ok(format!(
         "{turn}pooled = MaxPool <
             auto_pad: string = @auto_pad,
@@ -332,7 +333,7 @@ fn nhwc_max(cx: &Expand<'_>) -> Result<String, String> {
             strides: ints = @strides
         > ({images})
         {}",
-        result("pooled", "y", rank, true)
+        move_channels_back("pooled", "y", rank, true)
     ))
 }
 
@@ -343,7 +344,7 @@ fn conv(cx: &Expand<'_>) -> Result<String, String> {
         (None, true) => return Err("the rank of its input is unknown".to_string()),
         (None, false) => 0,
     };
-    let (turn, images) = images(cx, "x", rank, is_last);
+    let (turn, images) = move_channels(cx, "x", rank, is_last);
     let bias = if cx.has_input(8) { ", B" } else { "" };
     Ok(format!(
         "{turn}convolved = QLinearConv <
@@ -355,6 +356,6 @@ fn conv(cx: &Expand<'_>) -> Result<String, String> {
             strides: ints = @strides
         > ({images}, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point{bias})
         {}",
-        result("convolved", "y", rank, is_last)
+        move_channels_back("convolved", "y", rank, is_last)
     ))
 }

@@ -1,20 +1,20 @@
-//! What the operators for attention share: masks of keys as they come, turned into a bias of the
-//! scores, and the call of the standard's Attention.
+//! Parts that the operators for attention share: masks of keys in all their forms, turned into a
+//! bias of the scores, and the call of the standard's `Attention`.
 
 use crate::function::{Expand, float_scalar, scalar, vector};
 
-/// What hidden keys get added to their scores where a node does not say it.
+/// Score that is added to hidden keys by default.
 const HIDDEN: f32 = -10000.0;
 
-/// The masks of a node.
+/// Masks of a node.
 pub(super) struct Masks<'a> {
-    /// The input that hides keys, and its name.
+    /// Input that hides keys: its index and its name.
     pub(super) padding: (usize, &'a str),
-    /// The input that is added to scores, and its name.
+    /// Input that is added to scores: its index and its name.
     pub(super) bias: (usize, &'a str),
-    /// The value whose element type the scores have.
+    /// Value whose element type the scores have.
     pub(super) like: &'a str,
-    /// Values of one integer each: the batch, queries, keys before those of this call, all keys.
+    /// Values of one integer each: batch, queries, keys before those of this call, all keys.
     pub(super) batch: &'a str,
     pub(super) queries: &'a str,
     pub(super) past: &'a str,
@@ -22,7 +22,8 @@ pub(super) struct Masks<'a> {
 }
 
 impl Masks<'_> {
-    /// The nodes that make one bias of all masks, and its name, if there are any masks.
+    /// Builds the nodes that make one bias of all masks, and returns its name if there are any
+    /// masks.
     pub(super) fn text(&self, cx: &Expand<'_>) -> Result<(String, Option<&str>), String> {
         let (padding, bias) = (cx.has_input(self.padding.0), cx.has_input(self.bias.0));
         let mut text = if padding { self.padding(cx)? } else { String::new() };
@@ -38,7 +39,7 @@ impl Masks<'_> {
         Ok((text, name))
     }
 
-    /// The bias that hides keys, with axes for the batch, heads, queries and keys.
+    /// Builds the bias that hides keys, with axes for batch, heads, queries and keys.
     fn padding(&self, cx: &Expand<'_>) -> Result<String, String> {
         let (input, mask) = self.padding;
         let zero = scalar("mask_zero_number", 0)
@@ -59,8 +60,7 @@ impl Masks<'_> {
                         sees = Unsqueeze (is_seen, mask_axes)\n"
                     )
             }
-            // Of a mask for the longest sequence that there may be, the part is taken that says
-            // something of these queries and keys.
+            // A mask for the longest possible sequence is cropped to these queries and keys.
             Some(4) => {
                 let Masks { queries, past, keys, .. } = self;
                 zero + &vector("mask_axes", &[2, 3])
@@ -86,8 +86,8 @@ impl Masks<'_> {
         ))
     }
 
-    /// Which keys are seen, by a mask of where the keys of each sequence end and perhaps where they
-    /// begin. What says nothing of where they begin is followed by zeros for that.
+    /// Builds the truth values of visible keys from a mask that holds where the keys of each
+    /// sequence end and perhaps where they begin. Missing beginnings are zeros.
     fn ends(&self, cx: &Expand<'_>) -> Result<String, String> {
         let (input, mask) = self.padding;
         let Masks { batch, keys, .. } = self;
@@ -122,18 +122,18 @@ impl Masks<'_> {
     }
 }
 
-/// A call of the standard's Attention.
+/// Call of the standard's `Attention`.
 #[derive(Default)]
 pub(super) struct Attend<'a> {
-    /// Heads of queries, and of keys and values, where they are packed into the last axis.
+    /// Number of heads of queries, and of keys and values, if they are packed into the last axis.
     pub(super) packed: Option<[i64; 2]>,
     pub(super) is_causal: bool,
-    /// How many keys before its own position a query sees.
+    /// Number of keys before its own position that a query sees.
     pub(super) left_window: Option<i64>,
     pub(super) softcap: f32,
-    /// What the scores are multiplied with instead of the reciprocal of the root of a head's size.
+    /// Factor of the scores instead of the reciprocal of the root of a head's size.
     pub(super) scale: Option<f32>,
-    /// Which stage of the scores the last output is.
+    /// Stage of the scores that the last output holds.
     pub(super) stage: i64,
     pub(super) outputs: [Option<&'a str>; 4],
     pub(super) inputs: [Option<&'a str>; 7],
@@ -162,19 +162,19 @@ impl Attend<'_> {
     }
 }
 
-/// Writes operands with commas between, without those at the end that are left out.
+/// Lists operands with commas between them, without absent ones at the end.
 pub(super) fn list(operands: &[Option<&str>]) -> String {
     let end = operands.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let names: Vec<&str> = operands[..end].iter().map(|name| name.unwrap_or("\"\"")).collect();
     names.join(", ")
 }
 
-/// The scale that a node asks for; none where it wants the usual one.
+/// Returns the scale of a node, unless it is the default.
 pub(super) fn scale(cx: &Expand<'_>) -> Option<f32> {
     cx.float("scale").filter(|scale| *scale != 0.0)
 }
 
-/// The number of heads that an attribute gives.
+/// Returns the number of heads from an attribute.
 pub(super) fn heads(cx: &Expand<'_>, name: &str) -> Result<i64, String> {
     match cx.int(name) {
         Some(heads @ 1..) => Ok(heads),
@@ -183,7 +183,7 @@ pub(super) fn heads(cx: &Expand<'_>, name: &str) -> Result<i64, String> {
     }
 }
 
-/// Heads apart, in front of rows: `[B, S, N * H]` becomes `[B, N, S, H]`.
+/// Builds heads as an axis before rows: `[B, S, N * H]` becomes `[B, N, S, H]`.
 pub(super) fn open_heads(packed: &str, heads: i64, into: &str) -> String {
     vector(&format!("{into}_sizes"), &[0, 0, heads, -1])
         + &format!(
@@ -192,7 +192,7 @@ pub(super) fn open_heads(packed: &str, heads: i64, into: &str) -> String {
         )
 }
 
-/// Heads packed into the last axis again.
+/// Builds heads packed into the last axis: `[B, N, S, H]` becomes `[B, S, N * H]`.
 pub(super) fn pack_heads(open: &str, into: &str) -> String {
     vector(&format!("{into}_sizes"), &[0, 0, -1])
         + &format!(

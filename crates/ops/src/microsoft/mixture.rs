@@ -1,8 +1,8 @@
-//! `MoE`: a mixture of experts, each two or three matrices, of which a router picks some for each
-//! token.
+//! `MoE`: a mixture of experts, each of two or three matrices, of which a router picks some for
+//! each token.
 //!
-//! The function computes all experts for all tokens and drops what is not picked, as nodes cannot
-//! gather tokens by expert without loops.
+//! The function computes all experts for all tokens and drops the results that are not picked,
+//! since nodes cannot gather tokens by expert without loops.
 
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16};
 
@@ -95,9 +95,8 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     .concat())
 }
 
-/// Writes the nodes that make `weights`: for each expert and token, by what its result is
-/// multiplied, 0 if it is not picked. Of equal experts the last one is picked, so they are looked
-/// through from the end.
+/// Builds `weights`, the factor of the result of each expert and token, or 0 if it is not picked.
+/// The last one of equal experts is picked, so the search begins at the end.
 fn routes(cx: &Expand<'_>) -> String {
     let normalized = match cx.int("normalize_routing_weights") {
         Some(1) => {
@@ -129,7 +128,7 @@ fn routes(cx: &Expand<'_>) -> String {
         )
 }
 
-/// Writes the nodes of one matrix of each expert.
+/// Builds the nodes of one matrix of each expert.
 fn layer(name: &str, of: &str, has_bias: bool, into: &str) -> String {
     let product = if has_bias { format!("{name}_product") } else { into.to_string() };
     let mut text = format!(
@@ -145,7 +144,7 @@ fn layer(name: &str, of: &str, has_bias: bool, into: &str) -> String {
     text
 }
 
-/// Writes the nodes that make `activated` of `hidden`.
+/// Builds `activated` from `hidden`.
 fn activation(cx: &Expand<'_>) -> Result<String, String> {
     let kind = cx.string("activation_type").unwrap_or_default();
     let has_third = cx.has_input(FC3);
@@ -168,7 +167,7 @@ fn activation(cx: &Expand<'_>) -> Result<String, String> {
     Ok(text)
 }
 
-/// Writes the nodes of the gated activation. `third` makes `linear`, where another matrix does.
+/// Builds the gated activation. `third` makes `linear` if there is another matrix for it.
 fn swiglu(cx: &Expand<'_>, third: Option<String>) -> Result<String, String> {
     let mut text = match (cx.int("swiglu_fusion").unwrap_or(0), third) {
         (0, Some(third)) => third + "gate = Identity (hidden)\n",
@@ -207,8 +206,8 @@ fn swiglu(cx: &Expand<'_>, third: Option<String>) -> Result<String, String> {
         ))
 }
 
-/// Writes the nodes that add up the results of experts. What is not picked is dropped before it is
-/// multiplied, as it may be infinite.
+/// Builds the sum of the results of experts. Results that are not picked are dropped before the
+/// multiplication, since they may be infinite.
 fn sum() -> String {
     float_scalar("nothing", 0.0)
         + &vector("experts_axis", &[0])

@@ -62,16 +62,16 @@ const PAST_VALUE: usize = 7;
 const PAST_LENGTH: usize = 8;
 const CACHE_INDIRECTION: usize = 9;
 
-/// How the operands come.
+/// Layouts of the operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `[B, S, N * H]` each.
     Apart,
-    /// Keys and values `[B, N, L, H]`, as an earlier call gave them.
+    /// Keys and values `[B, N, L, H]`, as returned by an earlier call.
     OpenKeys,
     /// Keys with values `[B, L, N, 2, H]`.
     PackedKeys,
-    /// All `[B, S, N, 3, H]`.
+    /// Queries, keys and values `[B, S, N, 3, H]`.
     Packed,
 }
 
@@ -123,7 +123,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
             (queries.clone(), size.clone(), size.clone(), whole(&size))
         }
     };
-    // With a buffer that is written to, how much of it there is says nothing.
+    // The size of a buffer that is written to does not depend on the length of the sequences.
     let all = match (cx.has_input(PAST_KEY), cx.has_input(PAST_LENGTH)) {
         (_, true) => Dim::Unknown,
         (true, false) => past.add(&keys),
@@ -199,10 +199,10 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     Ok(format!("{operands}{sizes}{mask_text}{}{last}", attend.text()))
 }
 
-/// The scores that the operator gives: with all masks, as softmax takes them.
+/// Stage of the scores that the operator returns: with all masks, before softmax.
 const STAGE: i64 = 2;
 
-/// Queries, keys and values as the standard's Attention takes them.
+/// Builds queries, keys and values for the standard's `Attention`.
 fn operands(cx: &Expand<'_>, form: Form, heads: i64) -> Result<String, String> {
     let pack = |from: &str, into: &str| format!("{into} = Reshape ({from}, packed_sizes)\n");
     match form {
@@ -243,7 +243,7 @@ fn operands(cx: &Expand<'_>, form: Form, heads: i64) -> Result<String, String> {
     }
 }
 
-/// Keys and values of an earlier call have their bias already.
+/// Builds a bias for queries alone, since keys and values of an earlier call include theirs.
 fn query_bias() -> String {
     vector("bias_from", &[0])
         + "q_width = Shape <start = 2, end = 3> (query)

@@ -1,10 +1,10 @@
-//! `NhwcConv`: the standard's `Conv` with channels last, in the input, the filters and the output.
+//! `NhwcConv`: the standard's `Conv` with channels last in input, filters and output.
 
 use sardonyx_model::Shape;
 use sardonyx_tensor::DataType::{Double, Float, Float16};
 
 use super::DOMAIN;
-use super::group_norm::moved_channels;
+use super::group_norm::channel_permutations;
 use crate::def::OpDef;
 use crate::facts::{input, int, ints, output, string, types};
 use crate::function::Expand;
@@ -43,7 +43,7 @@ const CONVOLUTION: Convolution = Convolution { x: 0, w: 1, bias: Some(2) };
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [x, w] = [0, 1].map(|input| {
         let shape = cx.shape(input).filter(|shape| shape.len() > 2)?;
-        let [to_second, _] = moved_channels(shape.len());
+        let [to_second, _] = channel_permutations(shape.len());
         Some(to_second.into_iter().map(|axis| shape[axis].clone()).collect::<Shape>())
     });
     let mut shape = CONVOLUTION.shape_of(cx, x.as_ref(), w.as_ref())?;
@@ -59,7 +59,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     if rank < 3 {
         return Err(format!("its input has rank {rank}, not 3 or more"));
     }
-    let [to_second, to_last] = moved_channels(rank);
+    let [to_second, to_last] = channel_permutations(rank);
     let bias = if cx.has_input(2) { ", B" } else { "" };
     Ok(format!(
         "image = Transpose <perm = {to_second:?}> (X)

@@ -5,7 +5,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16, Int32};
 
 use super::DOMAIN;
-use super::early::{Common, in_common_type};
+use super::early::{Common, cast_to_common_type};
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, Fact, float, input, int, output, types};
 use crate::function::{Expand, scalar, vector};
@@ -28,8 +28,8 @@ const SIMPLIFIED_FACTS: &[Fact] = &[
     types("V", FLOATS_IR4),
 ];
 
-/// Root-mean-square normalization, in whatever domain.
-const fn simplified(domain: &'static str) -> OpDef {
+/// Defines root-mean-square normalization in a domain.
+const fn define_simplified(domain: &'static str) -> OpDef {
     OpDef::new("SimplifiedLayerNormalization")
         .domain(domain)
         .about(
@@ -41,10 +41,10 @@ const fn simplified(domain: &'static str) -> OpDef {
         .body_or_reason(1, simplified_body)
 }
 
-pub(crate) static SIMPLIFIED: OpDef = simplified(DOMAIN);
+pub(crate) static SIMPLIFIED: OpDef = define_simplified(DOMAIN);
 
 /// ONNX Runtime writes it into the default domain, although the standard has no such operator.
-pub(crate) static SIMPLIFIED_OF_DEFAULT_DOMAIN: OpDef = simplified("");
+pub(crate) static SIMPLIFIED_OF_DEFAULT_DOMAIN: OpDef = define_simplified("");
 
 pub(crate) static SKIP: OpDef = OpDef::new("SkipLayerNormalization")
     .domain(DOMAIN)
@@ -127,7 +127,7 @@ pub(crate) static EMBED: OpDef = OpDef::new("EmbedLayerNormalization")
     .infer(infer_embed)
     .body_or_reason(1, embed);
 
-/// The shape of one statistic for all that lies from an axis on.
+/// Returns the shape of one statistic for all axes from `axis` on.
 fn statistic(shape: &Shape, axis: usize) -> Shape {
     let mut shape = shape.clone();
     shape[axis..].fill(Dim::Known(1));
@@ -150,13 +150,13 @@ fn infer_simplified(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The axes from one on, as text; `None` if that takes a rank that is not known.
+/// Returns the axes from `axis` on; `None` if that needs an unknown rank.
 fn axes_from(axis: i64, rank: Option<usize>) -> Option<Vec<i64>> {
     let end = if axis < 0 { 0 } else { i64::try_from(rank?).ok()? };
     Some((axis..end).collect())
 }
 
-/// The reciprocal of the root of the mean square of a value along axes.
+/// Builds the reciprocal of the root of the mean square of a value along axes.
 fn inverse_root(of: &str, axes: &[i64], wide: i64, epsilon: f32, into: &str) -> String {
     format!(
         "{axes}wide_input = Cast <to = {wide}> ({of})
@@ -172,7 +172,7 @@ fn inverse_root(of: &str, axes: &[i64], wide: i64, epsilon: f32, into: &str) -> 
 }
 
 fn simplified_body(cx: &Expand<'_>) -> Result<String, String> {
-    let Common { casts, operands, output, last } = in_common_type(cx, &["X", "scale"])?;
+    let Common { casts, operands, output, last } = cast_to_common_type(cx, &["X", "scale"])?;
     let epsilon = cx.float("epsilon").unwrap_or_default();
     let mut text = format!(
         "{casts}{output} = RMSNormalization <
@@ -202,7 +202,7 @@ fn infer_skip(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The sum that is normalized, and its name.
+/// Builds the sum that is normalized, and returns its name.
 fn skip_sum(cx: &Expand<'_>, bias: usize) -> (String, &'static str) {
     let sum = if cx.has_output(3) { "input_skip_bias_sum" } else { "sum" };
     let text = if cx.has_input(bias) {
@@ -283,7 +283,7 @@ fn embed(cx: &Expand<'_>) -> Result<String, String> {
     Ok(text)
 }
 
-/// The first rows of a table, one for each word of `input_ids`: the positions from 0 on.
+/// Builds the first rows of a table, one for each word of `input_ids`: the positions from 0 on.
 pub(super) fn first_positions(table: &str, into: &str) -> String {
     vector("from", &[0])
         + &format!(
@@ -292,7 +292,7 @@ pub(super) fn first_positions(table: &str, into: &str) -> String {
         )
 }
 
-/// The number of words of each sequence of `input_ids`, by `mask` if the node has it.
+/// Builds the number of words of each sequence of `input_ids`, from `mask` if the node has it.
 pub(super) fn mask_index(has_mask: bool, into: &str) -> String {
     if has_mask {
         vector("last_axis", &[1])

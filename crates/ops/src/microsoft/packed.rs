@@ -1,9 +1,9 @@
-//! Codes of few bits as functions take them out of bytes.
+//! Unpacking of codes of a few bits in functions.
 
 use crate::function::vector;
 
-/// The nodes that give the codes of 2, 4 or 8 bits in bytes along the last axis, as uint8. In what
-/// order a byte holds them: lowest bits first, or highest.
+/// Builds the codes of 2, 4 or 8 bits in bytes along the last axis, as uint8. A byte holds its
+/// lowest bits first, or its highest bits if `is_high_first`.
 pub(super) fn unpack(bytes: &str, bits: i64, is_high_first: bool, into: &str) -> String {
     if bits == 8 {
         return format!("{into} = Identity ({bytes})\n");

@@ -5,7 +5,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16};
 
 use super::DOMAIN;
-use super::activation::{activation, activation_of};
+use super::activation::{build_activation, find_activation};
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, float, floats, input, int, ints, output, string, types,
@@ -39,7 +39,7 @@ pub(crate) static FUSED_CONV: OpDef = OpDef::new("FusedConv")
             types("T", FLOATS),
         ],
     )
-    .infer(|cx| as_operator(cx, &CONV))
+    .infer(|cx| infer_like(cx, &CONV))
     .body_or_reason(1, fused_conv)
     .cost(|node| node.convolution(1));
 
@@ -64,7 +64,7 @@ pub(crate) static FUSED_GEMM: OpDef = OpDef::new("FusedGemm")
             types("T", HIGH_PRECISION),
         ],
     )
-    .infer(|cx| as_operator(cx, &GEMM))
+    .infer(|cx| infer_like(cx, &GEMM))
     .body_or_reason(1, fused_gemm)
     .cost(|node| {
         let is_turned = node.cx.int("transA")? != 0;
@@ -106,15 +106,15 @@ pub(crate) static FUSED_MATMUL: OpDef = OpDef::new("FusedMatMul")
         Some(node.output_elements()?.mul(a.get(*order.last()?)?))
     });
 
-/// What another operator, of the same inputs and attributes, infers.
-pub(super) fn as_operator(cx: &mut Infer<'_>, operator: &OpDef) -> Result<(), InferError> {
+/// Infers like another operator with the same inputs and attributes.
+pub(super) fn infer_like(cx: &mut Infer<'_>, operator: &OpDef) -> Result<(), InferError> {
     let newest = operator.newest();
     let (Some(schema), Some(rule)) = (operator.schema_at(newest), operator.inference_at(newest))
     else {
         return Ok(());
     };
-    let said = cx.by_rule_of(&schema, rule)?;
-    cx.adopt(said);
+    let outcome = cx.apply_rule_of(&schema, rule)?;
+    cx.adopt(outcome);
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn fused_conv(cx: &Expand<'_>) -> Result<String, String> {
         _ => None,
     };
     let bias = if cx.has_input(2) { ", B" } else { "" };
-    let activated = activation_of(cx);
+    let activated = find_activation(cx);
     let (sum, result) = match (cx.has_input(3), &activated) {
         (true, Some(_)) => ("sum = Add (convolved, Z)\n", "sum"),
         (true, None) => ("Y = Add (convolved, Z)\n", ""),
@@ -134,7 +134,7 @@ fn fused_conv(cx: &Expand<'_>) -> Result<String, String> {
         (false, None) => ("Y = Identity (convolved)\n", ""),
     };
     let last = match activated {
-        Some(name) => activation(&name, &parameter, result, "Y")?,
+        Some(name) => build_activation(&name, &parameter, result, "Y")?,
         None => String::new(),
     };
     Ok(format!(
@@ -153,8 +153,8 @@ fn fused_conv(cx: &Expand<'_>) -> Result<String, String> {
 fn fused_gemm(cx: &Expand<'_>) -> Result<String, String> {
     let parameter = |name: &str| cx.float(&format!("activation_{name}"));
     let addend = if cx.has_input(2) { ", C" } else { "" };
-    let (product, last) = match activation_of(cx) {
-        Some(name) => ("product", activation(&name, &parameter, "product", "Y")?),
+    let (product, last) = match find_activation(cx) {
+        Some(name) => ("product", build_activation(&name, &parameter, "product", "Y")?),
         None => ("Y", String::new()),
     };
     Ok(format!(
@@ -168,7 +168,7 @@ fn fused_gemm(cx: &Expand<'_>) -> Result<String, String> {
     ))
 }
 
-/// The order in which axes of an operand are taken. A vector is not transposed.
+/// Returns the permutation of the axes of an operand. A vector is not transposed.
 fn order(transposed: Option<i64>, batch_second: Option<i64>, rank: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rank).collect();
     if rank < 2 {
@@ -205,7 +205,7 @@ fn fused_matmul(cx: &Expand<'_>) -> Result<String, String> {
     };
     let alpha = cx.float("alpha").unwrap_or(1.0);
     let is_given = |name: &str| cx.int(name).unwrap_or(0) != 0;
-    // A Gemm has the number and both flags itself.
+    // `Gemm` has the factor and both flags itself.
     if (a, b) == (2, 2) && !is_given("transBatchA") && !is_given("transBatchB") {
         return Ok("Y = Gemm <
                 alpha: float = @alpha, transA: int = @transA, transB: int = @transB

@@ -54,7 +54,7 @@ pub(crate) static Q_ATTENTION: OpDef = OpDef::new("QAttention")
 const MASK: usize = 5;
 const PAST: usize = 8;
 
-/// Past all inputs.
+/// Index beyond all inputs.
 const NO_INPUT: usize = 9;
 
 fn body(cx: &Expand<'_>) -> Result<String, String> {

@@ -69,7 +69,7 @@ pub(crate) static Q_MOE: OpDef = OpDef::new("QMoE")
     .body_or_reason(1, body)
     .unknown_cost();
 
-/// A layer of all experts: the inputs that hold it, by position.
+/// Layer of all experts: indices of the inputs that hold it.
 struct Layer {
     name: &'static str,
     scales: usize,
@@ -82,11 +82,11 @@ const FC2: Layer = Layer { name: "fc2", scales: 6, bias: 7, zeros: 12 };
 const FC3: Layer = Layer { name: "fc3", scales: 9, bias: 10, zeros: 13 };
 const FC3_WEIGHTS: usize = 8;
 const ROUTER_WEIGHTS: usize = 14;
-/// The inputs from here on are of weights and activations that are small floats.
+/// First of the inputs for weights and activations that are small floats.
 const SMALL_FLOATS: usize = 15;
 
-/// Fails for forms that ONNX Runtime has on devices alone.
-fn refuse(cx: &Expand<'_>) -> Result<(), String> {
+/// Fails for forms that ONNX Runtime has only on devices.
+fn refuse_unsupported(cx: &Expand<'_>) -> Result<(), String> {
     let kind = cx.string("quant_type").unwrap_or_default();
     let is_fused = cx.int("swiglu_fusion").unwrap_or(0) != 0;
     let is_swiglu = cx.string("activation_type").is_some_and(|name| name == "swiglu");
@@ -109,7 +109,7 @@ fn refuse(cx: &Expand<'_>) -> Result<(), String> {
 }
 
 fn body(cx: &Expand<'_>) -> Result<String, String> {
-    refuse(cx)?;
+    refuse_unsupported(cx)?;
     let is_float = cx.elem(0) == Some(FLOAT);
     let mut text = vector("flat", &[-1])
         + "features = Shape <start = -1> (input)
@@ -117,9 +117,9 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         given_rows = Reshape (input, row_sizes)\n";
     text += &format!("rows = Cast <to = {FLOAT}> (given_rows)\n");
     text += &FC1.product(cx, "rows")?;
-    text += &activated(cx)?;
+    text += &build_activation(cx)?;
     text += &FC2.product(cx, "hidden")?;
-    text += &mixed(cx)?;
+    text += &build_mixture(cx)?;
     text += "sizes = Shape (input)\n";
     text += if is_float {
         "output = Reshape (sum, sizes)"
@@ -131,7 +131,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
 }
 
 impl Layer {
-    /// The nodes that give `{name}_result` for all experts: `[experts, rows, outputs]`.
+    /// Builds `{name}_result` for all experts: `[experts, rows, outputs]`.
     fn product(&self, cx: &Expand<'_>, of: &str) -> Result<String, String> {
         let name = self.name;
         let mut text = self.weights(cx)?;
@@ -152,7 +152,7 @@ impl Layer {
         Ok(text)
     }
 
-    /// The nodes that give `{name}_dequantized`: `[experts, outputs, inputs]`.
+    /// Builds `{name}_dequantized`: `[experts, outputs, inputs]`.
     fn weights(&self, cx: &Expand<'_>) -> Result<String, String> {
         let name = self.name;
         if !cx.has_input(self.scales) {
@@ -176,7 +176,7 @@ impl Layer {
         text += &self.zeros(cx, bits, block.is_some());
         text += &vector(&format!("{name}_last"), &[-1]);
         text += &match block {
-            // A block is an axis of its own.
+            // A block becomes an axis.
             Some(block) => {
                 vector(&format!("{name}_block_sizes"), &[0, 0, -1, block])
                     + &vector(&format!("{name}_matrix_sizes"), &[0, 0, -1])
@@ -197,8 +197,8 @@ impl Layer {
         Ok(text)
     }
 
-    /// The nodes that give `{name}_zero`, with an axis of size 1 after those of the scales: the
-    /// middle of the range, or what the node gives.
+    /// Builds `{name}_zero`, with an axis of size 1 after those of the scales: the middle of the
+    /// range, or the zero points of the node.
     fn zeros(&self, cx: &Expand<'_>, bits: i64, has_blocks: bool) -> String {
         let name = self.name;
         if !cx.has_input(self.zeros) {
@@ -220,8 +220,8 @@ impl Layer {
     }
 }
 
-/// The nodes that give `hidden`, the activation of `fc1_result`.
-fn activated(cx: &Expand<'_>) -> Result<String, String> {
+/// Builds `hidden`, the activation of `fc1_result`.
+fn build_activation(cx: &Expand<'_>) -> Result<String, String> {
     let name = cx.string("activation_type").unwrap_or_default();
     let node = match name.as_str() {
         "relu" => "Relu",
@@ -235,7 +235,7 @@ fn activated(cx: &Expand<'_>) -> Result<String, String> {
     Ok(format!("hidden = {node} (fc1_result)\n"))
 }
 
-/// The nodes of the gated activation: gates and linear parts are neighbors, halves of each row, or
+/// Builds the gated activation: gates and linear parts are neighbours, halves of each row, or
 /// results of two layers.
 fn swiglu(cx: &Expand<'_>) -> Result<String, String> {
     let mut text = match cx.int("swiglu_fusion") {
@@ -278,8 +278,8 @@ fn swiglu(cx: &Expand<'_>) -> Result<String, String> {
     Ok(text)
 }
 
-/// The nodes that give `sum`, what the selected experts contribute to each row.
-fn mixed(cx: &Expand<'_>) -> Result<String, String> {
+/// Builds `sum`, the contributions of the selected experts to each row.
+fn build_mixture(cx: &Expand<'_>) -> Result<String, String> {
     let count = match cx.int("k") {
         Some(count @ 1..) => count,
         count => return Err(format!("k must be positive, not {}", count.unwrap_or_default())),
@@ -306,7 +306,7 @@ fn mixed(cx: &Expand<'_>) -> Result<String, String> {
     } else {
         "parts = Softmax <axis = 1> (largest)\n".to_string()
     };
-    // A row takes no part of the other experts.
+    // Other experts contribute nothing to a row.
     Ok(text
         + &vector("part_axis", &[2])
         + &float_scalar("no_part", 0.0)

@@ -75,8 +75,8 @@ fn infer(cx: &mut Infer<'_>, elem: Option<DataType>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The inputs that a node has, by name, after nodes that make scalars of vectors of one element
-/// where there is no axis.
+/// Returns the names of the inputs that a node has, after nodes that make scalars of vectors of one
+/// element if there is no axis.
 fn operands(cx: &Expand<'_>, inputs: [&str; 3]) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut names = Vec::new();
@@ -95,7 +95,8 @@ fn axis(cx: &Expand<'_>) -> &'static str {
     if cx.has("axis") { " <axis: int = @axis>" } else { "" }
 }
 
-/// Divides floats of 16 bits in 32, as codes of 16 bits have more digits than the quotient would.
+/// Builds the quantization. 16-bit floats are divided in 32 bits, since 16-bit codes have more
+/// digits than their quotient.
 fn quantize(cx: &Expand<'_>) -> String {
     let (mut text, mut operands) = operands(cx, ["x", "y_scale", "y_zero_point"]);
     if cx.elem(0) != Some(FLOAT) {

@@ -1,5 +1,5 @@
 //! `MatMulNBits` and `GatherBlockQuantized`: weights of few bits, quantized in blocks along one
-//! axis. These have kernels and no functions.
+//! axis. These operators have kernels and no functions.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{
@@ -86,7 +86,7 @@ pub(crate) static GATHER_BLOCK_QUANTIZED: OpDef = OpDef::new("GatherBlockQuantiz
     )
     .infer(infer_gather);
 
-/// As a matrix product by a matrix of `K` rows and `N` columns.
+/// Infers a product with a matrix of `K` rows and `N` columns.
 fn infer_product(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [Some(depth), Some(columns)] = ["K", "N"].map(|name| cx.int(name)) else {
         return cx.fail("attributes 'K' and 'N' are missing");
@@ -104,7 +104,7 @@ fn infer_product(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The axes of the indices take the place of the axis that is gathered along.
+/// Infers a `Gather`: the axes of the indices replace the gathered axis.
 fn infer_gather(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = cx.elem(2);
     let (Some(data), Some(indices)) = (cx.shape(0), cx.shape(1)) else {

@@ -1,4 +1,4 @@
-//! RotaryEmbedding of ONNX Runtime: positions come before the caches, and may be one for all.
+//! `RotaryEmbedding` of ONNX Runtime: positions come before the caches, and one may hold for all.
 
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int64};
 
@@ -62,7 +62,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     let (apart, attribute, back) = match (length, heads) {
         (1, Some(heads)) => (String::new(), format!(", num_heads = {heads}"), String::new()),
         (1, None) => {
-            let (apart, back) = by_caches(cx, rotated)?;
+            let (apart, back) = split_by_caches(cx, rotated)?;
             (apart, String::new(), back)
         }
         _ => (String::new(), String::new(), String::new()),
@@ -94,9 +94,9 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     ))
 }
 
-/// What takes heads apart and packs them again, where nothing but the caches tells their size: all
-/// of a head is turned.
-fn by_caches(cx: &Expand<'_>, rotated: i64) -> Result<(String, String), String> {
+/// Builds the nodes that separate heads and pack them again, if only the caches determine their
+/// size. Then whole heads are rotated.
+fn split_by_caches(cx: &Expand<'_>, rotated: i64) -> Result<(String, String), String> {
     let half = cx.dim(2, 1).filter(|half| rotated == 0 && *half > 0);
     let half = half.ok_or("the number of heads is unknown")?;
     let apart = vector("apart_sizes", &[0, 0, -1, 2 * half])

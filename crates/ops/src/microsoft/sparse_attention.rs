@@ -1,17 +1,18 @@
-//! `SparseAttention`: causal attention over a cache, of which each block of queries sees some
+//! `SparseAttention`: causal attention over a cache, in which each block of queries sees some
 //! blocks of keys.
 //!
 //! The blocks come in compressed sparse rows. They become a matrix of zeros and ones: entry `j`
-//! belongs to a row if it lies between the starts of this row and the next, and to the column that
-//! it names; the product of both tables says which blocks there are. Models have them as constants,
-//! so it is computed once.
+//! belongs to a row if it is between the starts of this row and the next, and to the column that it
+//! names. The product of both tables holds which blocks exist. Models have them as constants, so it
+//! is computed once.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int32};
 
 use super::DOMAIN;
 use super::cache::{
-    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, lengths, operands, places, put, rotated,
+    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_rows, rotate, separate_operands,
+    write_rows,
 };
 use super::mask::{Attend, heads, open_heads, pack_heads, scale};
 use crate::def::OpDef;
@@ -65,8 +66,8 @@ const COLUMNS: usize = 6;
 const LENGTHS: usize = 8;
 const COS: usize = 9;
 
-/// The score of a hidden key: the least finite float, so that a query that sees no block at all
-/// attends to the keys before it in equal parts.
+/// Score of a hidden key: the least finite float, so that a query that sees no block attends
+/// equally to the keys before it.
 const HIDDEN: f32 = f32::MIN;
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -130,15 +131,15 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         ..Attend::default()
     };
     Ok([
-        lengths(valid),
-        operands(cx, heads, key_heads),
-        rotated(cx, COS, heads, key_heads)?,
+        find_lengths(valid),
+        separate_operands(cx, heads, key_heads),
+        rotate(cx, COS, heads, key_heads)?,
         open_heads("turned_query", heads, "q"),
         open_heads("turned_key", key_heads, "new_k"),
         open_heads("packed_value", key_heads, "new_v"),
-        places(key_heads),
-        put("past_key", "new_k", "present_key"),
-        put("past_value", "new_v", "present_value"),
+        find_rows(key_heads),
+        write_rows("past_key", "new_k", "present_key"),
+        write_rows("past_value", "new_v", "present_value"),
         blocks(),
         bias(heads, size),
         attend.text(),
@@ -147,7 +148,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     .concat())
 }
 
-/// Writes the nodes that make `has_block` of the sparse rows: `[layouts, rows, columns]`.
+/// Builds `has_block` from the sparse rows: `[layouts, rows, columns]`.
 fn blocks() -> String {
     vector("last", &[-1])
         + &vector("past_the_end", &[i64::MAX])
@@ -180,7 +181,7 @@ fn blocks() -> String {
         )
 }
 
-/// Writes the nodes that make a bias of `has_block`, by the blocks that queries and keys lie in.
+/// Builds a bias from `has_block`, by the blocks of queries and keys.
 fn bias(heads: i64, size: i64) -> String {
     vector("heads", &[heads])
         + &scalar("block_size", size)

@@ -160,10 +160,10 @@ fn types_of_outputs() {
     check_types(rows);
 }
 
-/// What the sources of others say, which no wheel for CPUs holds: `RegisterCollectiveOps` in ONNX
-/// Runtime's `collective_defs.cc`, and what `polygraphy multi-device shard` writes for TensorRT.
+/// Declarations in sources that no wheel for CPUs contains: `RegisterCollectiveOps` in ONNX
+/// Runtime's `collective_defs.cc`, and the output of `polygraphy multi-device shard` for TensorRT.
 #[test]
-fn collectives_are_those_of_others() {
+fn collectives_match_their_sources() {
     let moved = "tensor(bool) tensor(double) tensor(float) tensor(float16) tensor(int64)";
     let rows: &[(&str, &str, &str, &str)] = &[
         ("AllReduce", "1 or more", "", "tensor(double) tensor(float) tensor(float16)"),
@@ -207,7 +207,7 @@ fn types_of_outputs_of_collectives() {
     let rows: &[(&str, Given<'_>, &str, &str)] = &[
         ("AllReduce", &[], "float16[N, 3]", "float16[N, 3]"),
         ("AllReduce", &[], "float[N, 3]; float[2]", "float[N, 3]; float[2]"),
-        // Without an axis it is 1, as ONNX Runtime's schema says.
+        // The default axis is 1, as in ONNX Runtime's schema.
         ("AllGather", &ranks(4), "int64[N, 3]", "int64[N, 12]"),
         ("AllGather", &gather(0, 4), "bool[N, 3]", "bool[4*N, 3]"),
         ("AllGather", &gather(-1, 2), "float[...]", "float[...]"),
@@ -306,7 +306,8 @@ fn types_of_outputs_of_sparse_and_linear_attention() {
         (
             "SparseAttention",
             &sparse(),
-            "float[B, S, 64]; _; _; float[B, 2, 96, 8]; float[B, 2, 96, 8]; int32[2, 7]; int32[2, 20]; int32[1]; int32[B]",
+            "float[B, S, 64]; _; _; float[B, 2, 96, 8]; float[B, 2, 96, 8]; int32[2, 7]; int32[2, \
+             20]; int32[1]; int32[B]",
             "float[B, S, 32]; float[B, 2, 96, 8]; float[B, 2, 96, 8]",
         ),
         (
@@ -351,7 +352,7 @@ impl Attributes for Named<'_> {
     }
 }
 
-/// The function of a call with that many outputs, or why there is none.
+/// Returns the function of a call with that many outputs, or the reason why there is none.
 fn function(name: &str, attributes: Given<'_>, inputs: &str, outputs: usize) -> String {
     let inputs: Vec<&str> = inputs.split(';').map(str::trim).collect();
     let present: Vec<bool> = inputs.iter().map(|input| *input != "_").collect();
@@ -372,7 +373,7 @@ fn function(name: &str, attributes: Given<'_>, inputs: &str, outputs: usize) -> 
 }
 
 #[test]
-fn what_has_no_function_has_a_reason() {
+fn calls_without_function_have_a_reason() {
     let rows: &[(&str, Given<'_>, &str, usize, &str)] = &[
         (
             "SkipSimplifiedLayerNormalization",
@@ -524,7 +525,7 @@ fn functions_are_written_for_the_newest_standard() {
     assert!(
         text.starts_with("<domain: \"com.microsoft\", opset_import: [\"com.microsoft\": 1, \"\": ")
     );
-    // The domain of the one that is in the standard's has one version in a function.
+    // The domain of an operator that the standard also has has one version in a function.
     let text = function("SimplifiedLayerNormalization", &[], "float[2]; float[2]", 1);
     let newest = Registry::standard().versions("").map_or(0, |(_, newest)| newest);
     assert!(text.starts_with(&format!("<domain: \"\", opset_import: [\"\": {newest}]>")), "{text}");

@@ -32,7 +32,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(rank) = cx.rank(0).filter(|rank| !(1..=2).contains(rank)) {
         return cx.fail(format_args!("the input must have rank 1 or 2, not {rank}"));
     }
-    // Of no texts the last axis counts tokens, and none is added.
+    // Without strings the last axis counts tokens, and no axis is added.
     let shape = cx.shape(0).map(|shape| {
         let (kept, added) = if shape.contains(&Dim::Known(0)) {
             (&shape[..shape.len() - 1], Dim::Known(0))

@@ -1,12 +1,12 @@
-//! Windows of states: an operator with a carried state gives the states after each of its last
+//! Windows of states: an operator with a carried state returns the states after each of its last
 //! positions, so that a decoder can go back to one of them.
 
 use crate::function::vector;
 
-/// The largest window.
+/// Largest window.
 const LARGEST: i64 = 8;
 
-/// The number of states that an attribute `state_window` asks for, if it asks for a window.
+/// Returns the number of states from the attribute `state_window`, if it requests a window.
 pub(super) fn state_window(attribute: Option<i64>) -> Result<Option<i64>, String> {
     match attribute.unwrap_or(0) {
         0 => Ok(None),
@@ -15,17 +15,17 @@ pub(super) fn state_window(attribute: Option<i64>) -> Result<Option<i64>, String
     }
 }
 
-/// A window of states.
+/// Window of states.
 pub(super) struct StateWindow<'a> {
     pub(super) window: i64,
-    /// The value that holds the number of positions of this call, a list of one.
+    /// Value that holds the number of positions of this call, a list of one.
     pub(super) count: &'a str,
 }
 
 impl StateWindow<'_> {
-    /// Writes the nodes that make `present_state`. `state` writes those that make the state of a
-    /// slot, given by its number and the name of its value; they may read `slot_N_given`, the
-    /// number of positions before it. The value `zero` is a list of that number.
+    /// Builds `present_state`. `state` builds the state of a slot, given its number and the name of
+    /// its value; its nodes may read `slot_N_given`, the number of positions before it. The value
+    /// `zero` is a list of that number.
     ///
     /// A state after a position that this call did not have is zeros.
     pub(super) fn text(&self, state: &dyn Fn(i64, &str) -> String) -> String {

@@ -24,7 +24,7 @@ pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtra
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64, String])),
         ],
     )
-    .infer(extracted);
+    .infer(infer_extracted);
 
 pub(crate) static BINARIZER: OpDef = OpDef::new("Binarizer")
     .about("Maps each element to 1 if it is greater than `threshold`, else to 0.")
@@ -55,7 +55,7 @@ pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
             types("T1", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(joined)
+    .infer(infer_joined)
     .without_reference_rule(&[1]);
 
 pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
@@ -91,7 +91,7 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(floats_of_first)
+    .infer(infer_floats)
     .differs(|cx| {
         cx.string("norm").filter(|norm| norm == "MAX")?;
         Some(
@@ -119,7 +119,7 @@ pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64, String])),
         ],
     )
-    .infer(encoded);
+    .infer(infer_encoded);
 
 pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
     .about("Standardizes features: `Y = (X - offset) * scale`.")
@@ -134,23 +134,23 @@ pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(floats_of_first)
+    .infer(infer_floats)
     .without_reference_rule(&[1]);
 
-fn floats_of_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_floats(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Float), cx.shape(0).cloned());
     Ok(())
 }
 
-/// Picks along the last axis.
-fn extracted(cx: &mut Infer<'_>) -> Result<(), InferError> {
+/// Infers a selection along the last axis.
+fn infer_extracted(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 1)?;
     let count = match cx.shape(1).map(|shape| &shape[..]) {
-        // Whether a single number keeps the axis is not said.
+        // The standard leaves open whether a single index keeps the axis.
         None | Some([]) => Dim::Unknown,
         Some(sizes) => product(sizes),
     };
-    // Nor is what is made of a vector.
+    // It also leaves the result for a vector open.
     let shape = cx.shape(0).filter(|shape| shape.len() > 1).map(|shape| {
         let kept = shape[..shape.len() - 1].iter().cloned();
         kept.chain([count]).collect()
@@ -159,7 +159,7 @@ fn extracted(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn joined(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_joined(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let (mut rows, mut columns) = (Dim::Unknown, Dim::Known(0));
     for index in 0..cx.input_count() {
         match cx.shape(index).map(|shape| &shape[..]) {
@@ -186,7 +186,7 @@ fn joined(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn encoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_encoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists =
         ["cats_int64s", "cats_strings"].map(|name| cx.attribute(name).map(|_| list_len(cx, name)));
     let categories = match lists {

@@ -13,7 +13,7 @@ use crate::facts::{
     float, floats, input, int, ints, output, string, strings, tensor, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
-use crate::ml::{list, list_len};
+use crate::ml::{list_attribute, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
@@ -35,7 +35,7 @@ pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
             types("T2", TypeSet::tensors(&[Float, Int64, String])),
         ],
     )
-    .infer(from_map);
+    .infer(infer_from_map);
 
 pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
     .about("Maps strings to integers, or integers to strings, by two lists of equal length.")
@@ -53,7 +53,7 @@ pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
     )
-    .infer(categories);
+    .infer(infer_categories);
 
 pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
     .about(
@@ -82,7 +82,7 @@ pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
             types("T2", TypeSet::tensors(&[Float, Double, Int64, String])),
         ],
     )
-    .infer(vector);
+    .infer(infer_vector);
 
 pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
     .about(
@@ -129,11 +129,11 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
         ],
     )
     .same_up()
-    .infer(labels_of_classes)
-    .infer_since(2, labels)
-    .adapter(4, 3, lists_of_tensors)
-    .adapter(2, 1, classes)
-    .adapter(1, 2, keys_and_values);
+    .infer(infer_class_labels)
+    .infer_since(2, infer_labels)
+    .adapter(4, 3, move_tensors_to_lists)
+    .adapter(2, 1, write_classes)
+    .adapter(1, 2, write_keys_and_values);
 
 pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
     .about("Converts each row of scores to a map from class label to score.")
@@ -148,9 +148,9 @@ pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
             types("T", TypeSet::spelled(&["seq(map(int64, float))", "seq(map(string, float))"])),
         ],
     )
-    .infer(to_maps);
+    .infer(infer_maps);
 
-fn from_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_from_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = match cx.string("cast_to").as_deref() {
         None | Some("TO_FLOAT") => Some(Float),
         Some("TO_INT64") => Some(Int64),
@@ -161,8 +161,8 @@ fn from_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Strings become integers, and integers strings.
-fn mapped(elem: Option<DataType>) -> Option<DataType> {
+/// Returns the type that categories map to: strings become integers, and integers strings.
+fn map_type(elem: Option<DataType>) -> Option<DataType> {
     match elem? {
         String => Some(Int64),
         Int64 => Some(String),
@@ -170,7 +170,7 @@ fn mapped(elem: Option<DataType>) -> Option<DataType> {
     }
 }
 
-fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists = ["cats_int64s", "cats_strings"];
     if let Some(missing) = lists.iter().find(|name| cx.attribute(name).is_none()) {
         return cx.fail(format_args!("attribute '{missing}' is missing"));
@@ -181,11 +181,12 @@ fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
             "cats_int64s has {numbers} elements, but cats_strings has {texts}"
         ));
     }
-    labels_of_classes(cx)
+    infer_class_labels(cx)
 }
 
-/// The first version counts classes from 0. Which way it goes depends on what it is given.
-fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns classes of the first version, which count from 0, into keys and values. The input type
+/// determines the direction.
+fn write_keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let classes: Vec<Cow<'static, [u8]>> = match cx.attribute("classes_strings") {
         Some(AttrValue::Strings(classes)) => {
             classes.into_iter().map(|class| Cow::Owned(class.into_owned())).collect()
@@ -217,8 +218,9 @@ fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Versions before 4 have lists of three types, and a default for each of them.
-fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves tensors to lists: versions before 4 have lists of three types, and a default for each
+/// type.
+fn move_tensors_to_lists(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for (name, lists) in [
         ("keys_tensor", ["keys_floats", "keys_int64s", "keys_strings"]),
         ("values_tensor", ["values_floats", "values_int64s", "values_strings"]),
@@ -232,13 +234,15 @@ fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         };
         let is_default = name == "default_tensor";
         if tensor.rank() != 1 || is_default && tensor.len() != 1 {
-            return Err(cx.refuse(format_args!("{name} must have one axis to be a list there")));
+            return Err(
+                cx.refuse(format_args!("{name} must have one axis to be a list in that version"))
+            );
         }
-        let (list, value) = match list_of(&tensor) {
+        let (list, value) = match to_list(&tensor) {
             Some((place, value)) => (lists[place], value),
             None => {
                 return Err(cx.refuse(format_args!(
-                    "{name} must have type float, int64 or string there, not {}",
+                    "{name} must have type float, int64 or string in that version, not {}",
                     tensor.data_type()
                 )));
             }
@@ -247,13 +251,13 @@ fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             return Err(cx.refuse(format_args!("it has both {name} and {list}")));
         }
         cx.remove(name);
-        cx.set(list, if is_default { first_of(value) } else { value });
+        cx.set(list, if is_default { to_scalar(value) } else { value });
     }
     Ok(())
 }
 
-/// The elements of a tensor as a list, and the position of its type among those that lists have.
-fn list_of(tensor: &Tensor) -> Option<(usize, AttrValue<'static>)> {
+/// Returns the elements of a tensor as a list, and the index of its type among the types of lists.
+fn to_list(tensor: &Tensor) -> Option<(usize, AttrValue<'static>)> {
     match tensor.data_type() {
         Float => Some((0, AttrValue::Floats(tensor.to_vec::<f32>().ok()?.into()))),
         Int64 => Some((1, AttrValue::from(tensor.to_vec::<i64>().ok()?))),
@@ -265,8 +269,8 @@ fn list_of(tensor: &Tensor) -> Option<(usize, AttrValue<'static>)> {
     }
 }
 
-/// The only element of a list.
-fn first_of(list: AttrValue<'static>) -> AttrValue<'static> {
+/// Returns the only element of a list.
+fn to_scalar(list: AttrValue<'static>) -> AttrValue<'static> {
     match list {
         AttrValue::Floats(values) => AttrValue::Float(values[0]),
         AttrValue::Ints(values) => AttrValue::Int(values[0]),
@@ -275,8 +279,9 @@ fn first_of(list: AttrValue<'static>) -> AttrValue<'static> {
     }
 }
 
-/// Version 1 maps classes to their positions in a list, or back.
-fn classes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns keys and values into classes: version 1 maps classes to their positions in a list, or
+/// back.
+fn write_classes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let strings = |name: &str| match cx.attribute(name) {
         Some(AttrValue::Strings(all)) => {
             Some(all.into_iter().map(|text| Cow::Owned(text.into_owned())).collect::<Vec<_>>())
@@ -295,20 +300,20 @@ fn classes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for name in ["keys_strings", "values_strings", "keys_int64s", "values_int64s"] {
         cx.remove(name);
     }
-    // No map of floats is there that it could be about.
+    // The node has no map with floats that the default could belong to.
     cx.remove("default_float");
     let classes: Vec<Cow<'static, [u8]>> = classes;
     cx.set("classes_strings", AttrValue::Strings(classes));
     Ok(())
 }
 
-fn labels_of_classes(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    cx.set_tensor(0, mapped(cx.elem(0)), cx.shape(0).cloned());
+fn infer_class_labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, map_type(cx.elem(0)), cx.shape(0).cloned());
     Ok(())
 }
 
-/// The values of the map, in an order; of which shape is not said.
-fn vector(cx: &mut Infer<'_>) -> Result<(), InferError> {
+/// Infers a vector of the values of the map, whose shape the standard leaves open.
+fn infer_vector(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = match cx.input(0) {
         Some(Type::Map(_, value)) => value.elem(),
         _ => None,
@@ -317,8 +322,8 @@ fn vector(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let keys = only_list(cx, ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"])?;
+fn infer_labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let keys = find_list(cx, ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"])?;
     if let (Some((key, _)), Some(elem)) = (keys, cx.elem(0))
         && key != elem
     {
@@ -329,7 +334,7 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
         ));
     }
     let values =
-        only_list(cx, ["values_tensor", "values_strings", "values_int64s", "values_floats"])?;
+        find_list(cx, ["values_tensor", "values_strings", "values_int64s", "values_floats"])?;
     if let (Some((_, keys)), Some((_, values))) = (keys, values)
         && keys != values
     {
@@ -359,17 +364,17 @@ fn check_default(
     }
 }
 
-/// The one list that the node has of some; `None` if it cannot be read.
-fn only_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize)>, InferError> {
+/// Returns the only list that the node has of the named ones; `None` if it cannot be read.
+fn find_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize)>, InferError> {
     let given: Vec<&str> = names.into_iter().filter(|name| cx.attribute(name).is_some()).collect();
     match given[..] {
-        [name] => list(cx, name),
+        [name] => list_attribute(cx, name),
         [] => cx.fail(format_args!("one of these attributes is required: {}", names.join(", "))),
         [..] => cx.fail(format_args!("only one is allowed of {}", names.join(", "))),
     }
 }
 
-fn to_maps(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_maps(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(rank) = cx.rank(0).filter(|rank| ![1, 2].contains(rank)) {
         return cx.fail(format_args!("the input must have rank 1 or 2, not {rank}"));
     }
@@ -482,7 +487,8 @@ mod tests {
                 (
                     &[keys()],
                     "-",
-                    "LabelEncoder: one of these attributes is required: values_tensor, values_strings, values_int64s, values_floats",
+                    "LabelEncoder: one of these attributes is required: values_tensor, \
+                     values_strings, values_int64s, values_floats",
                 ),
                 (
                     &[keys(), tensor("keys_tensor", &[2]), values()],
@@ -501,7 +507,7 @@ mod tests {
 
     #[test]
     fn tensors_become_lists() {
-        use crate::math::testing::lowered;
+        use crate::math::testing::lower_version;
         fn tensor<T: sardonyx_tensor::Element>(
             name: &'static str,
             values: Vec<T>,
@@ -519,7 +525,7 @@ mod tests {
             (vec![tensor("default_tensor", vec![-2i64])], "y = LabelEncoder(a) default_int64=-2"),
             (
                 vec![tensor("values_tensor", vec![1i16])],
-                "LabelEncoder: values_tensor must have type float, int64 or string there, not int16",
+                "LabelEncoder: values_tensor must have type float, int64 or string in that version, not int16",
             ),
             (
                 vec![tensor("default_tensor", vec![1i64]), ("default_int64", AttrValue::Int(3))],
@@ -527,37 +533,37 @@ mod tests {
             ),
         ];
         for (attributes, expected) in rows {
-            assert_eq!(lowered(&LABEL_ENCODER, 4, &attributes, "-"), expected);
+            assert_eq!(lower_version(&LABEL_ENCODER, 4, &attributes, "-"), expected);
         }
         let texts: sardonyx_tensor::StringArray = ["b", "a"].iter().map(|x| x.as_bytes()).collect();
         let texts = AttrValue::Tensor(Tensor::from_strings([2], texts).expect("a vector"));
         assert_eq!(
-            lowered(&LABEL_ENCODER, 4, &[("keys_tensor", texts)], "-"),
+            lower_version(&LABEL_ENCODER, 4, &[("keys_tensor", texts)], "-"),
             r#"y = LabelEncoder(a) keys_strings=["b", "a"]"#
         );
     }
 
     #[test]
     fn classes_become_keys_or_values() {
-        use crate::math::testing::adapted;
+        use crate::math::testing::raise_version;
         let classes = |names: &[&'static str]| {
             let names = names.iter().map(|name| name.as_bytes().into());
             [("classes_strings", AttrValue::Strings(names.collect()))]
         };
         assert_eq!(
-            adapted(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "int64[2]"),
+            raise_version(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "int64[2]"),
             r#"y = LabelEncoder(a) keys_int64s=[0, 1] values_strings=["a", "b"]"#
         );
         assert_eq!(
-            adapted(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "string[2]"),
+            raise_version(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "string[2]"),
             r#"y = LabelEncoder(a) keys_strings=["a", "b"] values_int64s=[0, 1]"#
         );
         assert_eq!(
-            adapted(&LABEL_ENCODER, 1, &classes(&["a", "a"]), "string[2]"),
+            raise_version(&LABEL_ENCODER, 1, &classes(&["a", "a"]), "string[2]"),
             "LabelEncoder: a class occurs twice, so its index is ambiguous"
         );
         assert_eq!(
-            adapted(&LABEL_ENCODER, 1, &classes(&["a"]), "-"),
+            raise_version(&LABEL_ENCODER, 1, &classes(&["a"]), "-"),
             "LabelEncoder: the type of its input is unknown"
         );
     }

@@ -12,7 +12,7 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 use crate::ml::trees;
-use crate::ml::{classes, count_attribute, examples, list, list_len};
+use crate::ml::{classes, count_attribute, examples, list_attribute, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
@@ -38,7 +38,7 @@ pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
         ],
     )
     .infer(linear_classifier)
-    .cost(linear_work);
+    .cost(count_linear);
 
 pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
     .about("Linear regression: weighted sums of the features plus intercepts.")
@@ -56,7 +56,7 @@ pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
         ],
     )
     .infer(linear_regressor)
-    .cost(linear_work)
+    .cost(count_linear)
     .without_reference_rule(&[1]);
 
 pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
@@ -189,8 +189,8 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
     )
     .same_up()
     .since(5, &[deprecated()])
-    .adapter(3, 2, |cx| trees::lists_of_tensors(cx, "class_weights"))
-    .adapter(4, 5, trees::classifier)
+    .adapter(3, 2, |cx| trees::move_tensors_to_lists(cx, "class_weights"))
+    .adapter(4, 5, trees::convert_classifier)
     .never_down("the operator is deprecated in version 5")
     .infer(tree_classifier)
     .infer_as_reference(tree_classifier_as_reference)
@@ -238,21 +238,21 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
     )
     .same_up()
     .since(5, &[deprecated()])
-    .adapter(3, 2, |cx| trees::lists_of_tensors(cx, "target_weights"))
-    .adapter(4, 5, trees::regressor)
+    .adapter(3, 2, |cx| trees::move_tensors_to_lists(cx, "target_weights"))
+    .adapter(4, 5, trees::convert_regressor)
     .same_down()
     .infer(tree_regressor)
     .without_reference_rule(&[1, 5]);
 
-/// A class for each example, and a score for each of that many classes.
+/// Sets a class for each example, and a score for each example and class.
 fn set_classes(cx: &mut Infer<'_>, elem: DataType, examples: Dim, count: Dim) {
     let shape = Shape::from_iter([examples.clone()]);
     cx.set_tensor(0, Some(elem), Some(shape));
     cx.set_tensor(1, Some(Float), Some(Shape::from_iter([examples, count])));
 }
 
-/// All coefficients for each row.
-fn linear_work(node: &Counted<'_>) -> Option<Dim> {
+/// Counts all coefficients once for each row.
+fn count_linear(node: &Counted<'_>) -> Option<Dim> {
     let rows = match &node.shape(0)?[..] {
         [rows, _] => rows.clone(),
         [_] => Dim::Known(1),
@@ -269,7 +269,7 @@ fn linear_work(node: &Counted<'_>) -> Option<Dim> {
 fn linear_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let (elem, labels) = classes(cx, "classlabels_ints");
     let count = match (list_len(cx, "intercepts"), labels) {
-        // One sum tells two classes apart.
+        // One sum distinguishes two classes.
         (1, 2) => Dim::Known(2),
         (0, 0) => Dim::Unknown,
         (0, labels) => labels.into(),
@@ -283,7 +283,7 @@ fn linear_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn svm_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let (elem, _) = classes(cx, "classlabels_ints");
     let examples = examples(cx)?;
-    // Votes may be counted for pairs of classes as well.
+    // Votes may be counted for pairs of classes too.
     set_classes(cx, elem, examples, Dim::Unknown);
     Ok(())
 }
@@ -300,7 +300,7 @@ fn svm_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A list stands in the node as an attribute or as a tensor, never as both.
+/// Refuses a node that has a list both as an attribute and as a tensor.
 fn demand_one_form(cx: &Infer<'_>, names: [&str; 4]) -> Result<(), InferError> {
     for name in names {
         let tensor = format!("{name}_as_tensor");
@@ -327,14 +327,15 @@ fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
             "one of these attributes is required: classlabels_int64s and classlabels_strings",
         );
     }
-    // The standard has one score for one label; the reference implementation gives two.
+    // The standard has one score for one label; the reference implementation returns two.
     let count = if count <= 1 { Dim::Unknown } else { count.into() };
     let examples = rows(cx)?;
     set_classes(cx, elem, examples, count);
     Ok(())
 }
 
-/// To begin with the reference implementation knew the type of the labels only.
+/// Infers like the reference implementation, which only inferred the type of the labels before
+/// version 3.
 fn tree_classifier_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if cx.since() >= 3 {
         return tree_classifier(cx);
@@ -357,14 +358,14 @@ fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if cx.attribute("nodes_splits").is_none() {
         return cx.fail("attribute 'nodes_splits' is missing");
     }
-    let splits = list(cx, "nodes_splits")?;
-    let elem = same_type(cx, "nodes_splits", splits, cx.elem(0))?;
+    let splits = list_attribute(cx, "nodes_splits")?;
+    let elem = demand_type(cx, "nodes_splits", splits, cx.elem(0))?;
     if let Some((_, nodes)) = splits {
         check_nodes(cx, nodes)?;
     }
     let leaves = [
-        ("leaf_targetids", list(cx, "leaf_targetids")?),
-        ("leaf_weights", list(cx, "leaf_weights")?),
+        ("leaf_targetids", list_attribute(cx, "leaf_targetids")?),
+        ("leaf_weights", list_attribute(cx, "leaf_weights")?),
     ];
     if let Some((missing, _)) = leaves.iter().find(|(name, _)| cx.attribute(name).is_none()) {
         return cx.fail(format_args!("attribute '{missing}' is missing"));
@@ -376,32 +377,32 @@ fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
             "leaf_targetids has {targets} elements, but leaf_weights has {weights}"
         ));
     }
-    same_type(cx, "leaf_weights", leaves[1].1, elem)?;
+    demand_type(cx, "leaf_weights", leaves[1].1, elem)?;
     if let Some(AttrValue::Tensor(values)) = cx.attribute("membership_values") {
-        same_type(cx, "membership_values", Some((values.data_type(), 0)), elem)?;
+        demand_type(cx, "membership_values", Some((values.data_type(), 0)), elem)?;
     }
     cx.set_tensor(0, elem, Some(shape));
     Ok(())
 }
 
-/// The type that values in the node share with the input.
-fn same_type(
+/// Checks that values in the node have the type of the input.
+fn demand_type(
     cx: &Infer<'_>,
     name: &str,
-    list: Option<(DataType, usize)>,
+    list_attribute: Option<(DataType, usize)>,
     input: Option<DataType>,
 ) -> Result<Option<DataType>, InferError> {
-    match (list, input) {
+    match (list_attribute, input) {
         (Some((elem, _)), Some(input)) if elem != input => cx.fail(format_args!(
             "{name} has type {}, but the input has type {}",
             elem.name(),
             input.name()
         )),
-        (list, input) => Ok(input.or(list.map(|(elem, _)| elem))),
+        (list_attribute, input) => Ok(input.or(list_attribute.map(|(elem, _)| elem))),
     }
 }
 
-/// What is said of nodes is said of each of this many.
+/// Checks that each list of properties of nodes has this many elements.
 fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
     let lists = [
         ("nodes_featureids", true),
@@ -414,7 +415,7 @@ fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
         ("nodes_missing_value_tracks_true", false),
     ];
     for (name, required) in lists {
-        match list(cx, name)? {
+        match list_attribute(cx, name)? {
             Some((_, len)) if len != nodes => {
                 return cx
                     .fail(format_args!("{name} has {len} elements, but nodes_splits has {nodes}"));
@@ -483,7 +484,8 @@ mod tests {
                 3,
                 vec![],
                 "float[N, 4]",
-                "TreeEnsembleClassifier: one of these attributes is required: classlabels_int64s and classlabels_strings",
+                "TreeEnsembleClassifier: one of these attributes is required: classlabels_int64s \
+                 and classlabels_strings",
             ),
             (
                 &TREE_ENSEMBLE_CLASSIFIER,
@@ -522,16 +524,17 @@ mod tests {
 
     #[test]
     fn tensors_of_trees_become_lists() {
-        use crate::math::testing::lowered;
+        use crate::math::testing::lower_version;
         let tensor = |tensor: Tensor| [("nodes_values_as_tensor", AttrValue::Tensor(tensor))];
-        let found = |given| lowered(&TREE_ENSEMBLE_REGRESSOR, 3, &tensor(given), "float[N, 3]");
+        let found =
+            |given| lower_version(&TREE_ENSEMBLE_REGRESSOR, 3, &tensor(given), "float[N, 3]");
         assert_eq!(
             found(Tensor::from_vec([2], vec![0.5f32, 2.0]).expect("the sizes fit")),
             "y = TreeEnsembleRegressor(a) nodes_values=[0.5, 2.0]"
         );
         assert_eq!(
             found(Tensor::from_vec([1], vec![0.5f64]).expect("the sizes fit")),
-            "TreeEnsembleRegressor: nodes_values_as_tensor must have type float there, not double"
+            "TreeEnsembleRegressor: nodes_values_as_tensor must have type float in that version, not double"
         );
     }
 

@@ -1,6 +1,6 @@
 //! Adapters to `TreeEnsemble` of version 5 of `ai.onnx.ml`, which replaces `TreeEnsembleClassifier`
-//! and `TreeEnsembleRegressor`: interior nodes and leaves have lists of their own, and each leaf
-//! has one weight.
+//! and `TreeEnsembleRegressor`: interior nodes and leaves have their own lists, and each leaf has
+//! one weight.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use sardonyx_tensor::{CastOptions, DataType, StringArray, Tensor, cast};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 
-/// Interior nodes and leaves that are made of one node at most: trees are repeated where their
-/// leaves have several weights.
+/// Maximum number of interior nodes and leaves that an adapter makes of one node: trees are
+/// repeated if their leaves have several weights.
 const MOST_NODES: usize = 50_000_000;
 
 const DOMAIN: &str = "ai.onnx.ml";
 
-/// `TreeEnsembleRegressor` as `TreeEnsemble`.
-pub(super) fn regressor(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns a `TreeEnsembleRegressor` into a `TreeEnsemble`.
+pub(super) fn convert_regressor(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let aggregate = match cx.string("aggregate_function").as_deref() {
         None | Some("SUM") => Aggregate::Sum,
         Some("AVERAGE") => Aggregate::Average,
@@ -38,7 +38,7 @@ pub(super) fn regressor(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         id: "target_ids",
         weights: "target_weights",
     };
-    let ensemble = Ensemble::of(cx, &prefix, aggregate, targets)?;
+    let ensemble = Ensemble::new(cx, &prefix, aggregate, targets)?;
     let is_exact = cx.input_type(0).and_then(|ty| ty.elem()) == Some(DataType::Float);
     if !is_exact {
         let wide = cast_to(cx, cx.input(0), elem);
@@ -55,9 +55,9 @@ pub(super) fn regressor(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `TreeEnsembleClassifier` as `TreeEnsemble`, the largest of the scores that it gives, and the
-/// class of that one.
-pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns a `TreeEnsembleClassifier` into a `TreeEnsemble`, and nodes that find the largest of its
+/// scores and the class of that score.
+pub(super) fn convert_classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let transform = match cx.string("post_transform").as_deref() {
         None | Some("NONE") => None,
         Some("SOFTMAX") => Some("Softmax"),
@@ -94,7 +94,7 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         id: "class_ids",
         weights: "class_weights",
     };
-    let ensemble = Ensemble::of(cx, &prefix, Aggregate::Sum, count as i64)?;
+    let ensemble = Ensemble::new(cx, &prefix, Aggregate::Sum, count as i64)?;
     let is_exact = cx.input_type(0).and_then(|ty| ty.elem()) == Some(DataType::Float);
     let input = if is_exact { cx.input(0) } else { Some(cast_to(cx, cx.input(0), elem)) };
     let attributes = ensemble.attributes(cx, elem, 0)?;
@@ -113,7 +113,7 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             scores = cast_to(cx, Some(scores), DataType::Float);
         }
         if scores == sums {
-            // ArgMax reads them, too.
+            // ArgMax reads them too.
             scores = cx.before("Identity", &[Some(scores)], &[]);
         }
         cx.hand_over(1, scores);
@@ -124,8 +124,8 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Versions before 3 have lists of 32-bit floats where it has tensors of them, too.
-pub(super) fn lists_of_tensors(cx: &mut Adapt<'_>, weights: &str) -> Result<(), Refusal> {
+/// Moves tensors to lists of 32-bit floats, since versions before 3 have no tensors.
+pub(super) fn move_tensors_to_lists(cx: &mut Adapt<'_>, weights: &str) -> Result<(), Refusal> {
     for list in ["base_values", "nodes_hitrates", "nodes_values", weights] {
         let name = format!("{list}_as_tensor");
         if !cx.has(&name) {
@@ -136,7 +136,9 @@ pub(super) fn lists_of_tensors(cx: &mut Adapt<'_>, weights: &str) -> Result<(), 
         };
         let elem = tensor.data_type();
         if elem != DataType::Float {
-            return Err(cx.refuse(format_args!("{name} must have type float there, not {elem}")));
+            return Err(
+                cx.refuse(format_args!("{name} must have type float in that version, not {elem}"))
+            );
         }
         if cx.has(list) {
             return Err(cx.refuse(format_args!("it has both {list} and {name}")));
@@ -152,8 +154,8 @@ fn cast_to(cx: &mut Adapt<'_>, value: Option<ValueId>, elem: DataType) -> ValueI
     cx.before("Cast", &[value], &[("to", AttrValue::Int(elem.number().into()))])
 }
 
-/// The type in which the trees compare and add: that of floating-point features; 64-bit floats hold
-/// integers.
+/// Returns the type in which the trees compare and add: that of floating-point features, or 64-bit
+/// floats for integers.
 fn element_type(cx: &Adapt<'_>) -> Result<DataType, Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(DataType::Float) => Ok(DataType::Float),
@@ -170,7 +172,7 @@ enum Aggregate {
     Max = 3,
 }
 
-/// What the attributes of leaves are called.
+/// Prefix of the attributes of leaves.
 struct Prefix {
     node: &'static str,
     tree: &'static str,
@@ -178,7 +180,7 @@ struct Prefix {
     weights: &'static str,
 }
 
-/// The attributes of a `TreeEnsemble`.
+/// Attributes of a `TreeEnsemble`.
 #[derive(Default)]
 struct Ensemble {
     aggregate: i64,
@@ -196,32 +198,32 @@ struct Ensemble {
     leaf_weights: Vec<f64>,
 }
 
-/// The nodes as the older versions list them.
+/// Nodes in the lists of older versions.
 struct Listed {
     trees: Vec<i64>,
     features: Vec<i64>,
     modes: Vec<Option<u8>>,
     values: Vec<f64>,
     tracks_true: Vec<i64>,
-    /// By node: where the nodes after it are listed.
+    /// Indices of the two nodes after each node.
     after: Vec<[usize; 2]>,
-    /// By node: targets and weights, in the order of the lists.
+    /// Targets and weights of each node, in the order of the lists.
     weights: Vec<Vec<(i64, f64)>>,
 }
 
 impl Ensemble {
-    fn of(
+    fn new(
         cx: &Adapt<'_>,
         prefix: &Prefix,
         aggregate: Aggregate,
         targets: i64,
     ) -> Result<Ensemble, Refusal> {
-        let listed = Listed::of(cx, prefix, targets)?;
+        let listed = Listed::read(cx, prefix, targets)?;
         let mut made = Ensemble { aggregate: aggregate as i64, targets, ..Ensemble::default() };
-        for (root, nodes) in listed.by_tree(cx)? {
+        for (root, nodes) in listed.group_by_tree(cx)? {
             let weights = |node: usize| listed.weights[node].len();
             let leaves = || nodes.iter().copied().filter(|node| listed.modes[*node].is_none());
-            // A leaf has one weight now, so a tree is repeated for what its leaves have beyond it.
+            // A leaf now has one weight, so a tree is repeated for further ones.
             let copies = leaves().map(weights).max().unwrap_or(0).max(1);
             let is_even = leaves().all(|leaf| weights(leaf) == copies);
             match aggregate {
@@ -237,31 +239,31 @@ impl Ensemble {
                 return Err(cx.refuse(format_args!("its trees have more than {MOST_NODES} nodes")));
             }
             for copy in 0..copies {
-                made.tree(&listed, root, &nodes, copy);
+                made.add_tree(&listed, root, &nodes, copy);
             }
         }
-        let bases = numbers(cx, "base_values")?.unwrap_or_default();
+        let bases = read_numbers(cx, "base_values")?.unwrap_or_default();
         if bases.iter().any(|base| *base != 0.0) {
             if aggregate != Aggregate::Sum || i64::try_from(bases.len()) != Ok(targets) {
                 return Err(cx.refuse("base_values does not have one element for each sum"));
             }
-            // Each is a tree of one leaf, added last.
+            // Each base value becomes a tree of one leaf, added last.
             for (target, base) in bases.into_iter().enumerate() {
-                made.lone_leaf(target as i64, base);
+                made.add_leaf(target as i64, base);
             }
         }
         Ok(made)
     }
 
-    /// Adds a tree, whose leaves have the weights that they have at `copy`.
-    fn tree(&mut self, listed: &Listed, root: usize, nodes: &[usize], copy: usize) {
+    /// Adds a tree, whose leaves have their weights of index `copy`.
+    fn add_tree(&mut self, listed: &Listed, root: usize, nodes: &[usize], copy: usize) {
         let weight = |leaf: usize| listed.weights[leaf].get(copy).copied().unwrap_or((0, 0.0));
         if listed.modes[root].is_none() {
             let (target, weight) = weight(root);
-            self.lone_leaf(target, weight);
+            self.add_leaf(target, weight);
             return;
         }
-        // Where each node comes to be: interior ones and leaves count apart.
+        // New index of each node; interior nodes and leaves count separately.
         let mut places = HashMap::with_capacity(nodes.len());
         let (mut interior, mut leaves) = (self.features.len(), self.leaf_weights.len());
         for node in nodes {
@@ -290,8 +292,8 @@ impl Ensemble {
         }
     }
 
-    /// Adds a tree that is a leaf: both ways lead to it.
-    fn lone_leaf(&mut self, target: i64, weight: f64) {
+    /// Adds a tree that is a leaf, to which both branches lead.
+    fn add_leaf(&mut self, target: i64, weight: f64) {
         let leaf = self.leaf_weights.len() as i64;
         self.leaf_targets.push(target);
         self.leaf_weights.push(weight);
@@ -355,18 +357,18 @@ impl Ensemble {
 }
 
 impl Listed {
-    fn of(cx: &Adapt<'_>, prefix: &Prefix, targets: i64) -> Result<Listed, Refusal> {
+    fn read(cx: &Adapt<'_>, prefix: &Prefix, targets: i64) -> Result<Listed, Refusal> {
         let ints = |name: &str| cx.ints(name).unwrap_or_default();
         let modes = match cx.attribute("nodes_modes") {
             Some(AttrValue::Strings(modes)) => modes,
             _ => Vec::new(),
         };
-        let modes = modes.iter().map(|name| mode(cx, name)).collect::<Result<Vec<_>, _>>()?;
+        let modes = modes.iter().map(|name| parse_mode(cx, name)).collect::<Result<Vec<_>, _>>()?;
         let count = modes.len();
         let (trees, ids) = (ints("nodes_treeids"), ints("nodes_nodeids"));
         let (on_true, on_false) = (ints("nodes_truenodeids"), ints("nodes_falsenodeids"));
         let features = ints("nodes_featureids");
-        let values = numbers(cx, "nodes_values")?.unwrap_or_default();
+        let values = read_numbers(cx, "nodes_values")?.unwrap_or_default();
         let mut tracks_true = ints("nodes_missing_value_tracks_true");
         if tracks_true.is_empty() {
             tracks_true = vec![0; count];
@@ -391,7 +393,7 @@ impl Listed {
                 *after = [find(on_true[node])?, find(on_false[node])?];
             }
         }
-        let weights = numbers(cx, prefix.weights)?.unwrap_or_default();
+        let weights = read_numbers(cx, prefix.weights)?.unwrap_or_default();
         let of_leaves = [ints(prefix.tree), ints(prefix.node), ints(prefix.id)];
         if of_leaves.iter().any(|list| list.len() != weights.len()) {
             return Err(cx.refuse("its lists of weights have different lengths"));
@@ -413,8 +415,8 @@ impl Listed {
         Ok(Listed { trees, features, modes, values, tracks_true, after, weights: by_leaf })
     }
 
-    /// The root and the nodes of each tree, in the order of the lists.
-    fn by_tree(&self, cx: &Adapt<'_>) -> Result<Vec<(usize, Vec<usize>)>, Refusal> {
+    /// Returns the root and the nodes of each tree, in the order of the lists.
+    fn group_by_tree(&self, cx: &Adapt<'_>) -> Result<Vec<(usize, Vec<usize>)>, Refusal> {
         let mut is_after = vec![false; self.modes.len()];
         for (node, after) in self.after.iter().enumerate() {
             for next in after.iter().filter(|_| self.modes[node].is_some()) {
@@ -443,8 +445,8 @@ impl Listed {
     }
 }
 
-/// The number of a way to compare; `None` for a leaf.
-fn mode(cx: &Adapt<'_>, name: &[u8]) -> Result<Option<u8>, Refusal> {
+/// Returns the number of a comparison; `None` for a leaf.
+fn parse_mode(cx: &Adapt<'_>, name: &[u8]) -> Result<Option<u8>, Refusal> {
     Ok(Some(match name {
         b"LEAF" => return Ok(None),
         b"BRANCH_LEQ" => 0,
@@ -460,8 +462,8 @@ fn mode(cx: &Adapt<'_>, name: &[u8]) -> Result<Option<u8>, Refusal> {
     }))
 }
 
-/// The numbers of an attribute that is a list of floats, or a tensor under a longer name.
-fn numbers(cx: &Adapt<'_>, name: &str) -> Result<Option<Vec<f64>>, Refusal> {
+/// Returns the numbers of an attribute that is a list of floats, or a tensor under a longer name.
+fn read_numbers(cx: &Adapt<'_>, name: &str) -> Result<Option<Vec<f64>>, Refusal> {
     if let Some(AttrValue::Floats(values)) = cx.attribute(name) {
         return Ok(Some(values.iter().copied().map(f64::from).collect()));
     }

@@ -1,5 +1,5 @@
 //! `Attention`, `FlexAttention`, `LinearAttention`, `CausalConvWithState` and `RotaryEmbedding`.
-//! Functions and inference have files of their own.
+//! Functions and inference have their own files.
 
 mod causal_conv;
 mod dot_product;
@@ -69,13 +69,13 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         for name in ["left_window_size", "right_window_size"] {
             if let Some(size) = cx.int(name) {
                 return Err(cx.refuse(format_args!(
-                    "{name} must be -1 there, got {size}. Windowed attention was added in version 25"
+                    "{name} must be -1 in that version, got {size}. Windowed attention was added in version 25"
                 )));
             }
         }
         Ok(())
     })
-    .cost(attention_work)
+    .cost(count_attention)
     .split_by(layers::attention);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
@@ -120,7 +120,7 @@ pub static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
 )
     .infer(flex::infer)
     .body_from(1, flex::body)
-    .cost(flex_attention_work);
+    .cost(count_flex_attention);
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
     .about("Linear attention: a recurrent state accumulates keys and values, and queries read it. The \
@@ -148,7 +148,7 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
 )
     .infer(linear::infer)
     .body_from(27, linear::body)
-    .cost(linear_attention_work);
+    .cost(count_linear_attention);
 
 pub static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .about(
@@ -175,12 +175,13 @@ pub static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .body_from(23, rotary::body)
     .split_by(layers::rotary_embedding);
 
-/// Every query with every key, and the weights with the values: each element of the queries,
-/// and each of the result, takes part once per key. Graphs that change scores are counted where
-/// they stand.
-fn products_with_keys(node: &Counted<'_>, past: Option<usize>) -> Option<Dim> {
+/// Counts the products of queries with keys and of weights with values: one multiply-add per key
+/// for each element of the queries and of the result. Graphs that change scores are counted
+/// separately.
+fn count_products_with_keys(node: &Counted<'_>, past: Option<usize>) -> Option<Dim> {
     let keys = node.shape(1)?;
-    // Heads are an axis of their own, or part of the last.
+    // The second axis from the end holds positions, whether heads have an axis or are part of the
+    // last one.
     let mut length = keys.get(keys.len().checked_sub(2)?)?.clone();
     if let Some(past) = past {
         length = length.add(node.shape(past)?.get(2)?);
@@ -189,18 +190,18 @@ fn products_with_keys(node: &Counted<'_>, past: Option<usize>) -> Option<Dim> {
     Some(taken.mul(&length))
 }
 
-fn attention_work(node: &Counted<'_>) -> Option<Dim> {
-    products_with_keys(node, node.cx.has_input(4).then_some(4))
+fn count_attention(node: &Counted<'_>) -> Option<Dim> {
+    count_products_with_keys(node, node.cx.has_input(4).then_some(4))
 }
 
-fn flex_attention_work(node: &Counted<'_>) -> Option<Dim> {
-    products_with_keys(node, None)
+fn count_flex_attention(node: &Counted<'_>) -> Option<Dim> {
+    count_products_with_keys(node, None)
 }
 
-/// Per step the state of each head takes up a product of key and value, and is multiplied with
-/// the query; the delta rules read it with the key as well. Sizes of heads follow from their
-/// numbers.
-fn linear_attention_work(node: &Counted<'_>) -> Option<Dim> {
+/// Counts the work per step: the state of each head adds a product of key and value and is
+/// multiplied with the query; the delta rules also multiply it with the key. Sizes of heads follow
+/// from their numbers.
+fn count_linear_attention(node: &Counted<'_>) -> Option<Dim> {
     let heads = Dim::Known(node.cx.int("kv_num_heads")?);
     let value = node.shape(2)?.last()?.floor_div(&heads);
     let with_keys = match node.cx.string("update_rule")?.as_str() {
@@ -211,9 +212,9 @@ fn linear_attention_work(node: &Counted<'_>) -> Option<Dim> {
     Some(keys.add(&node.elements(0)?).mul(&value))
 }
 
-/// Heads of keys or values, each as often as query heads share it. The names of sizes are those of
-/// the functions here.
-fn copied_heads(name: &str, heads: &str, features: &str) -> String {
+/// Returns nodes that repeat each head of keys or values for all query heads that share it. The
+/// names of sizes are those of the functions here.
+fn repeat_heads(name: &str, heads: &str, features: &str) -> String {
     format!(
         "{name}_apart = Unsqueeze ({heads}, third)
         {name}_copies_sizes = Concat <axis = 0> (batch, key_heads, repeats, key_count, {features})
@@ -223,7 +224,7 @@ fn copied_heads(name: &str, heads: &str, features: &str) -> String {
     )
 }
 
-/// The size of a head, of several that are packed into one axis.
+/// Returns the size of a head, given several heads that are packed into one axis.
 fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim, InferError> {
     match packed.known() {
         Some(size) if heads < 1 || size % heads != 0 => cx.fail(format_args!(
@@ -237,17 +238,17 @@ fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim
     }
 }
 
-/// The size of several heads packed into one axis, of which each has the size of one of other
+/// Returns the size of several heads packed into one axis, each with the size of one of other
 /// packed heads.
 fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
     match head {
-        // Without a division that nobody can undo.
+        // Avoids a division that could not be undone.
         Dim::Expr(_) if heads == other_heads => others.clone(),
         _ => head.mul(&Dim::Known(heads)),
     }
 }
 
-/// Demands that heads of queries share those of keys evenly.
+/// Checks that each head of keys is shared by an equal number of query heads.
 fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), InferError> {
     match (heads.known(), key_heads.known()) {
         (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => {

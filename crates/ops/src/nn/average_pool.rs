@@ -1,14 +1,14 @@
-//! AveragePool: the mean of each window.
+//! `AveragePool`: the mean of each window.
 //!
-//! Since 1; 7 adds `count_include_pad` (its default is what 1 did); 10 adds `ceil_mode`; 11 only
-//! words defaults; 19 adds `dilations`; 22 adds bfloat16.
+//! Since 1; 7 adds `count_include_pad`, whose default is the behaviour of 1; 10 adds `ceil_mode`;
+//! 11 only states defaults; 19 adds `dilations`; 22 adds bfloat16.
 //!
-//! No adapter up is needed: each new attribute's default is the older behaviour. The documents of
-//! 11 to 18 round `auto_pad` SAME and VALID otherwise than those before and after. That contradicts
-//! their own attribute description, and no implementation followed it, so it counts as an error of
-//! the text. Version 19 settled what a window counts that `ceil_mode` lets reach over the padding
-//! (with `count_include_pad`): padding it counts, what lies beyond it does not. The older documents
-//! leave that open, so the same is taken to hold for them.
+//! No adapter to newer versions is needed: each new attribute's default is the older behaviour. The
+//! documents of 11 to 18 round `auto_pad` SAME and VALID differently from all others. That
+//! contradicts their own description of the attribute, and no implementation followed it, so it
+//! counts as an error of the text. A window may reach beyond the padding because of `ceil_mode`:
+//! since version 19 its mean counts padding (with `count_include_pad`), but no elements beyond it.
+//! The older documents leave that open, and are taken to mean the same.
 
 use super::window::pooled_shape;
 use crate::attributes::Attributes;
@@ -52,7 +52,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
-    .adapter(7, 6, count_no_padding)
+    .adapter(7, 6, pad_input)
     .adapter(19, 18, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)])
     .gradient(gradients::average_pool)
@@ -70,8 +70,8 @@ pub(super) fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Version 1 counts no padding: that which counts becomes zeros of the input.
-fn count_no_padding(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Adds padding that counts to the input as zeros, since version 1 counts no padding.
+fn pad_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let counts = cx.int("count_include_pad").unwrap_or(0) != 0;
     cx.remove("count_include_pad");
     let pads = match cx.string("auto_pad").as_deref() {
@@ -91,7 +91,7 @@ fn count_no_padding(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("pads has a negative size, or not two for each axis"));
     }
     let (before, after) = pads.split_at(pads.len() / 2);
-    // The batch and the channels have none.
+    // Batch and channels have no padding.
     let all = [&[0, 0], before, &[0, 0], after].concat();
     let padded = cx.before(PAD.name, &[cx.input(0)], &[("pads", AttrValue::from(&all[..]))]);
     cx.set_input(0, Some(padded));
@@ -103,11 +103,11 @@ fn count_no_padding(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::AVERAGE_POOL;
     use crate::AttrValue::Int;
-    use crate::math::testing::lowered;
+    use crate::math::testing::lower_version;
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
-    fn padding_that_counts_is_part_of_the_input() {
+    fn counted_padding_becomes_part_of_the_input() {
         let counts = || ("count_include_pad", Int(1));
         let pads = |pads: &'static [i64]| ("pads", ints(pads));
         let rows = [
@@ -124,12 +124,12 @@ mod tests {
             ),
         ];
         for (attributes, expected) in rows {
-            assert_eq!(lowered(&AVERAGE_POOL, 7, &attributes, "float[1, 1, N]"), expected);
+            assert_eq!(lower_version(&AVERAGE_POOL, 7, &attributes, "float[1, 1, N]"), expected);
         }
     }
 
     #[test]
-    fn windows() {
+    fn sizes_follow_from_windows() {
         let two = || [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
         let [kernel, strides] = two();
         let same = [kernel.clone(), strides.clone(), ("auto_pad", word("SAME_UPPER"))];
@@ -139,7 +139,7 @@ mod tests {
                 opset,
                 &[
                     (&two(), "float[1, 2, 5, 6]", "float[1, 2, 2, 3]"),
-                    // The documents of 11 to 18 would round this down; see above.
+                    // The documents of 11 to 18 would round this down; see the head of the file.
                     (&same, "float[1, 2, 5, 6]", "float[1, 2, 3, 3]"),
                     (&two(), "float[...]", "float[?, ?, ?, ?]"),
                 ],

@@ -1,9 +1,9 @@
-//! BatchNormalization: each channel to mean 0 and variance 1, then scaled and shifted.
+//! `BatchNormalization`: scales each channel to mean 0 and variance 1, then scales and shifts it.
 //!
-//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, more than one output now means
-//! training; 9 drops `spatial`, statistics are always per channel; 14 has `training_mode` for it,
-//! names the statistics otherwise, drops the saved ones and adds bfloat16; 15 lets scale and
-//! statistics have types of their own.
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, since more than one output now
+//! means training; 9 drops `spatial`, since statistics are always per channel; 14 adds
+//! `training_mode`, renames the statistics, drops the saved ones and adds bfloat16; 15 lets scale
+//! and statistics have types of their own.
 
 use std::ops::Range;
 
@@ -106,7 +106,7 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
     .adapter(6, 7, drop_is_test)
     .adapter(7, 6, write_is_test)
     .adapter(8, 9, drop_spatial)
-    .adapter(13, 14, training_mode)
+    .adapter(13, 14, write_training_mode)
     .adapter(14, 13, |cx| {
         if cx.int("training_mode").unwrap_or(0) != 0 {
             return Err(
@@ -116,7 +116,7 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
         if statistics_are_read(cx) {
             return Err(cx.refuse("its statistics are used, but without training_mode they are not computed"));
         }
-        // Named ones would mean training there.
+        // Named outputs would mean training there.
         keep_outputs(cx, 1);
         Ok(())
     })
@@ -125,11 +125,11 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
     .split_by(layers::batch_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    // Statistics per element have no common shape with the channels.
+    // Statistics per element do not have the shape of the channels.
     if cx.int("spatial") == Some(0) {
         return same_as_first(cx);
     }
-    let channels = per_channel(cx, 1..5)?;
+    let channels = count_channels(cx, 1..5)?;
     match (cx.since() >= 14, cx.int("training_mode"), cx.output_count()) {
         (false, ..) => {}
         (_, Some(0), 2..) => return cx.fail("without training_mode there is one output"),
@@ -145,11 +145,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Demands that these inputs are vectors with one element per channel of the first, and returns the
-/// channels.
-pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, InferError> {
+/// Checks that inputs are vectors with one element per channel of the first input, and returns the
+/// number of channels.
+pub(super) fn count_channels(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, InferError> {
     let mut channels = match cx.shape(0) {
-        // One axis is the batch, of one channel.
+        // A single axis is the batch, with one channel.
         Some(shape) if shape.len() == 1 => Dim::Known(1),
         Some(shape) if shape.is_empty() => return cx.fail("input 0 must have an axis, not rank 0"),
         Some(shape) => shape[1].clone(),
@@ -168,17 +168,17 @@ pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, I
     Ok(channels)
 }
 
-/// From 7 on the number of outputs tells training from inference.
+/// Removes `is_test`: since version 7 the number of outputs distinguishes training from inference.
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let trains = cx.int("is_test").unwrap_or(0) == 0;
     if trains && cx.runs() {
-        // Version 14 can ask for it, whichever outputs are read.
+        // Version 14 has an attribute for training, whichever outputs have readers.
         cx.remove("is_test");
         cx.set("training_mode", 1);
         return Ok(());
     }
     if trains {
-        let why = "is_test = 0 means training, and versions 7 to 13 say nothing exact about that";
+        let why = "is_test = 0 means training, which versions 7 to 13 do not define exactly";
         cx.demand(Assumption::Inference, why)?;
     }
     if statistics_are_read(cx) {
@@ -189,15 +189,15 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 6 says by an attribute what the number of outputs says from 7 on. In training Y is the
-/// same; how it changes the statistics neither version says exactly.
+/// Writes `is_test` from the number of outputs, since version 6 has the attribute for it. Y is
+/// equal in training; how exactly the statistics change is not defined by either version.
 fn write_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if statistics_are_read(cx) {
         return Err(cx.refuse(
             "its statistics are used, which version 6 may compute differently; only Y can be converted",
         ));
     }
-    let is_test = !trains(cx);
+    let is_test = !is_training(cx);
     if is_test {
         keep_outputs(cx, 1);
     }
@@ -205,10 +205,10 @@ fn write_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a node of versions 7 to 13 is one of training: its number of outputs says so, whether or
-/// not anybody reads them. Old exporters also name outputs that mean nothing, so it may be granted
-/// that those which nobody reads are not there.
-fn trains(cx: &Adapt<'_>) -> bool {
+/// Whether a node of versions 7 to 13 trains, which follows from its number of outputs, with or
+/// without readers. Some exporters name outputs without a meaning, so the caller may grant that
+/// outputs without readers do not exist.
+fn is_training(cx: &Adapt<'_>) -> bool {
     let is_named = (1..cx.output_count()).any(|output| cx.has_output(output));
     is_named && (statistics_are_read(cx) || !cx.assume(Assumption::Inference))
 }
@@ -217,29 +217,32 @@ fn statistics_are_read(cx: &Adapt<'_>) -> bool {
     (1..cx.output_count()).any(|output| cx.is_used(output))
 }
 
-/// Leaves all outputs but the first ones out.
+/// Keeps only the first `count` outputs.
 fn keep_outputs(cx: &mut Adapt<'_>, count: usize) {
     for output in (count..cx.output_count()).rev() {
         cx.drop_output(output);
     }
 }
 
-/// Without `spatial`, statistics are per channel. With one axis besides the batch that was always
-/// the same. To run, all other axes become one.
+/// Removes `spatial`: later statistics are always per channel, which is equivalent with one axis
+/// besides the batch. In order to run, joins all other axes into one.
 fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let is_of_elements = cx.int("spatial") == Some(0) && cx.rank(0) != Some(2);
     if is_of_elements && cx.runs() {
-        elements_as_channels(cx);
+        turn_elements_into_channels(cx);
     } else if is_of_elements {
-        return Err(cx.refuse("spatial = 0 (statistics per element) has no equivalent in version 9 unless the input has rank 2"));
+        return Err(cx.refuse(
+            "spatial = 0 (statistics per element) has no equivalent in version 9 \
+             unless the input has rank 2",
+        ));
     }
     cx.remove("spatial");
     Ok(())
 }
 
-/// Makes an example of the batch a vector, whose elements are the channels, and gives the results
-/// their shapes back.
-fn elements_as_channels(cx: &mut Adapt<'_>) {
+/// Turns each example of the batch into a vector, whose elements are the channels, and restores the
+/// shapes of the results.
+fn turn_elements_into_channels(cx: &mut Adapt<'_>) {
     let along = |axis: i64| [("axis", AttrValue::Int(axis))];
     let x = cx.input(0);
     let shape = cx.before("Shape", &[x], &[]);
@@ -252,7 +255,7 @@ fn elements_as_channels(cx: &mut Adapt<'_>) {
         let vector = cx.before("Squeeze", &[Some(row)], &axes);
         cx.set_input(index, Some(vector));
     }
-    // A size of 0 is one, which version 14 of `Reshape` can say.
+    // A size of 0 stays 0, which `Reshape` can express since version 14.
     let reshape = [("allowzero", AttrValue::Int(1))];
     for output in (0..cx.output_count()).rev() {
         let shape = if output == 0 { shape } else { shape_of_one };
@@ -260,19 +263,19 @@ fn elements_as_channels(cx: &mut Adapt<'_>) {
     }
 }
 
-/// What the number of outputs said, an attribute says now. The update rule of the running
-/// statistics is the same. An attribute that is there already comes from a version before 7.
-fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let training = cx.has("training_mode") || trains(cx);
+/// Sets `training_mode` if the number of outputs meant training before. The update rule of the
+/// running statistics is unchanged. An existing attribute comes from a version before 7.
+fn write_training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let training = cx.has("training_mode") || is_training(cx);
     if training {
         cx.set("training_mode", 1);
     }
-    // Exporters name them whether or not anybody reads them.
+    // Exporters name them with or without readers.
     if (3..cx.output_count()).any(|output| cx.is_used(output)) {
         if !cx.runs() {
             return Err(cx.refuse("version 14 has no outputs for the saved mean and variance"));
         }
-        saved_statistics(cx)?;
+        compute_saved_statistics(cx)?;
     }
     keep_outputs(cx, if training { 3 } else { 1 });
     if training && cx.runs() {
@@ -281,9 +284,9 @@ fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Lets other nodes compute mean and variance of the batch, which are taken to be what versions
-/// before 14 save.
-fn saved_statistics(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Adds nodes that compute mean and variance of the batch, which versions before 14 are taken to
+/// save.
+fn compute_saved_statistics(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
         return Err(cx.refuse(
             "its saved statistics are used, and the element type of the input is unknown",
@@ -319,12 +322,12 @@ mod tests {
     use super::BATCH_NORMALIZATION;
     use crate::Assumption;
     use crate::AttrValue::Int;
-    use crate::math::testing::adapted;
-    use crate::tensor::testing::{check, crossed_outputs, outputs};
+    use crate::math::testing::raise_version;
+    use crate::tensor::testing::{check, cross_outputs, outputs};
     use sardonyx_model::AttrValue;
 
     #[test]
-    fn channels_agree() {
+    fn statistics_have_one_element_per_channel() {
         let statistics = |c: &str| format!("float[{c}]; float[{c}]; float[{c}]; float[{c}]");
         let rows = [
             (format!("float[N, 3, H, W]; {}", statistics("3")), "float[N, 3, H, W]"),
@@ -366,45 +369,52 @@ mod tests {
     }
 
     #[test]
-    fn only_what_keeps_its_meaning_moves() {
-        let adapted = |from, attributes: &[_]| {
-            adapted(&BATCH_NORMALIZATION, from, attributes, "float[N, 3, H]; float[3]; float[3]")
+    fn only_equivalent_nodes_cross_versions() {
+        let raise_version = |from, attributes: &[_]| {
+            raise_version(
+                &BATCH_NORMALIZATION,
+                from,
+                attributes,
+                "float[N, 3, H]; float[3]; float[3]",
+            )
         };
         let node = "y = BatchNormalization(a, b, c)";
-        assert_eq!(adapted(5, &[("consumed_inputs", AttrValue::from(&[0]))]), node);
-        assert_eq!(adapted(6, &[("is_test", Int(1))]), node);
-        assert!(adapted(6, &[]).starts_with("BatchNormalization: is_test = 0 means training"));
-        assert_eq!(adapted(8, &[("spatial", Int(1))]), node);
-        assert!(adapted(8, &[("spatial", Int(0))]).contains("unless the input has rank 2"));
-        assert_eq!(adapted(13, &[]), node);
+        assert_eq!(raise_version(5, &[("consumed_inputs", AttrValue::from(&[0]))]), node);
+        assert_eq!(raise_version(6, &[("is_test", Int(1))]), node);
+        assert!(
+            raise_version(6, &[]).starts_with("BatchNormalization: is_test = 0 means training")
+        );
+        assert_eq!(raise_version(8, &[("spatial", Int(1))]), node);
+        assert!(raise_version(8, &[("spatial", Int(0))]).contains("unless the input has rank 2"));
+        assert_eq!(raise_version(13, &[]), node);
     }
 
     #[test]
     fn more_outputs_mean_training() {
         assert_eq!(
-            crate::tensor::testing::adapted_outputs(&BATCH_NORMALIZATION, 13, 3),
+            crate::tensor::testing::raise_outputs(&BATCH_NORMALIZATION, 13, 3),
             "training_mode=1, 3 outputs"
         );
         assert_eq!(
-            crate::tensor::testing::adapted_outputs(&BATCH_NORMALIZATION, 13, 5),
+            crate::tensor::testing::raise_outputs(&BATCH_NORMALIZATION, 13, 5),
             "training_mode=1, 3 outputs",
-            "saved statistics that nobody reads are dropped"
+            "unused saved statistics are dropped"
         );
     }
 
     #[test]
-    fn outputs_that_nobody_reads_need_not_mean_training() {
+    fn outputs_without_readers_need_not_mean_training() {
         let inference: &[Assumption] = &[Assumption::Inference];
         let is_test = |value| vec![("is_test", Int(value))];
         let refused = "BatchNormalization: its statistics are used, but ";
         let rows: [(_, _, _, &[usize], _, _); 12] = [
-            // Version 6 says it.
+            // Version 6 has an attribute for it.
             ((6, 7), is_test(1), 5, &[0], &[][..], "1 outputs"),
             ((6, 7), is_test(1), 5, &[0, 2], &[], refused),
             ((6, 7), is_test(0), 5, &[0], &[], "BatchNormalization: is_test = 0 means training"),
             ((6, 7), is_test(0), 5, &[0], inference, "1 outputs"),
             ((6, 7), is_test(0), 5, &[0, 1], inference, refused),
-            // From 7 on their number does.
+            // Since version 7 the number of outputs decides.
             ((7, 6), vec![], 1, &[0], &[], "is_test=1, 1 outputs"),
             ((7, 6), vec![], 5, &[0], &[], "is_test=0, 5 outputs"),
             ((7, 6), vec![], 5, &[0], inference, "is_test=1, 1 outputs"),
@@ -413,16 +423,11 @@ mod tests {
             ((13, 14), vec![], 5, &[0], inference, "1 outputs"),
             ((13, 14), vec![], 5, &[0, 1], inference, "training_mode=1, 3 outputs"),
         ];
-        for (versions, attributes, outputs, read, granted, expected) in rows {
-            let found = crossed_outputs(
-                &BATCH_NORMALIZATION,
-                versions,
-                &attributes,
-                outputs,
-                read,
-                granted,
-            );
-            assert!(found.starts_with(expected), "{versions:?} {attributes:?} {read:?}: {found}");
+        for ((from, to), attributes, outputs, read, granted, expected) in rows {
+            let found =
+                cross_outputs(&BATCH_NORMALIZATION, from, to, &attributes, outputs, read, granted);
+            let case = format!("{from} to {to} {attributes:?} {read:?}");
+            assert!(found.starts_with(expected), "{case}: {found}");
         }
     }
 }

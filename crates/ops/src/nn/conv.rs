@@ -1,9 +1,9 @@
-//! Conv: cross-correlation of `[N, C, D1, …]` with `M` kernels `[M, C / group, K1, …]`.
+//! `Conv`: cross-correlation of `[N, C, D1, …]` with `M` kernels `[M, C / group, K1, …]`.
 //!
-//! Since 1; 11 only words defaults; 22 adds bfloat16.
+//! Since 1; 11 only states defaults; 22 adds bfloat16.
 //!
-//! `auto_pad` SAME always meant one window for each `stride` elements; later documents say so more
-//! clearly.
+//! `auto_pad` SAME always meant one window for each `stride` elements; later documents only
+//! describe it more clearly.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -68,7 +68,7 @@ fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Which inputs of a convolution are what.
+/// Indices of the inputs of a convolution.
 pub(crate) struct Convolution {
     pub(crate) x: usize,
     pub(crate) w: usize,
@@ -78,7 +78,7 @@ pub(crate) struct Convolution {
 const PLAIN: Convolution = Convolution { x: 0, w: 1, bias: Some(2) };
 
 impl Convolution {
-    /// One channel per kernel, and one element per window.
+    /// Infers the output shape: one channel per kernel, and one element per window.
     pub(crate) fn output_shape(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         self.shape_of(cx, cx.shape(self.x), cx.shape(self.w))
     }
@@ -91,7 +91,7 @@ impl Convolution {
         w: Option<&Shape>,
     ) -> Result<Option<Shape>, InferError> {
         let given = cx.ints("kernel_shape");
-        // Each of the three tells the number of spatial axes.
+        // Each of the three determines the number of spatial axes.
         let Some(rank) = w
             .or(x)
             .map(|shape| shape.len())
@@ -117,9 +117,9 @@ impl Convolution {
         Ok(Some([batch, channels].into_iter().chain(counts).collect()))
     }
 
-    /// What the reference implementation says: it compares no channels, takes `kernel_shape` for
-    /// the weights if it is there, and says nothing of the rank unless it knows all sizes of the
-    /// kernel.
+    /// Infers like the reference implementation, which compares no channels, prefers `kernel_shape`
+    /// to the sizes of the weights, and leaves the rank open unless all sizes of the kernel are
+    /// known.
     pub(crate) fn shape_as_reference(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         let (Some(x), Some(w)) = (cx.shape(self.x), cx.shape(self.w)) else {
             return Ok(None);
@@ -155,7 +155,7 @@ impl Convolution {
         Ok(Some(dims.into_iter().chain(counts).collect()))
     }
 
-    /// The number of output channels.
+    /// Returns the number of output channels.
     fn channels(
         &self,
         cx: &Infer<'_>,
@@ -183,7 +183,7 @@ impl Convolution {
     }
 }
 
-/// The number of groups.
+/// Returns the number of groups.
 pub(super) fn group(cx: &Infer<'_>) -> Result<i64, InferError> {
     match cx.int("group").unwrap_or(1) {
         group @ 1.. => Ok(group),
@@ -191,8 +191,7 @@ pub(super) fn group(cx: &Infer<'_>) -> Result<i64, InferError> {
     }
 }
 
-/// The sizes of the kernel: what is left of the weights, and what `kernel_shape` says, must be the
-/// same.
+/// Returns the sizes of the kernel, on which the weights and `kernel_shape` must agree.
 pub(super) fn kernel_sizes(
     cx: &Infer<'_>,
     w: Option<&Shape>,
@@ -227,7 +226,7 @@ mod tests {
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
-    fn known_sizes() {
+    fn known_sizes_give_known_shapes() {
         check(
             &CONV,
             11,
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_and_unknown_sizes() {
+    fn symbolic_sizes_give_expressions() {
         check(
             &CONV,
             22,
@@ -281,7 +280,8 @@ mod tests {
                     "float[N, 3, H]; float[M, 3, 3]",
                     "float[N, M, floor((H - 1)/2) + 1]",
                 ),
-                // One window per stride is the same expression however it is asked for.
+                // One window per stride is the same expression with explicit pads and with
+                // `auto_pad`.
                 (
                     &[("strides", ints(&[2])), ("auto_pad", word("SAME_UPPER"))],
                     "float[N, 3, H]; float[M, 3, 3]",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions() {
+    fn contradictions_are_refused() {
         check(
             &CONV,
             1,

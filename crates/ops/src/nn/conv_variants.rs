@@ -38,11 +38,11 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .infer(columns_to_image)
     .gradient(gradients::col2im);
 
-// Of an odd number of elements that `output_shape` leaves to cut off, version 1 cuts the larger
-// half off at the end, and version 11 at the beginning. With `auto_pad` SAME_UPPER or SAME_LOWER
-// the document of version 1 contradicts itself: its formula puts the larger half at the other end
-// than its attribute `auto_pad` says. Version 11 has the formula that agrees with the attribute,
-// and that is taken for both.
+// If `output_shape` leaves an odd number of elements to crop, version 1 crops the larger half at
+// the end and version 11 at the beginning. With `auto_pad` SAME_UPPER or SAME_LOWER, the document
+// of version 1 contradicts itself: its formula puts the larger half at the other end than the
+// description of `auto_pad`. The formula of version 11 agrees with the description, which is taken
+// for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about(
         "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \
@@ -78,12 +78,12 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(transposed)
-    .adapter(10, 11, cut_more_at_end)
-    .adapter(11, 10, cut_by_pads)
-    .infer_as_reference(transposed_as_reference)
+    .infer(infer_transposed)
+    .adapter(10, 11, crop_more_at_end)
+    .adapter(11, 10, crop_by_pads)
+    .infer_as_reference(infer_transposed_as_reference)
     .keeps_format(&[])
-    .cost(transposed_work)
+    .cost(count_transposed)
     .gradient(gradients::conv_transpose)
     .split_by(layers::conv_transpose);
 
@@ -113,15 +113,15 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(deformed)
-    .infer_as_reference(deformed_as_reference)
+    .infer(infer_deformed)
+    .infer_as_reference(infer_deformed_as_reference)
     .keeps_format(&[])
     .cost(|node| node.convolution(1))
     .gradient(deform_conv);
 
-/// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
-/// axis.
-fn transposed_work(node: &Counted<'_>) -> Option<Dim> {
+/// Counts each input element once per element of a kernel, `[C, M / group, K1, …]` without the
+/// first axis.
+fn count_transposed(node: &Counted<'_>) -> Option<Dim> {
     let kernel = elements(node.shape(1)?.get(1..)?)?;
     Some(node.elements(0)?.mul(&kernel))
 }
@@ -132,7 +132,7 @@ fn columns_to_image(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// `[N, C, D1, …]` from `[N, C * K1 * …, L]`.
+/// Infers `[N, C, D1, …]` from `[N, C * K1 * …, L]`.
 fn image_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     cx.demand_rank(0, 3)?;
     cx.demand_rank(1, 1)?;
@@ -155,7 +155,7 @@ fn image_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some([batch, channels].into_iter().chain(image).collect()))
 }
 
-/// The number of spatial axes, which many things tell.
+/// Returns the number of spatial axes, which follows from any of several inputs and attributes.
 fn image_axes(
     cx: &Infer<'_>,
     image: Option<&[Dim]>,
@@ -180,7 +180,7 @@ fn image_axes(
     Ok(axes.size().filter(|axes| *axes <= MAX_KNOWN))
 }
 
-/// The number of elements of a block.
+/// Returns the number of elements of a block.
 fn block_size(cx: &Infer<'_>, block: &[Dim]) -> Result<Dim, InferError> {
     let mut elements = Dim::Known(1);
     for size in block {
@@ -188,24 +188,24 @@ fn block_size(cx: &Infer<'_>, block: &[Dim]) -> Result<Dim, InferError> {
             return cx.fail(format_args!("a block must have positive sizes, not {size}"));
         }
         let product = elements.mul(size);
-        elements = rules::computed(cx, "the size of a block", product, &[&elements, size])?;
+        elements = rules::check_overflow(cx, "the size of a block", product, &[&elements, size])?;
     }
     Ok(elements)
 }
 
-fn deformed(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_deformed(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = DEFORMED.output_shape(cx)?;
     set_deformed(cx, shape)
 }
 
-fn deformed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn infer_deformed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = DEFORMED.shape_as_reference(cx)?;
     set_deformed(cx, shape)
 }
 
 fn set_deformed(cx: &mut Infer<'_>, shape: Option<Shape>) -> Result<(), InferError> {
     if let Some(shape) = &shape {
-        // An offset along each spatial axis, and one factor of the mask.
+        // Offsets hold a number for each spatial axis, the mask one factor.
         check_offsets(cx, shape, 2, shape.len() as i64 - 2)?;
         check_offsets(cx, shape, 4, 1)?;
     }
@@ -215,8 +215,8 @@ fn set_deformed(cx: &mut Infer<'_>, shape: Option<Shape>) -> Result<(), InferErr
 
 const DEFORMED: Convolution = Convolution { x: 0, w: 1, bias: Some(3) };
 
-/// Offsets and the mask have some channels for each place of the kernel in each group, and one
-/// element per window.
+/// Checks that offsets or the mask have `per_place` channels for each element of the kernel in each
+/// group, and one element per window.
 fn check_offsets(
     cx: &Infer<'_>,
     output: &Shape,
@@ -241,25 +241,26 @@ fn check_offsets(
     Ok(())
 }
 
-/// Whether what is cut off follows from a given output without `auto_pad` SAME.
-fn cuts_off(cx: &Adapt<'_>) -> bool {
+/// Whether the cropped elements follow from a given output size without `auto_pad` SAME.
+fn crops_output(cx: &Adapt<'_>) -> bool {
     let is_same = matches!(cx.string("auto_pad").as_deref(), Some("SAME_UPPER" | "SAME_LOWER"));
     !is_same && cx.ints("output_shape").is_some_and(|sizes| !sizes.is_empty())
 }
 
-/// Version 1 cuts the larger half off at the end, as SAME_UPPER does. `pads` count for nothing.
-fn cut_more_at_end(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cuts_off(cx) {
+/// Crops the larger half at the end like version 1, which SAME_UPPER does. `pads` have no effect
+/// then.
+fn crop_more_at_end(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if crops_output(cx) {
         cx.remove("pads");
         cx.set("auto_pad", "SAME_UPPER");
     }
     Ok(())
 }
 
-/// Version 11 cuts the larger half off at the beginning, which version 1 does only if pads say so.
-/// What is missing is added at the end, as `output_padding` does.
-fn cut_by_pads(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if !cuts_off(cx) {
+/// Crops the larger half at the beginning like version 11, which takes explicit pads in version 1.
+/// A larger output is padded at the end, by `output_padding`.
+fn crop_by_pads(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !crops_output(cx) {
         return Ok(());
     }
     let output = cx.ints("output_shape").unwrap_or_default();
@@ -272,11 +273,11 @@ fn cut_by_pads(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.refuse("the sizes of X and W must be known: output_shape cuts off at the other end")
         );
     };
-    let listed = |name: &str, default: i64| {
-        cx.ints(name).filter(|list| !list.is_empty()).unwrap_or(vec![default; output.len()])
-    };
     let [strides, dilations, mut extra] = [("strides", 1), ("dilations", 1), ("output_padding", 0)]
-        .map(|(name, or)| listed(name, or));
+        .map(|(name, default)| {
+            let list = cx.ints(name).filter(|list| !list.is_empty());
+            list.unwrap_or(vec![default; output.len()])
+        });
     let lists = [&sizes, &kernel, &strides, &dilations, &extra];
     if lists.iter().any(|list| list.len() != output.len()) {
         return Err(cx.refuse("output_shape does not have as many sizes as the input"));
@@ -307,19 +308,19 @@ fn cut_by_pads(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn transposed(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = transposed_shape(cx, Rule::Operator)?;
+fn infer_transposed(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = infer_transposed_shape(cx, Rule::Operator)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-fn transposed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = transposed_shape(cx, Rule::Reference)?;
+fn infer_transposed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = infer_transposed_shape(cx, Rule::Reference)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-fn transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferError> {
+fn infer_transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferError> {
     for (input, name) in [(0, "input"), (1, "weight tensor")] {
         if let Some(rank) = cx.rank(input).filter(|rank| *rank < 3) {
             return cx.fail(format_args!("the {name} has rank {rank}, not at least 3"));
@@ -339,9 +340,9 @@ fn transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferEr
     let given = cx.ints("kernel_shape");
     let kernel = kernel_sizes(cx, Some(w), given.as_deref(), w.len())?;
     let is_open = kernel.iter().any(|size| size.known().is_none());
-    let channels = transposed_channels(cx, x, w, group)?;
+    let channels = count_transposed_channels(cx, x, w, group)?;
     let spatial = spread(cx, &x[2..], kernel)?;
-    // As for Conv, the reference implementation then says nothing.
+    // The reference implementation leaves the shape open then, like for `Conv`.
     if is_open && rule == Rule::Reference {
         return Ok(None);
     }
@@ -349,7 +350,7 @@ fn transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferEr
     Ok(Some(all.collect()))
 }
 
-fn transposed_channels(
+fn count_transposed_channels(
     cx: &Infer<'_>,
     x: &Shape,
     w: &Shape,
@@ -363,7 +364,7 @@ fn transposed_channels(
         ));
     }
     let channels = w[1].mul(&Dim::Known(group));
-    let channels = rules::computed(cx, "the output channels", channels, &[&w[1]])?;
+    let channels = rules::check_overflow(cx, "the output channels", channels, &[&w[1]])?;
     cx.demand_rank(2, 1)?;
     match cx.shape(2) {
         Some(bias) => cx.same_dim(&channels, &bias[0], "output channels of W times group and B"),
@@ -371,8 +372,8 @@ fn transposed_channels(
     }
 }
 
-/// The spatial sizes of a transposed convolution: elements lie a stride apart, each spread over
-/// what the kernel covers.
+/// Infers the spatial sizes of a transposed convolution: elements are a stride apart, and each
+/// spreads over the range of the kernel.
 fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, InferError> {
     let axes = sizes.len();
     let is_automatic = cx.string("auto_pad").is_some_and(|mode| mode != "NOTSET");
@@ -396,7 +397,7 @@ fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, I
                 .sub(&Dim::Known(pads[axis].0))
                 .sub(&Dim::Known(pads[axis].1)),
         };
-        let spread = rules::computed(cx, "the output", spread, &[size, &window.reach[axis]])?;
+        let spread = rules::check_overflow(cx, "the output", spread, &[size, &window.reach[axis]])?;
         match spread.known() {
             Some(found) if found < 0 && size.known() != Some(0) => cx.fail(format_args!(
                 "the pads are too large: spatial axis {axis} would have size {found}"
@@ -412,11 +413,11 @@ fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, I
 mod tests {
     use super::{COL2IM, CONV_TRANSPOSE, DEFORM_CONV};
     use crate::AttrValue::Int;
-    use crate::math::testing::{adapted, lowered};
+    use crate::math::testing::{lower_version, raise_version};
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
-    fn transposed_convolutions() {
+    fn transposed_convolutions_enlarge_images() {
         // SHAPE-16
         let x = "float[25, 48, 16, 16]; float[48, 32, 3, 3]";
         let strides = || ("strides", ints(&[2, 2]));
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_odd_number_is_cut_off() {
+    fn an_odd_number_is_cropped_at_the_right_end() {
         let shape = || ("output_shape", ints(&[8]));
         let strides = || ("strides", ints(&[2]));
         let x = "float[1, 2, 4]; float[2, 2, 3]";
@@ -513,7 +514,7 @@ mod tests {
             ),
         ];
         for (attributes, expected) in up {
-            assert_eq!(adapted(&CONV_TRANSPOSE, 10, &attributes, x), expected);
+            assert_eq!(raise_version(&CONV_TRANSPOSE, 10, &attributes, x), expected);
         }
         let down = [
             (vec![strides(), shape()], x, "y = ConvTranspose(a, b) strides=[2] pads=[1, 0]"),
@@ -530,12 +531,12 @@ mod tests {
             ),
         ];
         for (attributes, inputs, expected) in down {
-            assert_eq!(lowered(&CONV_TRANSPOSE, 11, &attributes, inputs), expected);
+            assert_eq!(lower_version(&CONV_TRANSPOSE, 11, &attributes, inputs), expected);
         }
     }
 
     #[test]
-    fn deformed_convolutions() {
+    fn offsets_match_windows() {
         check(
             &DEFORM_CONV,
             19,
@@ -550,7 +551,7 @@ mod tests {
                     "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 24, 8, 8]; _; float[2, 12, 8, 8]",
                     "float[2, 8, 8, 8]",
                 ),
-                // An offset for each spatial axis.
+                // One offset for each spatial axis.
                 (&[], "float[1, 2, 5]; float[1, 2, 2]; float[1, 2, 4]", "float[1, 1, 4]"),
                 (
                     &[],
@@ -592,7 +593,7 @@ mod tests {
                 ),
                 (&[], "float[1, 9, 4]; int64[3]; =[1, 3, K]", "float[1, floor(9/(3*K)), ?, ?, ?]"),
                 (&[], "float[1, 9, 4]; int64[?]; -", "float[...]"),
-                // No list is made as long as a number says.
+                // The length of a list is never taken from a number in the model.
                 (&[], long, "float[...]"),
                 (
                     &[],

@@ -1,8 +1,8 @@
-//! `Dropout`: in training sets random elements to 0, otherwise returns its input unchanged.
+//! `Dropout`: sets random elements to 0 in training, otherwise returns its input unchanged.
 //!
-//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, whoever runs the model decides;
-//! 10 makes the mask `bool`; 12 makes `ratio` and the mode inputs and adds `seed`; 13 adds
-//! bfloat16; 22 adds 8-bit floats.
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, since the caller decides; 10
+//! makes the mask `bool`; 12 makes `ratio` and the mode inputs and adds `seed`; 13 adds bfloat16;
+//! 22 adds 8-bit floats.
 
 use sardonyx_tensor::{Bool8, DataType, Tensor};
 
@@ -70,10 +70,10 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
         cx.set("is_test", 1);
         Ok(())
     })
-    .adapter(9, 10, bool_mask)
-    .adapter(10, 9, mask_of_type)
-    .adapter(11, 12, ratio_as_input)
-    .adapter(12, 11, ratio_as_attribute)
+    .adapter(9, 10, cast_bool_mask)
+    .adapter(10, 9, cast_typed_mask)
+    .adapter(11, 12, move_ratio_to_input)
+    .adapter(12, 11, move_ratio_to_attribute)
     .without_reference_rule(&[1])
     .gradient(gradients::dropout)
     .split_by(elements::dropout);
@@ -102,7 +102,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let trains = cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0);
     if trains && cx.runs() {
-        // Version 12 can ask for it.
+        // Version 12 has an input for training.
         cx.set("is_test", 0);
         return Ok(());
     }
@@ -119,10 +119,10 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The mask had the type of the data; whoever uses it still wants that.
-fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Casts the mask to the type of the data, which it had before and which its readers expect.
+fn cast_bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if !cx.is_used(1) {
-        // Exporters name it whether or not anybody reads it.
+        // Exporters name it with or without readers.
         cx.drop_output(1);
         return Ok(());
     }
@@ -135,8 +135,9 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The mode stays absent, which means inference, unless the node kept `is_test` on its way.
-fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the ratio to an input. The mode stays absent, which means inference, unless the node still
+/// has `is_test`.
+fn move_ratio_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(ratio) = cx.float("ratio") {
         cx.remove("ratio");
         let ratio = cx.add_constant(Tensor::scalar(ratio));
@@ -150,8 +151,8 @@ fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The mask gets the type of the data; whatever reads it still wants truth values.
-fn mask_of_type(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Casts the mask, which has the type of the data, to the truth values that its readers expect.
+fn cast_typed_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.is_used(1) {
         cx.after(1, CAST.name, &[], &[("to", AttrValue::Int(DataType::Bool.number().into()))]);
     } else if cx.has_output(1) {
@@ -160,7 +161,7 @@ fn mask_of_type(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn move_ratio_to_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(mode) = constant(cx, 2, "training_mode")? {
         let trains = mode.to_vec::<Bool8>().is_ok_and(|mode| mode.iter().any(|on| on.get()));
         if trains {
@@ -171,7 +172,7 @@ fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     let ratio = constant(cx, 1, "ratio")?;
     cx.keep_inputs(1);
-    // It is about training.
+    // The seed only matters in training.
     cx.remove("seed");
     if let Some(ratio) = ratio {
         match exact_float(&ratio) {
@@ -186,8 +187,8 @@ fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::DROPOUT;
     use crate::Assumption;
-    use crate::math::testing::adapted;
-    use crate::tensor::testing::{crossed_outputs, outputs};
+    use crate::math::testing::raise_version;
+    use crate::tensor::testing::{cross_outputs, outputs};
     use sardonyx_model::AttrValue;
 
     #[test]
@@ -205,21 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn only_inference_moves_to_version_7() {
+    fn only_inference_crosses_to_version_7() {
         let test = [("is_test", AttrValue::Int(1)), ("ratio", AttrValue::Float(0.25))];
-        assert_eq!(adapted(&DROPOUT, 6, &test, "float[2]"), "y = Dropout(a) ratio=0.25");
+        assert_eq!(raise_version(&DROPOUT, 6, &test, "float[2]"), "y = Dropout(a) ratio=0.25");
         let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 do not support";
-        assert_eq!(adapted(&DROPOUT, 6, &[], "float[2]"), refused);
-        let granted = |read: &[usize]| {
-            crossed_outputs(&DROPOUT, (6, 7), &[], 2, read, &[Assumption::Inference])
-        };
+        assert_eq!(raise_version(&DROPOUT, 6, &[], "float[2]"), refused);
+        let granted =
+            |read: &[usize]| cross_outputs(&DROPOUT, 6, 7, &[], 2, read, &[Assumption::Inference]);
         assert_eq!(granted(&[0]), "2 outputs");
         assert!(granted(&[0, 1]).contains("whose mask is used"));
     }
 
     #[test]
-    fn a_mask_that_nobody_reads_is_left_out() {
-        let crossed = |read: &[usize]| crossed_outputs(&DROPOUT, (9, 10), &[], 2, read, &[]);
+    fn a_mask_without_readers_is_removed() {
+        let crossed = |read: &[usize]| cross_outputs(&DROPOUT, 9, 10, &[], 2, read, &[]);
         assert_eq!(crossed(&[0]), "1 outputs");
         assert!(crossed(&[0, 1]).starts_with("Dropout: the mask becomes bool"));
     }
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn the_ratio_becomes_an_input() {
         assert_eq!(
-            adapted(&DROPOUT, 11, &[("ratio", AttrValue::Float(0.25))], "float[2]"),
+            raise_version(&DROPOUT, 11, &[("ratio", AttrValue::Float(0.25))], "float[2]"),
             "y = Dropout(a, 0.25)"
         );
-        assert_eq!(adapted(&DROPOUT, 11, &[], "float[2]"), "y = Dropout(a)");
-        assert_eq!(adapted(&DROPOUT, 9, &[], "float[2]"), "y = Dropout(a)");
+        assert_eq!(raise_version(&DROPOUT, 11, &[], "float[2]"), "y = Dropout(a)");
+        assert_eq!(raise_version(&DROPOUT, 9, &[], "float[2]"), "y = Dropout(a)");
     }
 }

@@ -1,4 +1,4 @@
-//! GlobalAveragePool, GlobalMaxPool: pooling with a window as large as the input.
+//! `GlobalAveragePool` and `GlobalMaxPool`: pooling with a window as large as the input.
 //!
 //! Since 1; 22 adds bfloat16.
 
@@ -47,7 +47,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The reference implementation says no shape where the rank is below 2.
+/// Infers like the reference implementation, which leaves the shape open if the rank is below 2.
 pub(super) fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if cx.rank(0).is_some_and(|rank| rank < 2) {
         cx.set_tensor(0, cx.elem(0), None);
@@ -62,7 +62,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn one_element_per_channel() {
+    fn each_channel_becomes_one_element() {
         for def in [&GLOBAL_AVERAGE_POOL, &GLOBAL_MAX_POOL] {
             check(
                 def,

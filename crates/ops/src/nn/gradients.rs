@@ -14,22 +14,22 @@ use crate::math::gradients::share_among;
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
-/// How windows move, as attributes say it.
+/// Positions of windows, as the attributes of a node define them.
 #[derive(Clone)]
 pub(super) struct Windows<'c> {
-    /// Spatial axes.
+    /// Number of spatial axes.
     pub(super) rank: usize,
     strides: Vec<i64>,
     dilations: Vec<i64>,
-    /// Before each axis, then after each.
+    /// Elements before each axis, then after each.
     pads: Vec<i64>,
-    /// What a run pads beside that before each axis, and after each: as much as `auto_pad` takes
-    /// for sizes that are not known earlier.
+    /// Elements that are padded at run time before and after each axis, in addition to `pads`: the
+    /// padding of `auto_pad` for sizes that are only known then.
     at_run: Option<[Expr<'c>; 2]>,
     group: i64,
 }
 
-/// Where `auto_pad` puts what is left over of a number that is odd.
+/// End of an axis to which `auto_pad` adds the extra element of an odd number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Same {
     Upper,
@@ -37,7 +37,7 @@ enum Same {
 }
 
 impl<'c> Windows<'c> {
-    /// `auto_pad` is not looked at.
+    /// Reads the attributes, ignoring `auto_pad`.
     fn explicit(cx: &'c Backward<'_>) -> Result<Windows<'c>> {
         // The weights, or the list of their sizes, have as many spatial axes.
         let mut operands = [0, 1].into_iter().filter_map(|index| cx.input_if(index));
@@ -49,11 +49,11 @@ impl<'c> Windows<'c> {
         let Some(rank) = rank.checked_sub(2) else {
             return Err(cx.refuse("its input has no spatial axes"));
         };
-        Windows::over(cx, rank)
+        Windows::from_rank(cx, rank)
     }
 
-    /// Over so many spatial axes.
-    pub(super) fn over(cx: &'c Backward<'_>, rank: usize) -> Result<Windows<'c>> {
+    /// Reads the attributes for `rank` spatial axes, ignoring `auto_pad`.
+    pub(super) fn from_rank(cx: &'c Backward<'_>, rank: usize) -> Result<Windows<'c>> {
         let pads = match cx.string("auto_pad").as_deref() {
             None | Some("NOTSET") => cx.ints_per_axis("pads", 2 * rank, 0)?,
             Some(_) => vec![0; 2 * rank],
@@ -68,9 +68,9 @@ impl<'c> Windows<'c> {
         })
     }
 
-    /// Over the first input. `kernel` has the sizes of the window, and `known` those that are the
-    /// same in every run.
-    pub(super) fn of(
+    /// Reads the attributes for windows over the first input. `kernel` has the sizes of the window,
+    /// and `known` those that are equal in every run.
+    pub(super) fn new(
         cx: &'c Backward<'_>,
         kernel: Expr<'c>,
         known: Option<Vec<i64>>,
@@ -100,7 +100,7 @@ impl<'c> Windows<'c> {
         Ok(windows)
     }
 
-    /// Pads for one window per stride.
+    /// Adds the padding of one window per stride.
     fn pad_same(&mut self, same: Same, kernel: &[i64], sizes: &[i64]) {
         for axis in 0..self.rank {
             let (stride, reach) =
@@ -115,8 +115,8 @@ impl<'c> Windows<'c> {
         }
     }
 
-    /// Whether no axis is shorter than the kernel: an axis that is may have a window all the same,
-    /// which is cut off at its end.
+    /// Whether no axis is shorter than the kernel. A shorter one may still have a window, which is
+    /// cropped at its end.
     fn surely_fit(&self, cx: &Backward<'_>, x: Expr<'_>, kernel: &[i64]) -> bool {
         let Some(shape) = cx.shape_of(x) else { return false };
         let (before, after) = self.pads.split_at(self.rank);
@@ -138,9 +138,9 @@ impl<'c> Windows<'c> {
         ]
     }
 
-    /// The transposed convolution of `dy`, in the spatial sizes of `like`. Without knowing how much
-    /// strides left over, it makes as much as they may have, which is cut off.
-    fn transposed(
+    /// Makes the transposed convolution of `dy`, in the spatial sizes of `like`. Since the rest
+    /// that strides left is unknown, it makes the largest possible result and crops it.
+    fn convolve_transposed(
         &self,
         cx: &'c Backward<'_>,
         dy: Expr<'c>,
@@ -161,7 +161,7 @@ impl<'c> Windows<'c> {
         }
     }
 
-    /// Each window hands `parts` to all elements in it, of one channel after the other.
+    /// Adds the part of each window to all elements in it, channel by channel.
     pub(super) fn spread(
         &mut self,
         cx: &'c Backward<'_>,
@@ -169,16 +169,15 @@ impl<'c> Windows<'c> {
         kernel: &[i64],
     ) -> Result<Expr<'c>> {
         let x = cx.input(0)?;
-        let alone = |value: Expr<'c>| {
-            let images = value.sizes(0, Some(1)) * value.sizes(1, Some(2));
-            value.reshape(images.concat(&[cx.ints_of(&[1]), value.sizes(2, None)], 0))
-        };
+        let images = parts.sizes(0, Some(1)) * parts.sizes(1, Some(2));
+        let one_channel = images.concat(&[cx.ints_of(&[1]), parts.sizes(2, None)], 0);
+        let images = parts.reshape(one_channel);
         self.group = 1;
-        // All windows can be cut off at their end, so the sizes are those of the input.
+        // Each window may be cropped at its end, so the sizes are those of the input.
         let over: Vec<i64> = self.strides.iter().map(|stride| stride - 1).collect();
         let mut attributes = self.attributes();
         attributes.push(("output_padding", AttrValue::from(&over[..])));
-        let whole = alone(parts).op_with("ConvTranspose", &[ones(cx, parts, kernel)], &attributes);
+        let whole = images.op_with("ConvTranspose", &[ones(cx, parts, kernel)], &attributes);
         let start = match self.at_run {
             Some([before, _]) => before,
             None => cx.ints_of(&vec![0; self.rank]),
@@ -188,24 +187,26 @@ impl<'c> Windows<'c> {
         Ok(inside.reshape(x.shape()))
     }
 
-    /// The images of a convolution without places that are not finite and only take part in what
-    /// counts for nothing. `back` adds up what the windows of a place have, of images with one
-    /// channel and the window of ones that it gets.
-    fn counting_images(
+    /// Replaces positions of images that are not finite and do not contribute, since all results
+    /// that depend on them are masked. `back` sums over the windows of a position; it gets images
+    /// with one channel and a window of ones.
+    fn drop_uncounted_images(
         &self,
         cx: &'c Backward<'_>,
-        (x, dy): (Expr<'c>, Expr<'c>),
+        x: Expr<'c>,
+        dy: Expr<'c>,
         weights: Expr<'c>,
         back: impl FnOnce(&Self, Expr<'c>, Expr<'c>) -> Expr<'c>,
     ) -> Expr<'c> {
-        // Groups are images of their own.
-        let apart = |value: Expr<'c>| {
+        // Groups become images.
+        let [images, gradients] = [x, dy].map(|value| {
+            if self.group == 1 {
+                return value;
+            }
             let sizes = value.sizes(0, Some(2)) * cx.ints_of(&[self.group, 1]);
             let sizes = sizes / cx.ints_of(&[1, self.group]);
             value.reshape(sizes.concat(&[value.sizes(2, None)], 0))
-        };
-        let [images, gradients] =
-            [x, dy].map(|value| if self.group == 1 { value } else { apart(value) });
+        });
         let sums = gradients.sum_magnitudes(&[1]);
         let window = match kernel_of(cx, weights) {
             Some(kernel) => ones(cx, sums, &kernel),
@@ -219,26 +220,26 @@ impl<'c> Windows<'c> {
         if self.group == 1 { counting } else { counting.reshape(x.shape()) }
     }
 
-    /// Images of ones with a channel for each group, in the spatial sizes of `like`.
+    /// Makes images of ones with a channel for each group, in the spatial sizes of `like`.
     fn one_image(&self, cx: &'c Backward<'_>, like: Expr<'c>) -> Expr<'c> {
         let sizes = cx.ints_of(&[1, self.group]).concat(&[like.sizes(2, None)], 0);
         like.number(1.0).expand(sizes)
     }
 
-    /// The spatial axes.
+    /// Returns the spatial axes.
     fn spatial(&self) -> Vec<i64> {
         (2..self.rank as i64 + 2).collect()
     }
 
-    /// The first elements along spatial axes, as many as `like` has.
+    /// Crops the spatial axes at their ends to the sizes of `like`.
     fn cut(&self, cx: &'c Backward<'_>, value: Expr<'c>, like: Expr<'c>) -> Expr<'c> {
         let starts = cx.ints_of(&vec![0; self.rank]);
         let axes = cx.ints_of(&self.spatial());
         value.op_with("Slice", &[starts, like.sizes(2, None), axes], &[])
     }
 
-    /// What each tap of a window sees of each channel: `[images * channels, taps, places..]`. That
-    /// is a convolution with a unit matrix.
+    /// Makes the elements that each tap of a window reads in each channel: `[images * channels,
+    /// taps, places..]`. That is a convolution with a unit matrix.
     fn columns(&self, cx: &'c Backward<'_>, x: Expr<'c>, kernel: Expr<'c>) -> Expr<'c> {
         let taps = kernel.product();
         let one = cx.ints_of(&[1]);
@@ -251,11 +252,13 @@ impl<'c> Windows<'c> {
         alone.op_with("Conv", &[unit], &attributes)
     }
 
-    /// The same as [`of_weights`](Self::of_weights) as products with the columns of `x`.
-    fn of_weights_by_columns(
+    /// Makes the gradient of weights like [`make_weights_gradient`](Self::make_weights_gradient),
+    /// by products with the columns of `x`.
+    fn make_weights_gradient_by_columns(
         &self,
         cx: &'c Backward<'_>,
-        (x, y): (Expr<'c>, Expr<'c>),
+        x: Expr<'c>,
+        y: Expr<'c>,
         weights: Expr<'c>,
     ) -> Expr<'c> {
         let columns = self.columns(cx, x, weights.sizes(2, None));
@@ -273,18 +276,18 @@ impl<'c> Windows<'c> {
         products.sum(&[0], false).reshape(sizes[0].concat(&sizes[1..], 0))
     }
 
-    /// Makes the gradient of the weights of a convolution of `x` that gives `y`: a filter for each
+    /// Makes the gradient of the weights of a convolution from `x` to `y`: a filter for each
     /// channel of `y`, with the spatial sizes of `weights` and the channels of `x` that a group
-    /// shares. Where the sizes of `y`, which takes the part of weights, are known only at run time,
-    /// products with columns do the same.
-    fn of_weights(
+    /// shares. If the sizes of `y`, which acts as weights, are only known at run time, it uses
+    /// products with columns.
+    fn make_weights_gradient(
         &self,
         cx: &'c Backward<'_>,
         x: Expr<'c>,
         y: Expr<'c>,
         weights: Expr<'c>,
     ) -> Expr<'c> {
-        // The images take the place of channels, and channels that of images; groups stay channels.
+        // Images act as channels, and channels as images; groups stay channels.
         let spatial = || 2..self.rank as i64 + 2;
         let x = match self.at_run {
             Some([before, after]) => pad_spatial(cx, x, before, after),
@@ -292,7 +295,7 @@ impl<'c> Windows<'c> {
         };
         let mut images = [cx.input(0).ok(), cx.output(0).ok()].into_iter().flatten();
         if !images.all(|image| kernel_of(cx, image).is_some()) {
-            return self.of_weights_by_columns(cx, (x, y), weights);
+            return self.make_weights_gradient_by_columns(cx, x, y, weights);
         }
         let x = if self.group == 1 {
             x.transpose(&[1, 0].into_iter().chain(spatial()).collect::<Vec<_>>())
@@ -321,13 +324,13 @@ impl<'c> Windows<'c> {
         if is_exact { all } else { self.cut(cx, all, weights) }
     }
 
-    /// All axes but that of channels.
+    /// Returns all axes except that of channels.
     fn without_channels(&self) -> Vec<i64> {
         std::iter::once(0).chain(2..self.rank as i64 + 2).collect()
     }
 }
 
-/// What `auto_pad` says, if it depends on sizes.
+/// Returns the mode of `auto_pad` if it depends on sizes.
 fn same(cx: &Backward<'_>) -> Result<Option<Same>> {
     match cx.string("auto_pad").as_deref() {
         None | Some("NOTSET" | "VALID") => Ok(None),
@@ -337,7 +340,7 @@ fn same(cx: &Backward<'_>) -> Result<Option<Same>> {
     }
 }
 
-/// Zeros before and after spatial axes; negative numbers cut off.
+/// Pads spatial axes with zeros before and after; negative numbers crop.
 fn pad_spatial<'c>(
     cx: &'c Backward<'_>,
     value: Expr<'c>,
@@ -349,13 +352,13 @@ fn pad_spatial<'c>(
     value.op_with("Pad", &[pads, value.number(0.0)], &[])
 }
 
-/// A window of ones with one channel, of the type of `like`.
+/// Makes a window of ones with one channel, of the type of `like`.
 fn ones<'c>(cx: &'c Backward<'_>, like: Expr<'c>, kernel: &[i64]) -> Expr<'c> {
     let sizes: Vec<i64> = [1, 1].iter().chain(kernel).copied().collect();
     like.number(1.0).expand(cx.ints_of(&sizes))
 }
 
-/// The sizes of a window that are those of weights, as far as known.
+/// Returns the sizes of the window of weights, if all are known.
 fn kernel_of(cx: &Backward<'_>, weights: Expr<'_>) -> Option<Vec<i64>> {
     cx.shape_of(weights)?.iter().skip(2).map(|size| size.known()).collect()
 }
@@ -363,28 +366,28 @@ fn kernel_of(cx: &Backward<'_>, weights: Expr<'_>) -> Option<Vec<i64>> {
 pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     let (x, weights, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let known = kernel_of(cx, weights).or_else(|| cx.ints("kernel_shape"));
-    let windows = Windows::of(cx, weights.sizes(2, None), known)?;
+    let windows = Windows::new(cx, weights.sizes(2, None), known)?;
     if cx.wants(0) {
         let mut counting = weights;
         if cx.may_be_infinite(1) {
             let sums = dy.sum_magnitudes(&[0]);
-            counting = weights.drop_unused(windows.of_weights(
+            counting = weights.drop_unused(windows.make_weights_gradient(
                 cx,
                 windows.one_image(cx, x),
                 sums,
                 weights,
             ));
         }
-        cx.give(0, windows.transposed(cx, dy, counting, x));
+        cx.give(0, windows.convolve_transposed(cx, dy, counting, x));
     }
     if cx.wants(1) {
         let mut counting = x;
         if cx.may_be_infinite(0) {
-            counting = windows.counting_images(cx, (x, dy), weights, |windows, sums, ones| {
-                windows.transposed(cx, sums, ones, x)
+            counting = windows.drop_uncounted_images(cx, x, dy, weights, |windows, sums, ones| {
+                windows.convolve_transposed(cx, sums, ones, x)
             });
         }
-        cx.give(1, windows.of_weights(cx, counting, dy, weights));
+        cx.give(1, windows.make_weights_gradient(cx, counting, dy, weights));
     }
     if cx.wants(2) {
         cx.give(2, dy.sum(&windows.without_channels(), false));
@@ -392,7 +395,8 @@ pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Where the output has a size that does not follow from pads, what was cut off is put back first.
+/// Sets the gradients of `ConvTranspose`. If the size of the output does not follow from pads,
+/// cropped elements are put back first.
 pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     let mut windows = Windows::explicit(cx)?;
     let (x, weights, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
@@ -405,12 +409,12 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
             [&windows.strides, &windows.dilations, &extra].map(|list| cx.ints_of(list));
         let reach = (weights.sizes(2, None) - 1.0) * dilations + 1.0 + extra;
         let cut = (x.sizes(2, None) - 1.0) * strides + reach - dy.sizes(2, None);
-        // Rounded down, also below 0.
+        // Rounds down, also below 0.
         let half = |cut: Expr<'c>| (cut - cut.op_with("Mod", &[cut.number(2.0)], &[])) / 2.0;
         let before = match same {
             Some(Same::Upper) => half(cut),
             Some(Same::Lower) => cut - half(cut),
-            // What is larger than the input reaches is so at the end.
+            // Extra `output_shape` padding goes at the end.
             None => {
                 let cut = cut.op_with("Max", &[cut.number(0.0)], &[]);
                 cut - half(cut)
@@ -423,9 +427,10 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
         let mut counting = weights;
         if cx.may_be_infinite(1) {
             let image = windows.one_image(cx, x);
-            let mut sums = windows.of_weights(cx, whole.sum_magnitudes(&[0]), image, weights);
+            let mut sums =
+                windows.make_weights_gradient(cx, whole.sum_magnitudes(&[0]), image, weights);
             if windows.group > 1 {
-                // Filters of groups stand one after the other along the axis of inputs.
+                // Filters of groups are adjacent along the axis of inputs.
                 let group = cx.ints_of(&[windows.group]);
                 let each = weights.sizes(0, Some(1)) / group;
                 let sizes = group.concat(&[each, weights.sizes(1, None)], 0);
@@ -443,9 +448,9 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
                 let sums = sums.op_with("Conv", &[ones], &windows.attributes());
                 windows.cut(cx, sums, x)
             };
-            counting = windows.counting_images(cx, (x, whole), weights, back);
+            counting = windows.drop_uncounted_images(cx, x, whole, weights, back);
         }
-        cx.give(1, windows.of_weights(cx, whole, counting, weights));
+        cx.give(1, windows.make_weights_gradient(cx, whole, counting, weights));
     }
     if cx.wants(2) {
         cx.give(2, dy.sum(&windows.without_channels(), false));
@@ -453,8 +458,8 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// To the element that was the largest: the node says which. Elements of one image are written
-/// apart from those of others, so that images need not be together.
+/// Sets the gradient of `MaxPool`: adds to the element that was the largest, whose position the
+/// node returns. Each image is written on its own, with positions relative to its start.
 pub(crate) fn max_pool<'c>(cx: &'c Backward<'_>) -> Result {
     if cx.int("storage_order").unwrap_or(0) != 0 {
         return Err(cx.refuse("storage_order 1 has no gradient"));
@@ -475,23 +480,23 @@ pub(crate) fn max_pool<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The window of a pool, from its attribute.
-pub(super) fn pooled_windows<'c>(cx: &'c Backward<'_>) -> Result<(Windows<'c>, Vec<i64>)> {
+/// Returns the windows of a pool and the sizes of its kernel.
+pub(super) fn read_windows<'c>(cx: &'c Backward<'_>) -> Result<(Windows<'c>, Vec<i64>)> {
     let Some(kernel) = cx.ints("kernel_shape") else {
         return Err(cx.refuse("it has no kernel_shape"));
     };
-    Ok((Windows::of(cx, cx.ints_of(&kernel), Some(kernel.clone()))?, kernel))
+    Ok((Windows::new(cx, cx.ints_of(&kernel), Some(kernel.clone()))?, kernel))
 }
 
-/// Each window hands its gradient to the elements in it, in equal parts: a transposed convolution
-/// with ones, of one channel after the other.
+/// Sets the gradient of `AveragePool`: each window distributes its gradient to its elements in
+/// equal parts. That is a transposed convolution with ones, channel by channel.
 pub(crate) fn average_pool(cx: &Backward<'_>) -> Result {
-    let (mut windows, kernel) = pooled_windows(cx)?;
+    let (mut windows, kernel) = read_windows(cx)?;
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let one_image = cx.ints_of(&[1, 1]).concat(&[x.sizes(2, None)], 0);
     let one_image = x.number(1.0).expand(one_image);
-    // How many elements lie in a window, and what the mean of them is if all are 1: with padding
-    // that counts it is less. Both say by how many the sum was divided.
+    // The divisor of a window is the number of elements in it, divided by the mean of the window
+    // over ones: padding that counts makes the mean less than 1.
     let mut further = windows.pads.clone();
     if cx.int("ceil_mode").unwrap_or(0) != 0 || !windows.surely_fit(cx, x, &kernel) {
         for (after, stride) in further[windows.rank..].iter_mut().zip(&windows.strides) {
@@ -530,13 +535,13 @@ pub(crate) fn average_pool(cx: &Backward<'_>) -> Result {
 
 pub(crate) fn global_average_pool(cx: &Backward<'_>) -> Result {
     let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
-    let [whole, part] = [x, y].map(|value| value.op("Size").of(DataType::Int64));
+    let [whole, part] = [x, y].map(|value| value.op("Size").with_elem(DataType::Int64));
     let parts = dy / (whole / part).cast(dy.elem());
     cx.give(0, parts.op_with("Expand", &[x.shape()], &[]));
     Ok(())
 }
 
-/// Equal largest elements share.
+/// Sets the gradient of `GlobalMaxPool`: equal largest elements share.
 pub(crate) fn global_max_pool(cx: &Backward<'_>) -> Result {
     let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
     let axes: Vec<i64> = (2..cx.rank_of(x)? as i64).collect();
@@ -546,9 +551,12 @@ pub(crate) fn global_max_pool(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The gradient of a norm of parts of `x`. `spread` hands each part what its elements get. 0 where
-/// all elements of a part are.
-fn of_norm<'c>(cx: &'c Backward<'_>, spread: impl FnOnce(Expr<'c>) -> Result<Expr<'c>>) -> Result {
+/// Sets the gradient of a norm of parts of `x`. `spread` distributes a value of each part to its
+/// elements. Parts that are 0 get 0.
+fn set_norm_gradient<'c>(
+    cx: &'c Backward<'_>,
+    spread: impl FnOnce(Expr<'c>) -> Result<Expr<'c>>,
+) -> Result {
     let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
     let p = cx.int("p").unwrap_or(2);
     if p < 1 {
@@ -568,19 +576,20 @@ fn of_norm<'c>(cx: &'c Backward<'_>, spread: impl FnOnce(Expr<'c>) -> Result<Exp
 }
 
 pub(crate) fn lp_pool(cx: &Backward<'_>) -> Result {
-    let (mut windows, kernel) = pooled_windows(cx)?;
-    of_norm(cx, |parts| windows.spread(cx, parts, &kernel))
+    let (mut windows, kernel) = read_windows(cx)?;
+    set_norm_gradient(cx, |parts| windows.spread(cx, parts, &kernel))
 }
 
 pub(crate) fn global_lp_pool(cx: &Backward<'_>) -> Result {
-    of_norm(cx, Ok)
+    set_norm_gradient(cx, Ok)
 }
 
-/// From the places that indices name. Of elements for one place each gets what the place gets.
+/// Sets the gradient of `MaxUnpool`: reads the positions that indices hold. All elements with one
+/// position get its gradient.
 pub(crate) fn max_unpool(cx: &Backward<'_>) -> Result {
     let (x, indices, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     if cx.input_if(2).is_some() {
-        // Indices count in the shape that was pooled, which lies at the start of a larger one.
+        // Indices count in the shape that was pooled, which is at the start of a larger one.
         let kernel = cx.ints("kernel_shape").unwrap_or_default();
         let rank = kernel.len();
         let strides = cx.ints_per_axis("strides", rank, 1)?;
@@ -596,20 +605,21 @@ pub(crate) fn max_unpool(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The blocks of the image.
+/// Sets the gradient of `Col2Im` to the blocks of the image.
 pub(crate) fn col2im(cx: &Backward<'_>) -> Result {
     let (x, block, dy) = (cx.input(0)?, cx.input(2)?, cx.arriving()?);
     let y = cx.output(0)?;
     let Some(rank) = cx.rank_of(y)?.checked_sub(2) else {
         return Err(cx.refuse("its image has no spatial axes"));
     };
-    let windows = Windows::over(cx, rank)?;
+    let windows = Windows::from_rank(cx, rank)?;
     cx.give(0, windows.columns(cx, dy, block).reshape(x.shape()));
     Ok(())
 }
 
-/// Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep Convolutional Neural
-/// Networks", 2012. The means over channels are pools with one image and channel for all of them.
+/// Sets the gradient of `LRN` (Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep
+/// Convolutional Neural Networks", 2012). Means over channels are pools over an image whose one
+/// channel holds all channels.
 pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let number = |name: &str, default: f64| cx.float(name).map_or(default, f64::from);
@@ -629,7 +639,7 @@ pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
         ];
         value.reshape(images).op_with("AveragePool", &[], &attributes).reshape(x.shape())
     };
-    let squares = mean(x.squared(), before, after) * alpha + number("bias", 1.0);
+    let squares = mean(x.square(), before, after) * alpha + number("bias", 1.0);
     let inverse = squares.op_with("Pow", &[x.number(-beta)], &[]);
     let of_squares = dy.scale_by(x * inverse).divide_by(squares);
     let around = mean(of_squares, after, before) * (2.0 * alpha * beta);
@@ -637,13 +647,14 @@ pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Ioffe, Szegedy, "Batch Normalization", 2015. The running statistics get none.
+/// Sets the gradients of `BatchNormalization` (Ioffe, Szegedy, "Batch Normalization", 2015). The
+/// running statistics get none.
 pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, scale) = (cx.input(0)?, cx.input(1)?);
     let Some(dy) = cx.arriving_if(0) else { return Ok(()) };
     let rank = cx.rank_of(x)? as i64;
     let others: Vec<i64> = (0..rank).filter(|axis| *axis != 1).collect();
-    // A value for each channel, and axes of size 1 after it.
+    // Gives a value for each channel axes of size 1 after it.
     let after: Vec<i64> = (1..rank - 1).collect();
     let beside = |value: Expr<'c>| {
         let value = value.cast(x.elem());
@@ -653,7 +664,7 @@ pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
     let trains = cx.int("training_mode").unwrap_or(0) != 0;
     let mean = if trains { x.mean(&others) } else { beside(cx.input(3)?) };
     let centered = x - mean;
-    let variance = if trains { centered.squared().mean(&others) } else { beside(cx.input(4)?) };
+    let variance = if trains { centered.square().mean(&others) } else { beside(cx.input(4)?) };
     let inverse = (variance + epsilon).op("Sqrt").op("Reciprocal");
     let normal = (centered * inverse).drop_unused(dy);
     let factor = beside(scale) * inverse;
@@ -681,14 +692,15 @@ pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The gradient of `normal`, which is `x` minus its mean over axes, times `inverse`, one divided by
-/// its standard deviation, by `x`. Of a group in which nothing counts `normal` has nothing that is
-/// not finite.
-fn of_normal<'c>(dy: Expr<'c>, normal: Expr<'c>, inverse: Expr<'c>, axes: &[i64]) -> Expr<'c> {
+/// Makes the gradient by `x` of `normal`, which is `x` minus its mean over axes, times `inverse`,
+/// the reciprocal of its standard deviation. In a group that does not contribute, `normal` must be
+/// finite.
+fn derive_normal<'c>(dy: Expr<'c>, normal: Expr<'c>, inverse: Expr<'c>, axes: &[i64]) -> Expr<'c> {
     (dy - dy.mean(axes) - normal * (dy * normal).mean(axes)).scale_by(inverse)
 }
 
-/// Ba, Kiros, Hinton, "Layer Normalization", 2016. Computed in `float` or wider.
+/// Sets the gradients of `LayerNormalization` (Ba, Kiros, Hinton, "Layer Normalization", 2016),
+/// computed in `float` or wider.
 pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     let (x, scale) = (cx.input(0)?, cx.input(1)?);
     let Some(dy) = cx.arriving_if(0) else { return Ok(()) };
@@ -699,10 +711,10 @@ pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     let epsilon = f64::from(cx.float("epsilon").unwrap_or(1e-5));
     let (wide_x, dy) = (x.cast(wide), dy.cast(wide));
     let centered = wide_x - wide_x.mean(&axes);
-    let inverse = (centered.squared().mean(&axes) + epsilon).op("Sqrt").op("Reciprocal");
+    let inverse = (centered.square().mean(&axes) + epsilon).op("Sqrt").op("Reciprocal");
     let normal = (centered * inverse).drop_unused(dy);
     if cx.wants(0) {
-        let gradient = of_normal(dy.scale_by(scale.cast(wide)), normal, inverse, &axes);
+        let gradient = derive_normal(dy.scale_by(scale.cast(wide)), normal, inverse, &axes);
         cx.give(0, gradient.cast(x.elem()));
     }
     if cx.wants(1) {
@@ -714,7 +726,7 @@ pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// 0 where all elements are.
+/// Sets the gradient of `LpNormalization`; 0 where all elements are 0.
 pub(crate) fn lp_normalization(cx: &Backward<'_>) -> Result {
     let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
     let axes = [cx.int("axis").unwrap_or(-1)];
@@ -731,13 +743,14 @@ pub(crate) fn lp_normalization(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The deviation has a small number added to it, which the one in the derivative of a root has not.
-/// Of a constant group, whose deviation is 0, only the quotient by that number has a derivative.
+/// Sets the gradient of `MeanVarianceNormalization`. The deviation is increased by a small number,
+/// but the deviation in the derivative of the root is not. In a constant group, whose deviation is
+/// 0, only the quotient by that number has a derivative.
 pub(crate) fn mean_variance_normalization(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let axes = cx.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
     let centered = x - x.mean(&axes);
-    let deviation = centered.squared().mean(&axes).op("Sqrt");
+    let deviation = centered.square().mean(&axes).op("Sqrt");
     let divisor = deviation + 1e-9;
     let normal = (centered / divisor).drop_unused(dy);
     let slope = (normal * (dy * normal).mean(&axes)).divide_by(deviation);
@@ -745,7 +758,8 @@ pub(crate) fn mean_variance_normalization(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016.
+/// Sets the gradients of `InstanceNormalization` (Ulyanov, Vedaldi, Lempitsky, "Instance
+/// Normalization", 2016).
 pub(crate) fn instance_normalization(cx: &Backward<'_>) -> Result {
     let (x, scale, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let rank = cx.rank_of(x)? as i64;
@@ -754,11 +768,11 @@ pub(crate) fn instance_normalization(cx: &Backward<'_>) -> Result {
     let after: Vec<i64> = (1..rank - 1).collect();
     let epsilon = f64::from(cx.float("epsilon").unwrap_or(1e-5));
     let centered = x - x.mean(&spatial);
-    let inverse = (centered.squared().mean(&spatial) + epsilon).op("Sqrt").op("Reciprocal");
+    let inverse = (centered.square().mean(&spatial) + epsilon).op("Sqrt").op("Reciprocal");
     let normal = (centered * inverse).drop_unused(dy);
     if cx.wants(0) {
         let factor = inverse * scale.unsqueeze(&after);
-        cx.give(0, of_normal(dy, normal, factor, &spatial));
+        cx.give(0, derive_normal(dy, normal, factor, &spatial));
     }
     if cx.wants(1) {
         cx.give(1, (dy * normal).sum(&others, false));
@@ -769,7 +783,8 @@ pub(crate) fn instance_normalization(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// What was kept gets as much more as it was made larger.
+/// Sets the gradient of `Dropout`: elements that were kept get theirs scaled by the factor that
+/// enlarged them.
 pub(crate) fn dropout(cx: &Backward<'_>) -> Result {
     let Some(trains) = cx.input_if(2) else {
         if let Some(dy) = cx.arriving_if(0) {
@@ -783,7 +798,7 @@ pub(crate) fn dropout(cx: &Backward<'_>) -> Result {
         Some(ratio) => ratio.cast(dy.elem()),
         None => dy.number(0.5),
     };
-    let factor = trains.of(DataType::Bool).choose(1.0 / (1.0 - ratio), dy.number(1.0));
+    let factor = trains.with_elem(DataType::Bool).choose(1.0 / (1.0 - ratio), dy.number(1.0));
     cx.give(0, kept.choose(dy * factor, dy.number(0.0)));
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! InstanceNormalization: each channel of each sample to mean 0 and variance 1, then scaled and
-//! shifted.
+//! `InstanceNormalization`: scales each channel of each sample to mean 0 and variance 1, then
+//! scales and shifts it.
 //!
 //! Since 1; 6 drops the hint `consumed_inputs`; 22 adds bfloat16.
 
-use super::batch_normalization::per_channel;
+use super::batch_normalization::count_channels;
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::nn::gradients;
@@ -46,7 +46,7 @@ pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalizat
     .split_by(layers::instance_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    per_channel(cx, 1..3)?;
+    count_channels(cx, 1..3)?;
     same_as_first(cx)
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn channels_agree() {
+    fn scale_and_bias_have_one_element_per_channel() {
         check(
             &INSTANCE_NORMALIZATION,
             6,

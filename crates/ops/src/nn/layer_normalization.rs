@@ -35,9 +35,9 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
         ],
     )
     .since(21, &[int("stash_type").or(1)])
-    .never_down("the operator is deprecated there, and scales groups in place of channels")
+    .never_down("the operator is deprecated in that version, where it scales groups instead of channels")
     .infer(infer_groups)
-    .adapter(20, 21, factors_per_channel)
+    .adapter(20, 21, write_factors_per_channel)
     .body_from(18, group_normalization)
     .without_reference_rule(&[18, 21])
     .split_by(layers::batch);
@@ -117,7 +117,8 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
     .gradient(gradients::mean_variance_normalization)
     .split_by(elements::normalized_over_axes);
 
-/// The mean of a value is what stands between two pieces of text.
+/// Expands to the function of `MeanVarianceNormalization`. The mean of a value is the value between
+/// two pieces of text.
 macro_rules! mean_variance {
     ($mean:literal, $end:literal) => {
         concat!(
@@ -155,8 +156,8 @@ macro_rules! mean_variance {
 }
 use mean_variance;
 
-/// Computes halves in float32 and double in its own type. The function of the standard adds
-/// constants of float32, so that it fits that type alone.
+/// Builds the function so that it computes 16-bit floats in float32 and double in double. The
+/// function of the standard adds constants of float32, so it fits only that type.
 fn typed_mean_variance(cx: &Expand<'_>) -> Result<Option<String>, String> {
     let elem = match cx.elem(0) {
         Some(FLOAT) => return Ok(None),
@@ -205,10 +206,10 @@ pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
     .call_body(typed_rms_normalization)
     .split_by(elements::normalized_from_axis);
 
-/// As the input; means and deviations keep the axes that they are computed over, with size 1.
+/// Infers the output like the input. Means and deviations keep the reduced axes with size 1.
 fn infer_layer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let stash = elem_attribute(cx, "stash_type")?;
-    let (shape, reduced) = behind_axis(cx)?;
+    let (shape, reduced) = split_at_axis(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
     for output in [1, 2] {
         cx.set_tensor(output, stash, reduced.clone());
@@ -217,14 +218,14 @@ fn infer_layer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn infer_root_mean_square(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let (shape, _) = behind_axis(cx)?;
+    let (shape, _) = split_at_axis(cx)?;
     cx.set_tensor(0, cx.elem(1).or(cx.elem(0)), shape);
     Ok(())
 }
 
-/// The shape of the input, over which the other inputs broadcast, and that of one statistic for
-/// what lies after the axis.
-fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferError> {
+/// Returns the shape of the input, to which the other inputs broadcast, and the shape of a
+/// statistic over the axes from `axis` on.
+fn split_at_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferError> {
     let Some(shape) = cx.shape(0) else {
         return Ok((None, None));
     };
@@ -240,7 +241,7 @@ fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferEr
     Ok((Some(shape), Some(reduced)))
 }
 
-/// As the input, whose channels split into groups.
+/// Infers the output like the input, whose channels must split into groups.
 fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 2)?;
     let groups = cx.int("num_groups");
@@ -284,8 +285,8 @@ fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
     same_as_first(cx)
 }
 
-/// The function by which the reference implementation infers checks no axes to begin with, and
-/// later does not know their default.
+/// Infers like the reference implementation, which ignores axes before version 13, and requires the
+/// attribute since then.
 fn infer_over_axes_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.since() {
         ..13 => same_as_first(cx),
@@ -294,9 +295,9 @@ fn infer_over_axes_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     }
 }
 
-/// Variance as the mean of squares less the square of the mean, and with them what is normalized.
-/// The means are what stands between two pieces of text.
-fn normalized(of: &str, mean: &str, end: &str) -> String {
+/// Builds the variance as the mean of squares minus the square of the mean, and the normalized
+/// value. A mean is a value between two pieces of text.
+fn build_normalized(of: &str, mean: &str, end: &str) -> String {
     format!(
         "mean = {mean}{of}{end}
         squares = Mul ({of}, {of})
@@ -325,8 +326,8 @@ fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
     layer_normalization_by(cx, "Reshape", &scaling)
 }
 
-/// Broadcasts scale and bias to the shape of the input. The function of the standard flattens both,
-/// so that they have to be as large as what is normalized.
+/// Builds a function that broadcasts scale and bias to the shape of the input. The function of the
+/// standard flattens both, so each must have as many elements as a normalized part.
 fn broadcasting_layer_normalization(cx: &Expand<'_>) -> Result<Option<String>, String> {
     let Some(axis) = cx.int("axis") else { return Ok(None) };
     let shape = cx.tensor(0).and_then(|input| input.shape.as_ref());
@@ -361,7 +362,7 @@ fn broadcasting_layer_normalization(cx: &Expand<'_>) -> Result<Option<String>, S
     Ok(layer_normalization_by(cx, reshape, &scaling))
 }
 
-/// Normalizes layers, with nodes that scale the result.
+/// Builds the normalization of layers, followed by nodes that scale the result.
 fn layer_normalization_by(cx: &Expand<'_>, reshape: &str, scaling: &str) -> Option<String> {
     let (elem, stash, axis) = (cx.elem(0)?, cx.int("stash_type")?, cx.int("axis")?);
     if ![FLOAT, BFLOAT16].contains(&stash) {
@@ -373,10 +374,10 @@ fn layer_normalization_by(cx: &Expand<'_>, reshape: &str, scaling: &str) -> Opti
         vector("axes", &[axis]),
     ];
     let reduced = if axis >= 0 { "Sub (rank, axes)" } else { "Neg (axes)" };
-    // What lies after the axis counts as one axis.
+    // All axes from `axis` on count as one axis.
     let normalized = match cx.opset() {
-        ..18 => normalized("wide", "ReduceMean <axes = [1]> (", ")"),
-        _ => vector("second", &[1]) + &normalized("wide", "ReduceMean (", ", second)"),
+        ..18 => build_normalized("wide", "ReduceMean <axes = [1]> (", ")"),
+        _ => vector("second", &[1]) + &build_normalized("wide", "ReduceMean (", ", second)"),
     };
     let statistic = |output: usize, name: &str, of: &str| {
         let is_there = cx.has_output(output);
@@ -413,9 +414,8 @@ fn group_normalization(cx: &Expand<'_>) -> Option<String> {
         vector("third", &[2]),
     ]
     .concat();
-    let normalized = normalized("flat", "ReduceMean (", ", third)");
-    // Before 21 everything was computed in the element type, with a scale and a bias for each
-    // group.
+    let normalized = build_normalized("flat", "ReduceMean (", ", third)");
+    // Before 21 the function computes in the element type, with a scale and a bias for each group.
     let (stash, wide, typed) = match cx.since() {
         ..21 => (elem, "X", "normalized"),
         _ => (cx.int("stash_type")?, "wide", "typed"),
@@ -462,15 +462,15 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
     rms_normalization_by(cx, "Y = Mul (narrow, scale)")
 }
 
-/// Gives the product the type of the scale, as the output has it. The function of the standard
-/// multiplies numbers of the types of input and scale, which have to be the same then.
+/// Casts the product to the type of the scale, which the output has. The function of the standard
+/// multiplies numbers of the types of input and scale, which must then be equal.
 fn typed_rms_normalization(cx: &Expand<'_>) -> Result<Option<String>, String> {
     let is_same = cx.elem(0).is_some() && cx.elem(0) == cx.elem(1);
     let scaling = "typed = CastLike (narrow, scale)\nY = Mul (typed, scale)";
     Ok(if is_same { None } else { rms_normalization_by(cx, scaling) })
 }
 
-/// Normalizes by the root mean square, with nodes that scale the result.
+/// Builds the normalization by the root mean square, followed by nodes that scale the result.
 fn rms_normalization_by(cx: &Expand<'_>, scaling: &str) -> Option<String> {
     let (elem, stash, axis) = (cx.elem(0)?, cx.int("stash_type")?, cx.int("axis")?);
     if ![FLOAT, BFLOAT16, FLOAT16, DOUBLE].contains(&stash) {
@@ -501,9 +501,9 @@ fn rms_normalization_by(cx: &Expand<'_>, scaling: &str) -> Option<String> {
     ))
 }
 
-/// Before 21 all channels of a group have one factor and one shift, and everything is computed in
-/// the element type.
-fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Gives each channel its factor and its shift, since before 21 all channels of a group share them.
+/// Computes in the element type.
+fn write_factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
     let Some(elem) = ty.and_then(Type::elem) else {
         return Err(cx.refuse("the element type of the input is unknown"));
@@ -538,7 +538,7 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Repeats factors and shifts of groups for the channels of each group: `sizes` has the numbers of
+/// Repeats factors and shifts of groups for the channels of each group. `sizes` holds the number of
 /// groups and of channels in a group.
 fn repeat_factors(cx: &mut Adapt<'_>, sizes: ValueId) {
     for index in [1, 2] {
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn root_mean_squares() {
+    fn scale_broadcasts_to_the_input() {
         check(
             &RMS_NORMALIZATION,
             23,
@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_exist() {
+    fn axes_must_exist() {
         for opset in [1, 22] {
             check(
                 &LP_NORMALIZATION,

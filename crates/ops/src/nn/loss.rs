@@ -83,13 +83,14 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
     .body_from(12, softmax_cross_entropy)
     .gradient(loss_gradients::softmax_cross_entropy);
 
-/// A loss for each target, or one for all; the logarithms of the probabilities are as the scores.
+/// Infers a loss for each target, or one for all. The logarithms of the probabilities are like the
+/// scores.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let targets = targets(cx)?;
     losses(cx, targets)
 }
 
-/// Of `SoftmaxCrossEntropyLoss` the reference implementation compares no sizes.
+/// Infers `SoftmaxCrossEntropyLoss` like the reference implementation, which compares no sizes.
 fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let targets = cx.shape(1).cloned();
     losses(cx, targets)
@@ -106,8 +107,8 @@ fn losses(cx: &mut Infer<'_>, targets: Option<Shape>) -> Result<(), InferError> 
     Ok(())
 }
 
-/// The shape of the targets: that of the scores without the classes, `[N, D1, …]` for
-/// `[N, C, D1, …]`.
+/// Returns the shape of the targets: that of the scores without the classes, `[N, D1, …]` for `[N,
+/// C, D1, …]`.
 fn targets(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let rank = match (cx.rank(0), cx.rank(1)) {
         (Some(rank @ ..2), _) => {
@@ -139,7 +140,7 @@ fn negative_log_likelihood(cx: &Expand<'_>) -> Option<String> {
         _ => ("", ", axes"),
     };
     let squeezed = |value: &str| format!("Squeeze{attribute} ({value}{input})");
-    // A constant in the type of the scores.
+    // Makes a constant in the type of the scores.
     let typed = |name: &str, value: f32| match elem {
         FLOAT => float_vector(name, value),
         _ => {
@@ -211,7 +212,7 @@ fn negative_log_likelihood(cx: &Expand<'_>) -> Option<String> {
 fn softmax_cross_entropy(cx: &Expand<'_>) -> Option<String> {
     let three_axes = vector("three_axes", &[0, 0, -1]);
     let log_prob = if cx.has_output(1) { "log_prob = Identity (logs)" } else { "" };
-    // To begin with, the attribute was only handed on if it was there.
+    // Before 13 the attribute is only passed on if the node has it.
     let ignore_index = if cx.since() >= 13 || cx.has("ignore_index") {
         ", ignore_index: int = @ignore_index"
     } else {

@@ -8,14 +8,15 @@ use crate::gradient::{Backward, Expr};
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
-/// By scores: a score changes its own loss by its probability, less 1 for the right class.
+/// Sets the gradient of the scores: a score changes its own loss by its probability, minus 1 for
+/// the right class.
 pub(crate) fn softmax_cross_entropy(cx: &Backward<'_>) -> Result {
     let scores = cx.input(0)?;
     let axis = [("axis", AttrValue::Int(1))];
     let probabilities = scores.op_with("Softmax", &[], &axis);
     let mut gradient = None;
     if let Some(dy) = cx.arriving_if(0) {
-        let targets = Targets::of(cx, scores)?;
+        let targets = Targets::new(cx, scores)?;
         if cx.wants(0) {
             gradient = Some(targets.spread(probabilities - targets.one_hot, dy));
         }
@@ -34,10 +35,10 @@ pub(crate) fn softmax_cross_entropy(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// By logarithms of probabilities: only that of the right class has an influence.
+/// Sets the gradient of the logarithms of probabilities: only that of the right class contributes.
 pub(crate) fn negative_log_likelihood(cx: &Backward<'_>) -> Result {
     let (logs, dy) = (cx.input(0)?, cx.arriving()?);
-    let targets = Targets::of(cx, logs)?;
+    let targets = Targets::new(cx, logs)?;
     if cx.wants(0) {
         cx.give(0, targets.spread(-targets.one_hot, dy));
     }
@@ -47,25 +48,25 @@ pub(crate) fn negative_log_likelihood(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The right classes, `[N, D1, …]`.
+/// Right classes, `[N, D1, …]`.
 struct Targets<'c> {
-    /// Class numbers, 0 for those that are ignored.
+    /// Class numbers; 0 for ignored targets.
     classes: Expr<'c>,
-    /// 1 for the right class and 0 for the others: `[N, C, D1, …]`.
+    /// 1 for the right class and 0 for others: `[N, C, D1, …]`.
     one_hot: Expr<'c>,
-    /// How much each counts; `None` if all count 1.
+    /// Weights of the targets; `None` if all are 1.
     counts: Option<Expr<'c>>,
     is_none: bool,
     is_mean: bool,
 }
 
 impl<'c> Targets<'c> {
-    /// For a node whose first input is `scores`.
-    fn of(cx: &'c Backward<'_>, scores: Expr<'c>) -> Result<Targets<'c>> {
+    /// Reads the targets of a node whose first input is `scores`.
+    fn new(cx: &'c Backward<'_>, scores: Expr<'c>) -> Result<Targets<'c>> {
         let given = cx.input(1)?;
         let ignored =
             cx.int("ignore_index").map(|class| given.compare("Equal", given.number(class as f64)));
-        // A number that is ignored need not be one of a class.
+        // The number of an ignored target need not be a class.
         let classes = ignored.map_or(given, |ignored| ignored.choose(given.number(0.0), given));
         let values = scores.number(0.0).unsqueeze(&[0]);
         let values = values.op_with(
@@ -74,10 +75,11 @@ impl<'c> Targets<'c> {
             &[("axis", AttrValue::Int(0))],
         );
         let axis = [("axis", AttrValue::Int(1))];
-        // A vector of one element and int32 would do; some runtimes take a scalar and int64 alone.
+        // A vector of one element and int32 would be valid, but some runtimes accept only a scalar
+        // and int64.
         let depth = scores.sizes(1, Some(2)).squeeze(&[0]);
         let one_hot = classes.cast(DataType::Int64).op_with("OneHot", &[depth, values], &axis);
-        let one_hot = one_hot.of(scores.elem());
+        let one_hot = one_hot.with_elem(scores.elem());
         let weights = cx.input_if(2).map(|weights| weights.op_with("Gather", &[classes], &[]));
         let counts = match (weights, ignored) {
             (None, None) => None,
@@ -96,17 +98,17 @@ impl<'c> Targets<'c> {
         })
     }
 
-    /// What all counts add up to.
+    /// Sums the weights of all targets.
     fn total(&self) -> Expr<'c> {
         let elem = self.one_hot.elem();
         match self.counts {
             Some(counts) => counts.op_with("ReduceSum", &[], &[("keepdims", AttrValue::Int(0))]),
-            None => self.classes.op("Size").of(DataType::Int64).cast(elem),
+            None => self.classes.op("Size").with_elem(DataType::Int64).cast(elem),
         }
     }
 
-    /// What each target's own loss changes the result by, `[N, D1, …]` or a scalar, times
-    /// `slopes`, `[N, C, D1, …]`.
+    /// Multiplies `slopes`, `[N, C, D1, …]`, by the gradient of each target's own loss, which is
+    /// `[N, D1, …]` or a scalar.
     fn spread(&self, slopes: Expr<'c>, dy: Expr<'c>) -> Expr<'c> {
         let dy = if self.is_mean { dy.divide_by(self.total()) } else { dy };
         match self.counts {
@@ -116,7 +118,8 @@ impl<'c> Targets<'c> {
         }
     }
 
-    /// By the weights of classes: the sum of the losses of each class, for a mean less the mean.
+    /// Sets the gradient of the weights of classes: the sum of the losses of each class, minus the
+    /// mean if the result is a mean.
     fn give_weights(&self, cx: &'c Backward<'_>, logs: Expr<'c>, dy: Expr<'c>) -> Result {
         let weights = cx.input(2)?;
         let mut losses = -self.one_hot.scale_by(logs).sum(&[1], false);

@@ -22,7 +22,7 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(global_pool::infer)
-    .adapter(1, 2, whole_p)
+    .adapter(1, 2, convert_p)
     .adapter(2, 1, float_p)
     .infer_as_reference(global_pool::infer_as_reference)
     .without_reference_rule(&[1])
@@ -57,7 +57,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
         if !cx.has("kernel_shape") {
             return Err(cx.refuse("kernel_shape is required in version 1"));
         }
-        whole_p(cx)
+        convert_p(cx)
     })
     .adapter(2, 1, float_p)
     .adapter(18, 17, |cx| drop_ones(cx, "dilations"))
@@ -65,16 +65,16 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .gradient(gradients::lp_pool)
     .split_by(layers::pool);
 
-/// The exponent was a float, and is an integer. To run, a norm of another exponent is made of
-/// powers.
-fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns the exponent from a float into an integer. In order to run, a norm with another exponent
+/// is expressed by powers.
+fn convert_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(p) = cx.float("p") else {
         return Ok(());
     };
-    // Above this, floats are not all different integers.
+    // Above this, floats do not represent all integers.
     if p.fract() != 0.0 || p.abs() > 16_777_216.0 {
         if cx.runs() && p.is_finite() {
-            return root_of_powers(cx, p);
+            return express_by_powers(cx, p);
         }
         return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 requires")));
     }
@@ -82,13 +82,13 @@ fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The p-norm is the root of the sum of the powers of absolute values, and the norm for p = 1 is
-/// the sum of absolute values.
-fn root_of_powers(cx: &mut Adapt<'_>, p: f32) -> Result<(), Refusal> {
+/// Replaces a p-norm by the root of the sum of the powers of absolute values, which is the norm for
+/// p = 1.
+fn express_by_powers(cx: &mut Adapt<'_>, p: f32) -> Result<(), Refusal> {
     let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
         return Err(cx.refuse("powers require the element type of the input, which is unknown"));
     };
-    // Powers of 16-bit floats do not fit into their type.
+    // Powers of 16-bit floats overflow their type.
     let is_narrow = elem == DataType::Float16;
     let exponent = |value: f64| match elem {
         DataType::Double => Tensor::scalar(value),
@@ -127,7 +127,7 @@ fn float_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::{GLOBAL_LP_POOL, LP_POOL};
     use crate::AttrValue::Float;
-    use crate::math::testing::adapted;
+    use crate::math::testing::raise_version;
     use crate::tensor::testing::{check, ints};
 
     #[test]
@@ -163,16 +163,16 @@ mod tests {
             (2.5, "LpPool: p = 2.5 is not an integer, as version 2 requires"),
             (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 requires"),
         ] {
-            let found = adapted(&LP_POOL, 1, &[window(), ("p", Float(p))], "float[1, 1, 4]");
+            let found = raise_version(&LP_POOL, 1, &[window(), ("p", Float(p))], "float[1, 1, 4]");
             assert_eq!(found, expected);
         }
-        let found = adapted(&LP_POOL, 1, &[window()], "float[1, 1, 4]");
+        let found = raise_version(&LP_POOL, 1, &[window()], "float[1, 1, 4]");
         assert_eq!(found, "y = LpPool(a) kernel_shape=[2]");
         assert_eq!(
-            adapted(&LP_POOL, 1, &[], "float[1, 1, 4]"),
+            raise_version(&LP_POOL, 1, &[], "float[1, 1, 4]"),
             "LpPool: kernel_shape is required in version 1"
         );
-        let found = adapted(&GLOBAL_LP_POOL, 1, &[("p", Float(1.0))], "float[1, 1, 4]");
+        let found = raise_version(&GLOBAL_LP_POOL, 1, &[("p", Float(1.0))], "float[1, 1, 4]");
         assert_eq!(found, "y = GlobalLpPool(a) p=1");
     }
 }

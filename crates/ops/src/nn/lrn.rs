@@ -1,4 +1,4 @@
-//! LRN: divides each element by a power of the squares around it along the channels.
+//! `LRN`: divides each element by a power of the squares of its neighbours along the channels.
 //!
 //! Since 1; 13 adds bfloat16.
 

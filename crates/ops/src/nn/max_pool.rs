@@ -1,7 +1,7 @@
-//! MaxPool: the largest element of each window, and where it was found.
+//! `MaxPool`: the largest element of each window, and its position.
 //!
 //! Since 1; 8 adds the output `Indices` and `storage_order`; 10 adds `ceil_mode` and `dilations`;
-//! 11 only words defaults; 12 adds 8-bit integers; 22 adds bfloat16.
+//! 11 only states defaults; 12 adds 8-bit integers; 22 adds bfloat16.
 //!
 //! No adapter is needed: each new attribute's default is the older behaviour.
 
@@ -66,7 +66,7 @@ pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
 
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 
-/// Indices that nobody reads are no reason to refuse.
+/// Removes the indices if they have no reader.
 fn drop_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.is_used(1) {
         return Err(cx.refuse("version 1 has no output for indices"));
@@ -74,7 +74,7 @@ fn drop_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.has_output(1) {
         cx.drop_output(1);
     }
-    // It is about the indices.
+    // It only matters for indices.
     cx.remove("storage_order");
     Ok(())
 }
@@ -101,7 +101,7 @@ mod tests {
     use crate::tensor::testing::{check, ints, outputs, word};
 
     #[test]
-    fn windows() {
+    fn sizes_follow_from_windows() {
         let three = || ("kernel_shape", ints(&[3]));
         let stride = |stride: &'static [i64]| ("strides", ints(stride));
         check(
@@ -163,7 +163,7 @@ mod tests {
                     "float[N, C, L]",
                     "float[N, C, floor((L - 2)/2) + 1]",
                 ),
-                // No window fits, and no window is an empty result.
+                // No window fits, and the result is empty.
                 (&[three()], "float[1, 2, 2]", "float[1, 2, 0]"),
                 (&[three()], "float[...]", "float[?, ?, ?]"),
                 (&[three()], "float[?, ?, ?]", "float[?, ?, ?]"),
@@ -187,7 +187,7 @@ mod tests {
         );
     }
 
-    /// The closed form for `ceil_mode` against the rule in two steps.
+    /// The closed form for `ceil_mode` equals the rule in two steps.
     #[test]
     fn no_window_starts_in_the_padding_at_the_end() {
         for size in 1..12i64 {
@@ -205,7 +205,7 @@ mod tests {
                         ("pads", crate::AttrValue::Ints(pads.to_vec().into())),
                         ("ceil_mode", Int(1)),
                     ];
-                    // Rounded up, less a last window that would start in the padding.
+                    // Rounded up, minus a last window that would start in the padding.
                     let mut expected = (size + pads[0] + pads[1] - reach + stride - 1) / stride + 1;
                     if (expected - 1) * stride >= size + pads[0] {
                         expected -= 1;

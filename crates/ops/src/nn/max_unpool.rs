@@ -1,4 +1,4 @@
-//! `MaxUnpool`: puts the results of `MaxPool` back to where they came from.
+//! `MaxUnpool`: puts the results of `MaxPool` back to their positions.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int64;
@@ -53,8 +53,8 @@ pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = output_shape(cx)?;
-    if cx.has_input(2) && cx.known(2).is_none() {
-        cx.because(0, "the values of output_shape");
+    if cx.has_input(2) && cx.known_value(2).is_none() {
+        cx.set_reason(0, "the values of output_shape");
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
@@ -92,7 +92,7 @@ fn output_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
             .add(&Dim::Known(kernel[axis]))
             .sub(&Dim::Known(before))
             .sub(&Dim::Known(after));
-        let spread = rules::computed(cx, "the output", spread, &[&size])?;
+        let spread = rules::check_overflow(cx, "the output", spread, &[&size])?;
         if let Some(found) = spread.known().filter(|found| *found < 0) {
             return cx.fail(format_args!(
                 "the pads are too large: spatial axis {axis} would have size {found}"
@@ -103,7 +103,7 @@ fn output_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(shape))
 }
 
-/// The shape that an input says, or its rank.
+/// Returns the shape that an input holds, or at least its rank.
 fn given_shape(cx: &Infer<'_>, x: &Shape) -> Result<Option<Shape>, InferError> {
     cx.demand_rank(2, 1)?;
     let rank = rules::shared_dim(cx, "sizes", &[(2, 0)])?;
@@ -118,7 +118,7 @@ mod tests {
     use crate::tensor::testing::{check, ints};
 
     #[test]
-    fn windows_are_laid_out_again() {
+    fn sizes_of_windows_are_restored() {
         let two = || [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
         for opset in [9, 11, 22] {
             check(

@@ -83,9 +83,9 @@ pub static GRU: OpDef = OpDef::new("GRU")
         cx.set("output_sequence", 1);
         Ok(())
     })
-    .adapter(14, 13, turn_batch)
+    .adapter(14, 13, transpose_batch)
     .cost(multiply_adds)
-    .gradient_by(steps::gated)
+    .gradient_by(steps::build_gated)
     .without_reference_rule(&[1])
     .split_by(layers::recurrent);
 
@@ -150,9 +150,9 @@ pub static LSTM: OpDef = OpDef::new("LSTM")
         cx.set("output_sequence", 1);
         Ok(())
     })
-    .adapter(14, 13, turn_batch)
+    .adapter(14, 13, transpose_batch)
     .cost(multiply_adds)
-    .gradient_by(steps::memory)
+    .gradient_by(steps::build_memory)
     .split_by(layers::recurrent);
 
 pub static RNN: OpDef = OpDef::new("RNN")
@@ -207,12 +207,12 @@ pub static RNN: OpDef = OpDef::new("RNN")
         cx.set("output_sequence", 1);
         Ok(())
     })
-    .adapter(14, 13, turn_batch)
+    .adapter(14, 13, transpose_batch)
     .cost(multiply_adds)
-    .gradient_by(steps::plain)
+    .gradient_by(steps::build_plain)
     .split_by(layers::recurrent);
 
-/// The default of version 1 is a word that means nothing.
+/// Writes the direction, since the default of version 1 is not a valid word.
 fn write_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if !cx.has("direction") {
         cx.set("direction", "forward");
@@ -220,16 +220,16 @@ fn write_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// With layout 1 the batch comes first, which older versions do not know: operands are transposed.
-fn turn_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Transposes operands of layout 1, whose batch comes first, since older versions have no layout.
+fn transpose_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("layout").unwrap_or(0) == 0 {
         return Ok(());
     }
     cx.remove("layout");
-    let perm = |order: &'static [i64]| [("perm", AttrValue::from(order))];
+    let swap_batch = [("perm", AttrValue::from(&[1i64, 0, 2][..]))];
     for index in [X, INITIAL[0], INITIAL[1]] {
         if let Some(value) = cx.input(index) {
-            let transposed = cx.before(TRANSPOSE.name, &[Some(value)], &perm(&[1, 0, 2]));
+            let transposed = cx.before(TRANSPOSE.name, &[Some(value)], &swap_batch);
             cx.set_input(index, Some(transposed));
         }
     }
@@ -241,14 +241,14 @@ fn turn_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Inputs by their positions; the cell is one of LSTM alone.
+/// Indices of inputs; only LSTM has a cell.
 const X: usize = 0;
 const W: usize = 1;
 const R: usize = 2;
 const LENGTHS: usize = 4;
 const INITIAL: [usize; 2] = [5, 6];
 
-/// The standard leaves the state of a sequence without elements open.
+/// Returns the difference for sequences without elements, whose state the standard leaves open.
 fn lengths_differ(cx: &Infer<'_>) -> Option<String> {
     let has_state = cx.has_output(1) || cx.has_output(2);
     let lengths = cx.constant_ints(LENGTHS);
@@ -260,20 +260,20 @@ fn lengths_differ(cx: &Infer<'_>) -> Option<String> {
     })
 }
 
-/// All weights once for each step of each element of the batch; lengths given by
-/// `sequence_lens` are not known.
+/// Counts all weights once for each step of each element of the batch; the lengths in
+/// `sequence_lens` are unknown.
 pub(crate) fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
     let steps = elements(node.shape(0)?.get(..2)?)?;
     Some(steps.mul(&node.elements(1)?.add(&node.elements(2)?)))
 }
 
-/// States of all steps, and the last ones.
+/// Infers the states of all steps, and the last ones.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_layer(cx, 2)
 }
 
-/// Infers the outputs of a layer whose weights have their inputs on an axis. With `layout = 1` the
-/// batch comes first.
+/// Infers the outputs of a layer. `input_axis` is the axis of its weights along the inputs. With
+/// `layout = 1` the batch comes first.
 pub(crate) fn infer_layer(cx: &mut Infer<'_>, input_axis: usize) -> Result<(), InferError> {
     for (input, rank) in [(X, 3), (W, 3), (R, 3), (3, 2), (LENGTHS, 1), (5, 3), (6, 3), (7, 2)] {
         cx.demand_rank(input, rank)?;
@@ -297,7 +297,7 @@ pub(crate) fn infer_layer(cx: &mut Infer<'_>, input_axis: usize) -> Result<(), I
             [&directions, &batch, &hidden].into_iter().cloned().collect(),
         )
     };
-    // Without `output_sequence` the first versions leave it open which output is which.
+    // In the first versions, the meaning of each output is open without `output_sequence`.
     let is_certain = cx.int("output_sequence").is_none_or(|given| given != 0);
     for output in 0..cx.output_count().min(3) {
         let shape = if output == 0 { &all } else { &last };
@@ -306,8 +306,8 @@ pub(crate) fn infer_layer(cx: &mut Infer<'_>, input_axis: usize) -> Result<(), I
     Ok(())
 }
 
-/// How many directions there are. What W and R say of that is not compared: the reference takes
-/// weights of one direction for both.
+/// Returns the number of directions. The sizes of W and R are not compared, since the reference
+/// accepts weights of one direction for both.
 fn directions(cx: &Infer<'_>) -> Result<Dim, InferError> {
     // The default of the first version of GRU is misspelt.
     match cx.string("direction").as_deref() {
@@ -329,7 +329,7 @@ fn hidden_size(cx: &Infer<'_>, input_axis: usize) -> Result<Dim, InferError> {
     }
 }
 
-/// The first version misspells its default.
+/// Corrects the misspelt default of the first version.
 fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.string("direction").is_none_or(|direction| direction == "foward") {
         cx.set("direction", "forward");
@@ -337,8 +337,8 @@ fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Without `output_sequence` the first versions need not give the states of all steps. To run, a
-/// node gives them whenever they are read.
+/// Removes `output_sequence`: without it, the first versions need not return the states of all
+/// steps. In order to run, a node returns them if they have a reader.
 fn drop_output_sequence(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let is_given = cx.int("output_sequence").is_some_and(|given| given != 0);
     if !is_given && cx.is_used(0) && !cx.runs() {
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn first_versions_leave_positions_open() {
+    fn first_versions_leave_outputs_open() {
         let hidden = || ("hidden_size", Int(4));
         let all = [hidden(), ("output_sequence", Int(1))];
         for (def, opset) in [(&GRU, 1), (&GRU, 3), (&RNN, 1), (&LSTM, 1)] {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions() {
+    fn contradictions_are_refused() {
         let rows = [
             ("float[4, 5]; -; -", "LSTM: input 0 must have rank 3, not 2"),
             (
@@ -445,19 +445,19 @@ mod tests {
     }
 
     #[test]
-    fn states_of_all_steps_are_asked_for_before_version_7() {
+    fn states_of_all_steps_need_an_attribute_before_version_7() {
         use crate::AttrValue::Int;
-        use crate::math::testing::adapted;
+        use crate::math::testing::raise_version;
         let types = "float[S, B, I]; float[1, 4, I]; float[1, 4, 4]";
         for def in [&LSTM, &GRU, &RNN] {
             let name = def.name;
-            let asked = adapted(def, 6, &[("output_sequence", Int(1))], types);
+            let asked = raise_version(def, 6, &[("output_sequence", Int(1))], types);
             assert_eq!(asked, format!("y = {name}(a, b, c)"));
-            // Nothing reads Y here, so it need not be given.
-            assert_eq!(adapted(def, 6, &[], types), format!("y = {name}(a, b, c)"));
+            // Y has no reader here, so the node need not return it.
+            assert_eq!(raise_version(def, 6, &[], types), format!("y = {name}(a, b, c)"));
         }
-        assert_eq!(adapted(&GRU, 2, &[], types), "y = GRU(a, b, c) direction=forward");
+        assert_eq!(raise_version(&GRU, 2, &[], types), "y = GRU(a, b, c) direction=forward");
         let backwards = [("direction", "reverse".into())];
-        assert_eq!(adapted(&GRU, 2, &backwards, types), "y = GRU(a, b, c) direction=reverse");
+        assert_eq!(raise_version(&GRU, 2, &backwards, types), "y = GRU(a, b, c) direction=reverse");
     }
 }

@@ -1,42 +1,43 @@
-//! Window arithmetic: how often a window fits into an axis.
+//! Window arithmetic: the number of windows along an axis.
 //!
-//! Shared by convolution and pooling. Everything is computed with [`Dim`]s, so a symbolic size
-//! gives a symbolic count, written so that equal counts are equal expressions as often as possible.
+//! Convolution and pooling share it. Everything is computed with [`Dim`]s, so a symbolic size
+//! results in a symbolic count, in a form that makes equal counts equal expressions as often as
+//! possible.
 
 use sardonyx_model::{Dim, Shape};
 
 use crate::infer::{Infer, InferError, Rule};
 use crate::rules;
 
-/// How windows move over the spatial axes of an input `[N, C, D1, D2, …]`.
+/// Positions of windows along the spatial axes of an input `[N, C, D1, D2, …]`.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Size per spatial axis, without dilation.
     pub(super) kernel: Vec<Dim>,
-    /// What it covers per spatial axis, dilated.
+    /// Range per spatial axis, with dilation.
     pub(super) reach: Vec<Dim>,
     pub(super) strides: Vec<i64>,
     pub(super) padding: Padding,
     /// Whether a last window that is only partly inside counts.
     ceil: bool,
-    /// Whether an axis that the kernel exceeds by less than a stride has one window, cut off at
-    /// its end.
+    /// Whether an axis that the kernel exceeds by less than a stride has one window, which is
+    /// cropped at its end.
     cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Padding {
-    /// Before and after, per axis.
+    /// Elements before and after, per axis.
     Explicit(Vec<(i64, i64)>),
-    /// As much as it takes for one window per stride.
+    /// Enough elements for one window per stride.
     Same,
 }
 
 impl Window {
-    /// Reads the attributes of a node whose kernel is known to have these sizes.
+    /// Reads the attributes of a node whose kernel has these sizes.
     ///
-    /// `auto_pad` goes before `pads`: the standard forbids both, but exporters write zeros beside
-    /// it.
+    /// `auto_pad` takes precedence over `pads`: the standard forbids both, but exporters write
+    /// zeros beside it.
     pub(super) fn new(cx: &Infer<'_>, kernel: Vec<Dim>) -> Result<Window, InferError> {
         let rank = kernel.len();
         if let Some(size) = kernel.iter().filter_map(Dim::known).find(|size| *size < 1) {
@@ -61,7 +62,7 @@ impl Window {
         })
     }
 
-    /// The number of windows along each spatial axis of an input shape.
+    /// Counts the windows along each spatial axis of an input shape.
     pub(super) fn counts(
         &self,
         cx: &Infer<'_>,
@@ -96,28 +97,29 @@ impl Window {
         let start = size.add(&Dim::Known(before));
         let room = start.add(&Dim::Known(after)).sub(reach);
         if let (Some(room @ ..0), Some(size)) = (room.known(), size.known()) {
-            return self.count_short(cx, axis, (size, room), rule).map(Dim::Known);
+            return self.count_short(cx, axis, size, room, rule).map(Dim::Known);
         }
         let count = if self.ceil {
-            // Windows start before the padding at the end (the documents say so since version 22,
-            // but it always held), and all but the last end where it ends. Both are divisions of
-            // the start of that padding, shifted: the smaller shift decides. With VALID the
-            // documents round down all the same; implementations round up.
+            // Windows start before the padding at the end (documented since version 22, but always
+            // true), and all but the last end within it. Both conditions are divisions of the start
+            // of that padding, shifted: the smaller shift decides. For VALID the documents still
+            // round down, while implementations round up.
             let shift = Dim::Known(after).sub(reach).add(&stride).smaller(&Dim::Known(0));
             ceil_div(&start.add(&shift), &stride)
         } else {
             start.add(&Dim::Known(after)).sub(reach).floor_div(&stride).add(&one)
         };
-        rules::computed(cx, "the number of windows", count, &[size, reach])
+        rules::check_overflow(cx, "the number of windows", count, &[size, reach])
     }
 
-    /// The number of windows along an axis of a known size that is shorter than the kernel: `room`,
-    /// what is left of it, is negative.
+    /// Counts the windows along an axis of known size that is shorter than the kernel: `room`, the
+    /// size minus the range of the kernel, is negative.
     fn count_short(
         &self,
         cx: &Infer<'_>,
         axis: usize,
-        (size, room): (i64, i64),
+        size: i64,
+        room: i64,
         rule: Rule,
     ) -> Result<i64, InferError> {
         let (stride, reach) = (self.strides[axis], &self.reach[axis]);
@@ -130,15 +132,18 @@ impl Window {
         let Padding::Explicit(pads) = &self.padding else { return Ok(count) };
         let (before, after) = pads[axis];
         match (size, count) {
-            // Nothing has no windows; how far the kernel reaches over it is of no interest.
+            // An empty axis has no windows, however far the kernel exceeds it.
             (0, _) if self.ceil && before == 0 => Ok(0),
             (0, _) => Ok(count.max(0)),
             (_, count) if count < 0 => cx.fail(format_args!(
-                "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
+                "the kernel spans {reach} elements, but spatial axis {axis} has {size} with \
+                 padding {before} and {after}"
             )),
             (_, 1) if !self.ceil => {
                 cx.cut_window(format_args!(
-                    "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}: one window that is cut off, where the formula of the standard gives none"
+                    "the kernel spans {reach} elements, but spatial axis {axis} has {size} with \
+                     padding {before} and {after}: one window that is cut off, where the formula \
+                     of the standard gives none"
                 ));
                 Ok(1)
             }
@@ -147,17 +152,17 @@ impl Window {
     }
 }
 
-/// What a dilated kernel covers.
+/// Returns the range of a dilated kernel.
 fn reaches(cx: &Infer<'_>, kernel: &[Dim], dilations: &[i64]) -> Result<Vec<Dim>, InferError> {
     let one = Dim::Known(1);
     let reach = |(size, dilation): (&Dim, &i64)| {
         let reach = size.sub(&one).mul(&Dim::Known(*dilation)).add(&one);
-        rules::computed(cx, "what the dilated kernel covers", reach, &[size])
+        rules::check_overflow(cx, "what the dilated kernel covers", reach, &[size])
     };
     kernel.iter().zip(dilations).map(reach).collect()
 }
 
-/// An attribute with an integer for each spatial axis, none of them less than `least`.
+/// Returns an attribute with an integer for each spatial axis, each at least `least`.
 pub(super) fn per_axis(
     cx: &Infer<'_>,
     name: &str,
@@ -173,11 +178,16 @@ pub(super) fn per_axis(
             values.len()
         ));
     }
-    not_less(cx, name, &values, least)?;
+    demand_at_least(cx, name, &values, least)?;
     Ok(Some(values))
 }
 
-fn not_less(cx: &Infer<'_>, name: &str, values: &[i64], least: i64) -> Result<(), InferError> {
+fn demand_at_least(
+    cx: &Infer<'_>,
+    name: &str,
+    values: &[i64],
+    least: i64,
+) -> Result<(), InferError> {
     let must = if least > 0 { "must be positive" } else { "must not be negative" };
     match values.iter().find(|value| **value < least) {
         Some(value) => cx.fail(format_args!("{name} {must}, not {value}")),
@@ -185,7 +195,7 @@ fn not_less(cx: &Infer<'_>, name: &str, values: &[i64], least: i64) -> Result<()
     }
 }
 
-/// Before and after, per spatial axis.
+/// Returns the padding before and after each spatial axis.
 pub(super) fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferError> {
     let Some(pads) = cx.ints("pads") else {
         return Ok(vec![(0, 0); rank]);
@@ -197,12 +207,12 @@ pub(super) fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64
             2 * rank
         ));
     }
-    not_less(cx, "pads", &pads, 0)?;
+    demand_at_least(cx, "pads", &pads, 0)?;
     let (before, after) = pads.split_at(rank);
     Ok(before.iter().copied().zip(after.iter().copied()).collect())
 }
 
-/// Division rounded up, in the form that explicit padding gives too, so that both compare equal.
+/// Divides and rounds up, in a form that equals that of explicit padding.
 fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
     match (size, size.exact_div(divisor)) {
         (_, Some(quotient)) => quotient,
@@ -210,12 +220,12 @@ fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
     }
 }
 
-/// Inference of a pooling operator: every output has one element per window.
+/// Infers a pooling operator, whose outputs have one element per window.
 ///
-/// The division in the formula of the standard rounds down. Implementations, the reference's
-/// inference included, round it towards zero, and trained models depend on it: an axis that the
-/// kernel exceeds by less than a stride has one window. Sizes that stay open are given by the
-/// formula, which says the same wherever it gives windows at all.
+/// The division in the formula of the standard rounds down. Implementations, including the
+/// reference's inference, round it towards zero, and trained models depend on it: an axis that the
+/// kernel exceeds by less than a stride has one window. Unknown sizes follow the formula, which
+/// agrees wherever it counts windows at all.
 pub(super) fn pooled_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferError> {
     let Some(kernel) = cx.ints("kernel_shape") else {
         return Ok(None);
@@ -223,7 +233,7 @@ pub(super) fn pooled_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, 
     let window = Window::new(cx, kernel.into_iter().map(Dim::Known).collect())?;
     let window = Window { cut: true, ..window };
     let Some(input) = cx.shape(0) else {
-        // The kernel tells the rank.
+        // The kernel determines the rank.
         return Ok(Some(vec![Dim::Unknown; window.kernel.len() + 2].into()));
     };
     let counts = window.counts(cx, input, rule)?;

@@ -99,11 +99,11 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
         )],
     )
     .widens()
-    .adapter(13, 12, one_scale)
+    .adapter(13, 12, demand_one_scale)
     .adapter(23, 22, |cx| drop_elem(cx, "output_dtype", 1))
 .infer(infer_dequantize)
     .infer_as_reference(infer_dequantize_as_reference)
-    .split_by(elements::quantized);
+    .split_by(elements::quantize);
 
 pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLinear")
     .about(
@@ -192,17 +192,17 @@ pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
     .widens()
     .since(28, &[types("T3", CODES_IR14)])
     .widens()
-    .adapter(13, 12, one_scale)
+    .adapter(13, 12, demand_one_scale)
     .adapter(19, 18, |cx| {
-        // It is about the types that came with it.
+        // The attribute concerns the types that came with it.
         cx.remove("saturate");
         Ok(())
     })
-    .adapter(21, 20, type_of_zero_point)
+    .adapter(21, 20, write_zero_point)
     .adapter(23, 22, |cx| drop_elem(cx, "precision", 1))
     .infer(infer_quantize)
     .infer_as_reference(infer_quantize_as_reference)
-    .split_by(elements::quantized);
+    .split_by(elements::quantize);
 
 fn infer_dynamic_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Uint8), cx.shape(0).cloned());
@@ -211,13 +211,13 @@ fn infer_dynamic_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The type is that of the zero point, or what `output_dtype` says, or bytes.
+/// Infers the type from the zero point or from `output_dtype`; without both it is `uint8`.
 fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_quantize_as_reference(cx)?;
     check_scales(cx)
 }
 
-/// The reference implementation does not look at the shapes of scales and zero points.
+/// Infers like the reference implementation, which ignores the shapes of scales and zero points.
 fn infer_quantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let given = output_type(cx)?;
     let elem = match (cx.elem(2), given) {
@@ -233,14 +233,14 @@ fn infer_quantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The type is what `output_dtype` says, or that of the scale, which to begin with was always
-/// float.
+/// Infers the type from `output_dtype` or from the scale, which was always float in the first
+/// versions.
 fn infer_dequantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_dequantize_as_reference(cx)?;
     check_scales(cx)
 }
 
-/// As [`infer_quantize_as_reference`].
+/// Infers like the reference implementation, which ignores the shapes of scales and zero points.
 fn infer_dequantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     let elem = match cx.since() {
@@ -251,7 +251,7 @@ fn infer_dequantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// What `output_dtype` says; 0 says nothing.
+/// Returns the type that `output_dtype` sets; 0 sets none.
 fn output_type(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     match cx.int("output_dtype") {
         Some(0) => Ok(None),
@@ -259,8 +259,8 @@ fn output_type(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     }
 }
 
-/// There is one scale for all, one for each slice of an axis, or one for each block along it; and
-/// zero points the same.
+/// Checks that there is one scale for all elements, one for each slice of an axis, or one for each
+/// block along it, and as many zero points.
 fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
     const NAMES: [(usize, &str); 2] = [(1, "scales"), (2, "zero points")];
     let block = cx.int("block_size").unwrap_or(0);
@@ -271,7 +271,7 @@ fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
         let (Some(x), Some(found)) = (cx.shape(0), cx.shape(input)) else {
             continue;
         };
-        // One for all, as implementations also take it with an axis.
+        // Implementations accept a single one even with an axis.
         let is_one = match &found[..] {
             [] => true,
             [size] => block == 0 && size.known().is_none_or(|size| size == 1),
@@ -299,8 +299,8 @@ fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Version 10 has one scale for all elements.
-fn one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Refuses several scales, since version 10 has one for all elements.
+fn demand_one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scale = cx.input_type(1).and_then(|ty| ty.shape());
     if !scale.is_some_and(|scale| scale.iter().all(|size| size.known() == Some(1))) {
         return Err(cx.refuse(
@@ -311,7 +311,7 @@ fn one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes an attribute that is the element type that an input has anyway.
+/// Removes an attribute that repeats the element type of an input.
 fn drop_elem(cx: &mut Adapt<'_>, name: &str, index: usize) -> Result<(), Refusal> {
     let elem = cx.input_type(index).and_then(|ty| ty.elem());
     if cx
@@ -323,8 +323,8 @@ fn drop_elem(cx: &mut Adapt<'_>, name: &str, index: usize) -> Result<(), Refusal
     Ok(())
 }
 
-/// The type of the output is that of the zero point, and without one it is uint8.
-fn type_of_zero_point(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the type of the output to the zero point; without either it is uint8.
+fn write_zero_point(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let number = cx.int("output_dtype").and_then(|number| i32::try_from(number).ok());
     let Some(elem) = number.and_then(DataType::from_number) else { return Ok(()) };
     if cx.input(2).is_none() && elem != Uint8 {
@@ -353,7 +353,7 @@ mod tests {
     use crate::tensor::testing::{check, outputs};
 
     #[test]
-    fn quantized() {
+    fn quantized_types_follow_zero_points() {
         // SHAPE-16, SHAPE-22
         for version in QUANTIZE_LINEAR.versions() {
             check(
@@ -363,7 +363,7 @@ mod tests {
                     (&[], "float[N, 4, ?]; float; int8", "int8[N, 4, ?]"),
                     (&[], "float[N]; float", "uint8[N]"),
                     (&[], "float[N]; float; _", "uint8[N]"),
-                    // There is a zero point, but nobody knows of which type.
+                    // The zero point is present, but its type is unknown.
                     (&[], "float[N]; float; -", "?[N]"),
                     (&[], "-; -; _", "uint8[...]"),
                 ],
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn dequantized() {
+    fn dequantized_types_follow_scales() {
         for version in DEQUANTIZE_LINEAR.versions() {
             let expected = if version.since < 19 { "float[N]" } else { "float16[N]" };
             check(

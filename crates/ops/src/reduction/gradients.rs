@@ -9,16 +9,16 @@ use crate::math::gradients::{Product, share_among};
 
 type Result = std::result::Result<(), Refusal>;
 
-/// A reduction, its axes kept with size 1.
+/// Reduction whose axes are kept with size 1.
 struct Reduction<'c> {
     x: Expr<'c>,
     y: Expr<'c>,
-    /// The gradient of the output.
+    /// Gradient of the output.
     dy: Expr<'c>,
     axes: Axes<'c>,
 }
 
-/// The axes that are reduced.
+/// Axes that are reduced.
 #[derive(Clone, Copy)]
 enum Axes<'c> {
     All,
@@ -26,8 +26,8 @@ enum Axes<'c> {
 }
 
 impl<'c> Reduction<'c> {
-    /// `None` if nothing is reduced.
-    fn of(cx: &'c Backward<'_>) -> std::result::Result<Option<Reduction<'c>>, Refusal> {
+    /// Reads the reduction of a node; `None` if nothing is reduced.
+    fn new(cx: &'c Backward<'_>) -> std::result::Result<Option<Reduction<'c>>, Refusal> {
         let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
         let is_empty = |axes: &sardonyx_tensor::Tensor| axes.dims().contains(&0);
         let given = cx.input_if(1);
@@ -42,17 +42,17 @@ impl<'c> Reduction<'c> {
         if cx.int("keepdims").unwrap_or(1) != 0 {
             return Ok(Some(Reduction { x, y, dy, axes }));
         }
-        let kept = |value: Expr<'c>| match axes {
+        let keep_axes = |value: Expr<'c>| match axes {
             Axes::These(axes) => value.op_with("Unsqueeze", &[axes], &[]),
             Axes::All => {
                 let one = cx.ints_of(&[1]);
                 value.reshape(one.op_with("Expand", &[x.shape().shape()], &[]))
             }
         };
-        Ok(Some(Reduction { x, y: kept(y), dy: kept(dy), axes }))
+        Ok(Some(Reduction { x, y: keep_axes(y), dy: keep_axes(dy), axes }))
     }
 
-    /// The sum over the same axes, which stay.
+    /// Sums over the reduced axes, which stay with size 1.
     fn sum(&self, value: Expr<'c>) -> Expr<'c> {
         let axes = match self.axes {
             Axes::All => None,
@@ -61,19 +61,19 @@ impl<'c> Reduction<'c> {
         value.op_with_some("ReduceSum", &[axes], &[("keepdims", AttrValue::Int(1))])
     }
 
-    /// The gradient for each element that was reduced.
+    /// Repeats the gradient for each reduced element.
     fn spread(&self) -> Expr<'c> {
         self.dy.op_with("Expand", &[self.x.shape()], &[])
     }
 }
 
-/// `rule` where elements are reduced; what is not reduced is mapped by `single`.
-fn reduced<'c>(
+/// Sets the gradient to `rule` if elements are reduced, and to `single` for each element otherwise.
+fn set_reduced<'c>(
     cx: &'c Backward<'_>,
     single: impl FnOnce(Expr<'c>, Expr<'c>, Expr<'c>) -> Expr<'c>,
     rule: impl FnOnce(&Reduction<'c>) -> Expr<'c>,
 ) -> Result {
-    let gradient = match Reduction::of(cx)? {
+    let gradient = match Reduction::new(cx)? {
         Some(reduction) => rule(&reduction),
         None => single(cx.input(0)?, cx.output(0)?, cx.arriving()?),
     };
@@ -82,23 +82,24 @@ fn reduced<'c>(
 }
 
 pub(crate) fn sum(cx: &Backward<'_>) -> Result {
-    reduced(cx, |_, _, dy| dy, Reduction::spread)
+    set_reduced(cx, |_, _, dy| dy, Reduction::spread)
 }
 
 pub(crate) fn mean(cx: &Backward<'_>) -> Result {
-    reduced(
+    set_reduced(
         cx,
         |_, _, dy| dy,
         |all| {
-            let [whole, part] = [all.x, all.y].map(|value| value.op("Size").of(DataType::Int64));
+            let [whole, part] =
+                [all.x, all.y].map(|value| value.op("Size").with_elem(DataType::Int64));
             all.spread() / (whole / part).cast(all.x.elem())
         },
     )
 }
 
-/// `ReduceMax` and `ReduceMin`: equal elements share.
+/// Sets the gradient of `ReduceMax` and `ReduceMin`: equal elements share.
 pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
-    reduced(
+    set_reduced(
         cx,
         |_, _, dy| dy,
         |all| {
@@ -109,9 +110,9 @@ pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
     )
 }
 
-/// The product of the others, also where some are 0.
+/// Sets the gradient of `ReduceProd`: the product of the other factors, even if some are 0.
 pub(crate) fn product(cx: &Backward<'_>) -> Result {
-    reduced(
+    set_reduced(
         cx,
         |_, _, dy| dy,
         |all| {
@@ -136,12 +137,12 @@ pub(crate) fn product(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn l1(cx: &Backward<'_>) -> Result {
-    reduced(cx, |x, _, dy| dy.scale_by(x.op("Sign")), |all| all.dy.scale_by(all.x.op("Sign")))
+    set_reduced(cx, |x, _, dy| dy.scale_by(x.op("Sign")), |all| all.dy.scale_by(all.x.op("Sign")))
 }
 
-/// 0 where all elements are.
+/// Sets the gradient of `ReduceL2`; 0 where all elements are 0.
 pub(crate) fn l2(cx: &Backward<'_>) -> Result {
-    reduced(
+    set_reduced(
         cx,
         |x, _, dy| dy.scale_by(x.op("Sign")),
         |all| {
@@ -154,11 +155,11 @@ pub(crate) fn l2(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn sum_of_squares(cx: &Backward<'_>) -> Result {
-    reduced(cx, |x, _, dy| (dy * 2.0).scale_by(x), |all| (all.dy * 2.0).scale_by(all.x))
+    set_reduced(cx, |x, _, dy| (dy * 2.0).scale_by(x), |all| (all.dy * 2.0).scale_by(all.x))
 }
 
 pub(crate) fn log_sum(cx: &Backward<'_>) -> Result {
-    reduced(
+    set_reduced(
         cx,
         |x, _, dy| dy.divide_by(x),
         |all| all.dy.divide_by(all.sum(all.x)).op_with("Expand", &[all.x.shape()], &[]),
@@ -166,5 +167,5 @@ pub(crate) fn log_sum(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn log_sum_exp(cx: &Backward<'_>) -> Result {
-    reduced(cx, |_, _, dy| dy, |all| all.dy.scale_by((all.x - all.y).op("Exp")))
+    set_reduced(cx, |_, _, dy| dy, |all| all.dy.scale_by((all.x - all.y).op("Exp")))
 }

@@ -1,16 +1,17 @@
-//! Reductions over axes that are split, by reductions whose partial results can be combined.
+//! Reductions over axes that are split, expressed by reductions whose partial results can be
+//! combined.
 
 use sardonyx_tensor::DataType;
 
 use crate::function::{Expand, scalar, vector};
 
-/// `ArgMax`: the smallest of the positions where the largest element is, or the largest if the last
-/// one is wanted.
+/// Builds `ArgMax`: the smallest of the positions of the largest element, or the largest position
+/// if the last one is wanted.
 pub(super) fn arg_max(call: &Expand<'_>) -> Option<String> {
     position(call, "ReduceMax")
 }
 
-/// `ArgMin`
+/// Builds `ArgMin`: the position of the smallest element.
 pub(super) fn arg_min(call: &Expand<'_>) -> Option<String> {
     position(call, "ReduceMin")
 }
@@ -18,7 +19,7 @@ pub(super) fn arg_min(call: &Expand<'_>) -> Option<String> {
 fn position(call: &Expand<'_>, extreme: &str) -> Option<String> {
     let elem = call.tensor(0)?.elem?;
     let is_float = elem.is_float();
-    // What both reductions and comparisons take.
+    // Types that both reductions and comparisons accept.
     let takes = matches!(
         elem,
         DataType::Float
@@ -62,7 +63,7 @@ fn position(call: &Expand<'_>, extreme: &str) -> Option<String> {
     Some(text)
 }
 
-/// `ReduceLogSumExp`: the largest element is subtracted first, unless that is no number.
+/// Builds `ReduceLogSumExp`, subtracting the largest element first unless that is infinite or NaN.
 pub(super) fn log_sum_exp(call: &Expand<'_>) -> Option<String> {
     let elem = call.tensor(0)?.elem?;
     let takes = matches!(elem, DataType::Float | DataType::Double);

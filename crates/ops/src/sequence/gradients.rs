@@ -1,8 +1,8 @@
 //! Gradients of operators on sequences. The gradient of a sequence is a sequence of the gradients
 //! of its items.
 //!
-//! Rules read a sequence itself only where they must: positions are counted in its gradient, which
-//! is as long, so that a sequence that a loop grows need not be kept for each iteration.
+//! Rules read a sequence itself only if necessary: positions are counted in its gradient, which has
+//! the same length, so that a sequence that a loop grows need not be kept for each iteration.
 
 use sardonyx_tensor::{CastOptions, DataType};
 
@@ -13,8 +13,8 @@ use crate::sequence::items::PerItem;
 
 type Result = std::result::Result<(), Refusal>;
 
-/// The position that an input names, counted from the front of a sequence of `length` items; `None`
-/// if it is left out.
+/// Returns the position that an input holds, counted from the front of a sequence of `length`
+/// items; `None` if it is absent.
 fn from_front<'c>(
     cx: &'c Backward<'_>,
     index: usize,
@@ -32,16 +32,17 @@ fn from_front<'c>(
     Some(is_from_end.choose(position + length(), position))
 }
 
-/// Adds the gradient to that of one item. Other items get what other readers gave, so that reading
-/// all items one by one takes time in proportion to their number.
+/// Sets the gradient of `SequenceAt`: adds it to that of one item. Other items keep the gradients
+/// from other readers, so that reading all items one by one takes time in proportion to their
+/// number.
 pub(crate) fn at(cx: &Backward<'_>) -> Result {
     let (items, position, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
-    let (all, sum) = match cx.gathered(0) {
+    let (all, sum) = match cx.gathered_gradient(0) {
         Some(all) => (all, all.at(position) + dy),
         None => (cx.per_item(&[items], PerItem::Zeros(dy.elem())), dy),
     };
     let place = from_front(cx, 1, || all.length());
-    cx.give_total(0, all.without(place).with_item(sum, place));
+    cx.give_total(0, all.remove_item(place).with_item(sum, place));
     Ok(())
 }
 
@@ -54,12 +55,12 @@ pub(crate) fn construct(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The new item gets its gradient, and the sequence the others.
+/// Sets the gradients of `SequenceInsert`: the new item gets its own, and the sequence the others.
 pub(crate) fn insert(cx: &Backward<'_>) -> Result {
     let dy = cx.arriving()?;
     let place = from_front(cx, 2, || dy.length() - 1.0);
     if cx.wants(0) {
-        cx.give(0, dy.without(place));
+        cx.give(0, dy.remove_item(place));
     }
     if cx.wants(1) {
         cx.give(1, dy.at(place.unwrap_or_else(|| cx.position(-1))));
@@ -67,7 +68,7 @@ pub(crate) fn insert(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The item that went gets zeros.
+/// Sets the gradient of `SequenceErase`: the erased item gets zeros.
 pub(crate) fn erase(cx: &Backward<'_>) -> Result {
     let (items, dy) = (cx.input(0)?, cx.arriving()?);
     let place = from_front(cx, 1, || dy.length() + 1.0);
@@ -76,7 +77,7 @@ pub(crate) fn erase(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Each item gets its part.
+/// Sets the gradient of `ConcatFromSequence`: each item gets its part.
 pub(crate) fn concat(cx: &Backward<'_>) -> Result {
     let (items, dy) = (cx.input(0)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(0);
@@ -91,8 +92,8 @@ pub(crate) fn concat(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The parts together. One more is there while they are joined if there may be none, of which
-/// nothing stays.
+/// Sets the gradient of `SplitToSequence`: the joined parts. If the sequence may be empty, an
+/// additional part is joined and then removed.
 pub(crate) fn split<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(0);

@@ -7,16 +7,16 @@ use sardonyx_tensor::{Bool8, DataType, Tensor};
 
 use crate::gradient::scalar;
 
-/// The tensor that is made for each item of a sequence.
+/// Tensor that is made for each item of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PerItem {
     /// Zeros of a type, in the shape of the item.
     Zeros(DataType),
-    /// The sum of the items at one position of all sequences, of a type.
+    /// Sum of the items at one position of all sequences, of a type.
     Sum(DataType),
-    /// The size of an axis, as a vector.
+    /// Size of an axis, as a vector.
     Size {
-        /// From the end if negative.
+        /// Axis, counted from the end if negative.
         axis: i64,
     },
 }
@@ -24,14 +24,14 @@ pub enum PerItem {
 /// Nodes that make a sequence.
 #[derive(Debug)]
 pub struct MadeSequence {
-    /// All nodes, those in inner graphs too.
+    /// All nodes, including those in inner graphs.
     pub nodes: Vec<NodeId>,
-    /// The sequence.
+    /// Sequence that the nodes make.
     pub sequence: ValueId,
 }
 
 impl PerItem {
-    /// The element type of the tensors.
+    /// Returns the element type of the tensors.
     pub(crate) fn elem(self) -> DataType {
         match self {
             PerItem::Zeros(elem) | PerItem::Sum(elem) => elem,
@@ -41,7 +41,7 @@ impl PerItem {
 }
 
 /// Makes nodes before the anchor of `build` that compute a sequence with a tensor for each item of
-/// `sequences`, which are equally long.
+/// `sequences`, which have equal lengths.
 pub fn make_per_item(
     build: &mut NodeBuilder<'_>,
     sequences: &[ValueId],
@@ -90,8 +90,8 @@ pub fn make_per_item(
     MadeSequence { nodes, sequence }
 }
 
-/// Gives a `Loop` that carries one sequence its body, which appends to the sequence the tensor that
-/// `item` makes in the body of the number of the iteration. Returns the nodes of the body.
+/// Gives a `Loop` that carries one sequence a body that appends a tensor, which `item` makes from
+/// the number of the iteration. Returns the nodes of the body.
 pub fn append_in_body(
     build: &mut NodeBuilder<'_>,
     node: NodeId,
@@ -102,7 +102,7 @@ pub fn append_in_body(
     model.set_attribute(node, "body", AttrValue::Graph(body));
     let mut input = |name, elem: Option<DataType>| {
         let value = model.add_graph_input(body, name);
-        // Runtimes ask for the shapes of these.
+        // Some runtimes require shapes of these inputs.
         let ty = elem.map(scalar_type);
         if let Some(info) = model.graph_mut(body).inputs.last_mut() {
             info.ty = ty;
@@ -122,7 +122,7 @@ pub fn append_in_body(
     build.model().graph(body).nodes.clone()
 }
 
-/// The declaration of a scalar.
+/// Declares a scalar.
 fn scalar_type(elem: DataType) -> TypeProto {
     let (elem_type, shape) = (Some(elem.number()), Some(ShapeProto::default()));
     TypeProto {
@@ -131,7 +131,7 @@ fn scalar_type(elem: DataType) -> TypeProto {
     }
 }
 
-/// The output of a node that was made with one.
+/// Returns the output of a node with one output.
 fn output_of(build: &NodeBuilder<'_>, node: NodeId) -> ValueId {
     let output = build.model().outputs(node).first().copied().flatten();
     output.expect("the node has one output")

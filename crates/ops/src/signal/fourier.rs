@@ -3,7 +3,7 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
-use super::{gradients, half_spectrum, positive, scalar};
+use super::{gradients, half_spectrum, positive_scalar, scalar};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::cost::{Counted, elements};
@@ -49,13 +49,13 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
                 .to_string()
         })
     })
-    .adapter(19, 20, axis_as_input)
-    .adapter(20, 19, axis_as_attribute)
-    .cost(transform_work)
+    .adapter(19, 20, move_axis_to_input)
+    .adapter(20, 19, move_axis_to_attribute)
+    .cost(count_transform)
     .gradient(gradients::dft);
 
-/// The axis that an absent attribute means is not the one that an absent input means.
-fn axis_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Writes the axis, since an absent attribute and an absent input mean different axes.
+fn move_axis_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(1);
     cx.remove("axis");
     let axis = cx.add_int(axis);
@@ -63,9 +63,9 @@ fn axis_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An absent input means the last axis but the one of real and imaginary parts, an absent attribute
-/// axis 1.
-fn axis_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the axis to an attribute. An absent input means the last axis before that of real and
+/// imaginary parts, an absent attribute axis 1.
+fn move_axis_to_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = constant_ints(cx, 2, "axis")?;
     let axis = axis.and_then(|axis| axis.first().copied()).unwrap_or(-2);
     let axis = from_front(cx, "axis", axis, cx.rank(0))?;
@@ -97,13 +97,13 @@ pub static STFT: OpDef = OpDef::new("STFT")
     .unknown_cost()
     .gradient(gradients::stft);
 
-/// Of the inputs of DFT.
+/// Indices of the inputs of DFT.
 const LENGTH: usize = 1;
 const AXIS: usize = 2;
 
-/// The fast transform over n elements, n a number: log2(n) stages of n / 2 complex products,
-/// each of four real ones.
-fn transform_work(node: &Counted<'_>) -> Option<Dim> {
+/// Counts the fast transform over n elements: log2(n) stages of n / 2 complex products, each of
+/// four real ones. n must be known.
+fn count_transform(node: &Counted<'_>) -> Option<Dim> {
     let rank = node.cx.rank(0)?;
     let axis = match node.cx.schema().since {
         ..20 => node.cx.int("axis")?,
@@ -129,21 +129,21 @@ fn transform_work(node: &Counted<'_>) -> Option<Dim> {
 
 fn infer_transform(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
-        Some(shape) => Some(transformed(cx, shape)?),
+        Some(shape) => Some(infer_transformed(cx, shape)?),
         None => None,
     };
     let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
-    let is_unknown = |input: usize| cx.has_input(input) && cx.known(input).is_none();
+    let is_unknown = |input: usize| cx.has_input(input) && cx.known_value(input).is_none();
     if shape.as_ref().is_some_and(is_open) && (is_unknown(LENGTH) || is_unknown(AXIS)) {
-        cx.because(0, "the values of dft_length and axis");
+        cx.set_reason(0, "the values of dft_length and axis");
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-/// The signal with other sizes along the axis, and with 1 or 2 at the end for real or complex
-/// numbers.
-fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
+/// Infers the signal with another size along the axis, and with 1 or 2 at the end for real or
+/// complex numbers.
+fn infer_transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
     let [axes @ .., parts] = &signal[..] else {
         return cx.fail("the signal has rank 0, not at least 2");
     };
@@ -166,7 +166,7 @@ fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
     }
     let mut sizes = axes.to_vec();
     match signal_axis(cx, signal.len())? {
-        Some(axis) => sizes[axis] = spectrum(cx, &sizes[axis], one_sided, inverse)?,
+        Some(axis) => sizes[axis] = spectrum_size(cx, &sizes[axis], one_sided, inverse)?,
         None if one_sided || cx.has_input(LENGTH) => sizes.fill(Dim::Unknown),
         None => {}
     }
@@ -174,20 +174,24 @@ fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
     Ok(sizes.into_iter().chain([Dim::Known(parts)]).collect())
 }
 
-/// The size along the axis.
-fn spectrum(cx: &Infer<'_>, size: &Dim, one_sided: bool, inverse: bool) -> Result<Dim, InferError> {
+/// Returns the size along the axis.
+fn spectrum_size(
+    cx: &Infer<'_>,
+    size: &Dim,
+    one_sided: bool,
+    inverse: bool,
+) -> Result<Dim, InferError> {
     let is_given = cx.has_input(LENGTH);
-    let length = if is_given { positive(cx, LENGTH, "dft_length")? } else { size.clone() };
+    let length = if is_given { positive_scalar(cx, LENGTH, "dft_length")? } else { size.clone() };
     Ok(match (one_sided, inverse) {
         (true, false) => half_spectrum(&length),
-        // Half of a spectrum does not say whether the other half is as long; an even length is
-        // assumed.
+        // Half of a spectrum does not determine whether the length is even; an even one is assumed.
         (true, true) if !is_given => length.sub(&Dim::Known(1)).mul(&Dim::Known(2)),
         _ => length,
     })
 }
 
-/// The axis of the signal, which is never the last one. `None` if it is not known.
+/// Returns the axis of the signal, which is never the last one. `None` if it is unknown.
 fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError> {
     let axis = match cx.since() {
         ..20 => cx.int("axis").unwrap_or(1),
@@ -204,25 +208,25 @@ fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError>
     Ok(Some(resolved))
 }
 
-/// `[batch, frames, places of the spectrum, 2]`.
+/// Infers `[batch, frames, frequencies, 2]`.
 fn infer_frames(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    frames(cx, Rule::Operator)
+    infer_frame_shapes(cx, Rule::Operator)
 }
 
 fn infer_frames_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    frames(cx, Rule::Reference)
+    infer_frame_shapes(cx, Rule::Reference)
 }
 
-fn frames(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+fn infer_frame_shapes(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     if let Some(rank) = cx.rank(0).filter(|rank| !(2..=3).contains(rank)) {
         return cx.fail(format_args!("the signal has rank {rank}, not 2 or 3"));
     }
     cx.demand_rank(2, 1)?;
     let batch = shared_dim(cx, "elements of the batch", &[(0, 0)])?;
     let signal = shared_dim(cx, "places", &[(0, 1)])?;
-    let step = positive(cx, 1, "frame_step")?;
+    let step = positive_scalar(cx, 1, "frame_step")?;
     let window = shared_dim(cx, "places of the window", &[(2, 0)])?;
-    let given = positive(cx, 3, "frame_length")?;
+    let given = positive_scalar(cx, 3, "frame_length")?;
     let frame = cx.same_dim(&given, &window, "frame_length and the size of the window")?;
     let rest = signal.sub(&frame);
     if rest.known().is_some_and(|rest| rest < 0) {
@@ -230,8 +234,8 @@ fn frames(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     }
     let frames = rest.floor_div(&step).add(&Dim::Known(1));
     let places = match cx.int("onesided") {
-        // One half is the default. The reference implementation infers, if it knows everything, as
-        // if it were not.
+        // One half is the default. The reference implementation, if it knows all sizes, infers the
+        // whole.
         _ if cx.attribute("onesided").is_none() && rule == Rule::Reference => {
             match frames.known() {
                 Some(_) => frame,
@@ -242,7 +246,7 @@ fn frames(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
         _ => half_spectrum(&frame),
     };
     if step.is_unknown() || places.is_unknown() {
-        cx.because(0, "the values of frame_step and frame_length");
+        cx.set_reason(0, "the values of frame_step and frame_length");
     }
     let shape = [batch, frames, places, Dim::Known(2)];
     cx.set_tensor(0, cx.elem(0), Some(shape.into_iter().collect()));
@@ -259,7 +263,7 @@ mod tests {
     const INVERSE: (&str, AttrValue<'static>) = ("inverse", Int(1));
 
     #[test]
-    fn spectra() {
+    fn spectra_have_the_size_of_the_transform() {
         // Attributes, signal, axis, length, result.
         let rows = [
             (vec![], "float[2, 5, 1]", 1, "_", "float[2, 5, 2]"),
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn frames() {
+    fn infer_frame_shapes() {
         check(
             &STFT,
             17,
@@ -370,8 +374,8 @@ mod tests {
     #[test]
     fn the_axis_becomes_an_input() {
         use crate::AttrValue::Int;
-        use crate::math::testing::adapted;
-        assert_eq!(adapted(&DFT, 19, &[("axis", Int(2))], "-"), "y = DFT(a, -, 2)");
-        assert_eq!(adapted(&DFT, 19, &[], "-; -"), "y = DFT(a, b, 1)");
+        use crate::math::testing::raise_version;
+        assert_eq!(raise_version(&DFT, 19, &[("axis", Int(2))], "-"), "y = DFT(a, -, 2)");
+        assert_eq!(raise_version(&DFT, 19, &[], "-; -"), "y = DFT(a, b, 1)");
     }
 }

@@ -1,7 +1,7 @@
 //! Gradients of Fourier transforms.
 //!
-//! A transform is a matrix of complex numbers. The gradient is a product with the conjugate of its
-//! transpose, which is the transform in the other direction, but for a factor.
+//! A transform is a complex matrix. The gradient is a product with the conjugate of its transpose,
+//! which is the transform in the other direction apart from a factor.
 
 use sardonyx_tensor::DataType;
 
@@ -11,29 +11,28 @@ use crate::gradient::{Backward, Expr};
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
-/// Cuts an axis off at its end, or adds zeros, until it has that size. Both are vectors of one
-/// integer.
-fn resized<'c>(value: Expr<'c>, axis: Expr<'c>, size: Expr<'c>) -> Expr<'c> {
+/// Crops an axis at its end, or pads it with zeros, to a size. Both are vectors of one integer.
+fn resize<'c>(value: Expr<'c>, axis: Expr<'c>, size: Expr<'c>) -> Expr<'c> {
     let more = size - value.shape().gather(axis, 0);
     let pads = (more * 0.0).concat(&[more], 0);
     value.op_with("Pad", &[pads, value.number(0.0), axis], &[])
 }
 
-/// The first of the parts of complex numbers, as many as that says.
+/// Keeps the first `parts` of the parts of complex numbers.
 fn with_parts<'c>(cx: &'c Backward<'_>, value: Expr<'c>, parts: Expr<'c>) -> Expr<'c> {
     value.op_with("Slice", &[cx.ints_of(&[0]), parts, cx.ints_of(&[-1])], &[])
 }
 
-/// The transform of so many elements along an axis, without the factor that the inverse one has.
-fn transformed<'c>(value: Expr<'c>, axis: Expr<'c>, length: Expr<'c>, inverse: bool) -> Expr<'c> {
+/// Transforms `length` elements along an axis, without the factor of the inverse transform.
+fn transform<'c>(value: Expr<'c>, axis: Expr<'c>, length: Expr<'c>, inverse: bool) -> Expr<'c> {
     let attributes = [("inverse", AttrValue::Int(inverse.into()))];
     let operands = [length.squeeze(&[0]), axis.squeeze(&[0])];
     let all = value.op_with("DFT", &operands, &attributes);
     if inverse { all * length.cast(value.elem()) } else { all }
 }
 
-/// What is missing from half a spectrum is the conjugate of what is there: elements that stand for
-/// two count twice.
+/// Sets the gradient of `DFT`. The missing half of a spectrum is the conjugate of the other one, so
+/// elements that stand for two count twice.
 pub(crate) fn dft(cx: &Backward<'_>) -> Result {
     let (x, mut dy) = (cx.input(0)?, cx.arriving()?);
     let [is_inverse, is_half] = ["inverse", "onesided"].map(|name| cx.int(name).unwrap_or(0) != 0);
@@ -48,9 +47,9 @@ pub(crate) fn dft(cx: &Backward<'_>) -> Result {
         None => given,
     };
     if is_half && !is_inverse {
-        dy = resized(dy, axis, length);
+        dy = resize(dy, axis, length);
     }
-    let mut all = transformed(dy, axis, length, !is_inverse);
+    let mut all = transform(dy, axis, length, !is_inverse);
     if is_inverse {
         all = all / length.cast(dy.elem());
     }
@@ -61,16 +60,16 @@ pub(crate) fn dft(cx: &Backward<'_>) -> Result {
         let is_single = is_start.op_with("Or", &[is_middle], &[]);
         let times = is_single.choose(dy.number(1.0), dy.number(2.0));
         // Half of all elements, and the one in the middle.
-        all = resized(all, axis, length / 2.0 + 1.0);
-        let times = resized(times, cx.ints_of(&[0]), length / 2.0 + 1.0);
-        all = all * along(cx, times, x)?;
+        all = resize(all, axis, length / 2.0 + 1.0);
+        let times = resize(times, cx.ints_of(&[0]), length / 2.0 + 1.0);
+        all = all * align_with_axis(cx, times, x)?;
     }
-    cx.give(0, with_parts(cx, resized(all, axis, given), x.sizes(-1, None)));
+    cx.give(0, with_parts(cx, resize(all, axis, given), x.sizes(-1, None)));
     Ok(())
 }
 
-/// A vector along the axis of a `DFT`.
-fn along<'c>(cx: &'c Backward<'_>, vector: Expr<'c>, x: Expr<'c>) -> Result<Expr<'c>> {
+/// Aligns a vector with the axis of a `DFT`.
+fn align_with_axis<'c>(cx: &'c Backward<'_>, vector: Expr<'c>, x: Expr<'c>) -> Result<Expr<'c>> {
     let axis = match cx.input_if(2) {
         None => -2,
         Some(_) => {
@@ -83,7 +82,8 @@ fn along<'c>(cx: &'c Backward<'_>, vector: Expr<'c>, x: Expr<'c>) -> Result<Expr
     Ok(vector.unsqueeze(&(1..=after).collect::<Vec<_>>()))
 }
 
-/// Frames overlap: an element of the signal gets the sum over all frames that it is in.
+/// Sets the gradient of `STFT`. Frames overlap: an element of the signal gets the sum over all
+/// frames that contain it.
 pub(crate) fn stft(cx: &Backward<'_>) -> Result {
     let (signal, step, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let one = cx.ints_of(&[1]);
@@ -96,7 +96,7 @@ pub(crate) fn stft(cx: &Backward<'_>) -> Result {
     };
     let axis = cx.ints_of(&[2]);
     // `[batch, frames, length, parts]`
-    let frames = transformed(resized(dy, axis, length), axis, length, true);
+    let frames = transform(resize(dy, axis, length), axis, length, true);
     let frames = with_parts(cx, frames, parts);
     let first = cx.count_up(dy.sizes(1, Some(2)).squeeze(&[0])).unsqueeze(&[1]);
     let step = step.cast(DataType::Int64).reshape(one);

@@ -1,4 +1,4 @@
-//! Cast: converts elements to another type.
+//! `Cast`: converts elements to another type.
 //!
 //! Since 1; 6 names the type by number instead of by word; 9 adds strings; 13 adds bfloat16; 19
 //! adds 8-bit floats and `saturate` for them; 21 adds 4-bit integers; 23 adds the 4-bit float; 24
@@ -72,9 +72,9 @@ pub static CAST: OpDef = OpDef::new("Cast")
     .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
     .widens()
     .infer(infer)
-    .adapter(5, 6, number_for_word)
-    .adapter(6, 5, word_for_number)
-    // What the types before 19 and before 24 do not have, these attributes are about.
+    .adapter(5, 6, replace_word)
+    .adapter(6, 5, replace_number)
+    // These attributes concern types that were added in 19 and in 24.
     .adapter(19, 18, |cx| {
         cx.remove("saturate");
         Ok(())
@@ -93,7 +93,7 @@ const REAL: TypeSet = ALL.except(COMPLEX);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let to = match cx.string("to") {
-        Some(word) => match elem_of_word(&word) {
+        Some(word) => match parse_word(&word) {
             Some(elem) => Some(elem),
             None => return cx.fail(format_args!("to = \"{word}\" is not an element type")),
         },
@@ -106,17 +106,18 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Numbers stay known from one numeric type to another.
+/// Passes numbers on from one numeric type to another.
 pub(super) fn pass_numbers(cx: &mut Infer<'_>, to: DataType) {
     let is_plain = |elem: DataType| {
         use DataType::{Bool, Double, Float};
         matches!(elem, Bool | Float | Double) || elem.is_integer() && !elem.is_packed()
     };
-    let Some(known) = cx.known(0).filter(|known| is_plain(known.elem()) && is_plain(to)) else {
+    let Some(known) = cx.known_value(0).filter(|known| is_plain(known.elem()) && is_plain(to))
+    else {
         return;
     };
     match known {
-        // What is no whole number may become one.
+        // Numbers that are not whole may become whole.
         Known::Tensor(tensor) if tensor.len() <= MAX_KNOWN => {
             if let Ok(converted) = cast(tensor, to, CastOptions::default()) {
                 cx.set_known(0, Known::Tensor(converted));
@@ -134,17 +135,17 @@ pub(super) fn pass_numbers(cx: &mut Infer<'_>, to: DataType) {
     }
 }
 
-/// The element type that version 1 calls by the name of the number in the file format, such as
-/// `FLOAT16`.
-fn elem_of_word(word: &str) -> Option<DataType> {
+/// Returns the element type for a word of version 1: a name as in the enumeration of the file
+/// format, such as `FLOAT16`.
+fn parse_word(word: &str) -> Option<DataType> {
     DataType::from_name(word.to_ascii_lowercase())
 }
 
-fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn replace_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(word) = cx.string("to") else {
         return Err(cx.refuse("attribute to is not a string"));
     };
-    let Some(elem) = elem_of_word(&word) else {
+    let Some(elem) = parse_word(&word) else {
         return Err(cx.refuse(format_args!("to = \"{word}\" is not an element type")));
     };
     cx.remove("to");
@@ -152,7 +153,7 @@ fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn word_for_number(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn replace_number(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.int("to").and_then(|to| DataType::from_number(i32::try_from(to).ok()?));
     let Some(elem) = elem else {
         return Err(cx.refuse("the attribute to is not the number of an element type"));
@@ -168,14 +169,14 @@ mod tests {
     use super::CAST;
     use crate::AttrValue::Int;
     use crate::known::Known;
-    use crate::math::testing::adapted;
-    use crate::math::testing::{infer, propagated};
+    use crate::math::testing::raise_version;
+    use crate::math::testing::{infer, infer_value};
     use crate::tensor::testing::{check, word};
     use sardonyx_model::AttrValue;
     use sardonyx_tensor::Tensor;
 
     #[test]
-    fn the_attribute_decides() {
+    fn the_attribute_sets_the_type() {
         // SHAPE-22+
         check(
             &CAST,
@@ -205,14 +206,14 @@ mod tests {
 
     #[test]
     fn integers_stay_known() {
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[N, 2]"), "[N, 2]");
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "int32:5"), "5");
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "[N, 2]");
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "float:[N, 2]"), "[N, 2]");
-        let truths = propagated(&CAST, 13, &[("to", Int(9))], "[N, -2, 0]");
+        assert_eq!(infer_value(&CAST, 13, &[("to", Int(6))], "[N, 2]"), "[N, 2]");
+        assert_eq!(infer_value(&CAST, 13, &[("to", Int(7))], "int32:5"), "5");
+        assert_eq!(infer_value(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "[N, 2]");
+        assert_eq!(infer_value(&CAST, 13, &[("to", Int(7))], "float:[N, 2]"), "[N, 2]");
+        let truths = infer_value(&CAST, 13, &[("to", Int(9))], "[N, -2, 0]");
         assert_eq!(truths, "[?, 1, 0]");
-        // More than 32 bits hold.
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"), "[1, ?]");
+        // These numbers exceed 32 bits.
+        assert_eq!(infer_value(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"), "[1, ?]");
         let known =
             [Some(Known::Tensor(Tensor::from_vec([2], vec![3u8, 200]).expect("the sizes fit")))];
         let (_, values) =
@@ -225,10 +226,11 @@ mod tests {
 
     #[test]
     fn words_become_numbers() {
-        let adapted =
-            |word: &'static str| adapted(&CAST, 5, &[("to", AttrValue::from(word))], "float[2]");
-        assert_eq!(adapted("FLOAT16"), "y = Cast(a) to=10");
-        assert_eq!(adapted("BOOL"), "y = Cast(a) to=9");
-        assert_eq!(adapted("bits"), "Cast: to = \"bits\" is not an element type");
+        let raise_version = |word: &'static str| {
+            raise_version(&CAST, 5, &[("to", AttrValue::from(word))], "float[2]")
+        };
+        assert_eq!(raise_version("FLOAT16"), "y = Cast(a) to=10");
+        assert_eq!(raise_version("BOOL"), "y = Cast(a) to=9");
+        assert_eq!(raise_version("bits"), "Cast: to = \"bits\" is not an element type");
     }
 }

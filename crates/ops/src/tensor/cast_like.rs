@@ -88,7 +88,7 @@ pub static CAST_LIKE: OpDef = OpDef::new("CastLike")
         ],
     )
     .widens()
-    // What the types before 19 and before 24 do not have, these attributes are about.
+    // These attributes concern types that were added in 19 and in 24.
     .adapter(19, 18, |cx| {
         cx.remove("saturate");
         Ok(())
@@ -132,7 +132,7 @@ fn cast_like(cx: &mut Infer<'_>) -> Result<(), InferError> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_input_gives_the_type() {
+    fn the_second_input_sets_the_type() {
         check(
             &CAST_LIKE,
             15,
@@ -167,6 +167,6 @@ mod tests {
                 (&[], "-; int64", "int64[...]"),
             ],
         );
-        assert_eq!(propagated(&CAST_LIKE, 15, &[], "[N, 2]; float:1"), "[N, 2]");
+        assert_eq!(infer_value(&CAST_LIKE, 15, &[], "[N, 2]; float:1"), "[N, 2]");
     }
 }

@@ -1,15 +1,15 @@
-//! Concat: join tensors along one axis.
+//! `Concat`: joins tensors along one axis.
 //!
 //! Since 1; 4 makes `axis` required and takes every type; 11 allows negative `axis`; 13 adds
 //! bfloat16.
 
 use sardonyx_model::{Dim, Shape};
 
-use crate::downward::axis_from_front;
+use crate::downward::count_axis_from_front;
 use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
-use crate::rules::computed;
+use crate::rules::check_overflow;
 use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
@@ -35,7 +35,7 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
     .widens()
     .infer(infer)
     .adapter(3, 4, write_axis)
-    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
     .without_reference_rule(&[1])
     .gradient(gradients::concat)
     .split_by(movement::concat);
@@ -44,7 +44,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
     let axis = cx.int("axis").or((cx.since() < 4).then_some(1));
     let shape = match axis {
-        Some(axis) => joined(cx, axis)?,
+        Some(axis) => join_shapes(cx, axis)?,
         None => None,
     };
     cx.set_tensor(0, elem, shape);
@@ -54,7 +54,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
+fn join_shapes(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
     let mut joined: Option<Shape> = None;
     let mut sum = Dim::Known(0);
     for index in 0..cx.input_count() {
@@ -64,7 +64,7 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
         };
         let axis = cx.axis(axis, shape.len())?;
         let longer = sum.add(&shape[axis]);
-        sum = computed(cx, "the joined size", longer, &[&sum, &shape[axis]])?;
+        sum = check_overflow(cx, "the joined size", longer, &[&sum, &shape[axis]])?;
         let Some(joined) = &mut joined else {
             joined = Some(shape.clone());
             continue;
@@ -84,7 +84,7 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
     Ok(joined)
 }
 
-/// Joins arrays of integers. One that is not known still takes its place.
+/// Joins arrays of integers. An unknown one becomes unknown elements.
 fn join_ints(cx: &mut Infer<'_>, axis: i64) {
     let parts: Option<Vec<Ints>> =
         (0..cx.input_count()).map(|index| shape_values::of_input_or_unknown(cx, index)).collect();
@@ -125,8 +125,8 @@ fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::CONCAT;
     use crate::AttrValue::Int;
-    use crate::math::testing::adapted;
-    use crate::math::testing::{infer, propagated, ty, value};
+    use crate::math::testing::raise_version;
+    use crate::math::testing::{infer, infer_value, ty, value};
     use crate::tensor::testing::check;
 
     #[test]
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn shape_vectors_join() {
         // SHAPE-25
-        assert_eq!(propagated(&CONCAT, 13, &[("axis", Int(1))], "[[N, 2]]; [[3]]"), "[[N, 2, 3]]");
-        assert_eq!(propagated(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"), "[N, 2, -1]");
-        // What is not known keeps its place.
+        assert_eq!(infer_value(&CONCAT, 13, &[("axis", Int(1))], "[[N, 2]]; [[3]]"), "[[N, 2, 3]]");
+        assert_eq!(infer_value(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"), "[N, 2, -1]");
+        // Unknown elements keep their positions.
         let types = [ty("int64[2]"), ty("int64[1]")];
         let known = [value("[N, 3]"), None];
         let (_, values) =
@@ -192,8 +192,11 @@ mod tests {
 
     #[test]
     fn the_old_default_is_written() {
-        assert_eq!(adapted(&CONCAT, 3, &[], "float[2]; float[2]"), "y = Concat(a, b) axis=1");
+        assert_eq!(raise_version(&CONCAT, 3, &[], "float[2]; float[2]"), "y = Concat(a, b) axis=1");
         let given = [("axis", Int(0))];
-        assert_eq!(adapted(&CONCAT, 3, &given, "float[2]; float[2]"), "y = Concat(a, b) axis=0");
+        assert_eq!(
+            raise_version(&CONCAT, 3, &given, "float[2]; float[2]"),
+            "y = Concat(a, b) axis=0"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Constant: a value written into the graph.
+//! `Constant`: a value stored in the graph.
 //!
 //! Since 1; 9 takes every type; 11 adds `sparse_value`, of several attributes exactly one must be
 //! there; 12 adds the short forms `value_float` to `value_strings`; 13 adds bfloat16; 19 adds 8-bit
@@ -50,7 +50,7 @@ pub static CONSTANT: OpDef = OpDef::new("Constant")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .adapter(9, 8, as_float)
+    .adapter(9, 8, store_as_float)
     .adapter(11, 10, write_dense)
     .adapter(12, 11, write_value);
 
@@ -78,7 +78,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let AttrValue::Unread(ty) = value {
         cx.set(0, ty.clone());
     }
-    // A form that no rule can read, such as a sparse tensor, leaves the output open.
+    // An attribute that no rule can read, such as a sparse tensor, leaves the output unknown.
     if let Some(tensor) = to_tensor(value) {
         let dims = tensor.dims().iter().map(|size| (*size).into()).collect();
         cx.set_tensor(0, Some(tensor.data_type()), Some(dims));
@@ -107,8 +107,8 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
     }
 }
 
-/// Writes numbers that the older version has no type for as 64-bit floats, and casts them.
-fn as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Stores numbers of a type that the older version lacks as 64-bit floats, and casts them.
+fn store_as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(AttrValue::Tensor(tensor)) = cx.attribute("value") else {
         return Err(cx.refuse("its value cannot be read"));
     };
@@ -131,10 +131,11 @@ fn as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Most elements that a sparse tensor is written with: a small file may name many.
+/// Maximum number of elements for which a sparse tensor is made dense, since a small file may
+/// declare many.
 const MOST_DENSE: usize = 1 << 24;
 
-/// Writes a sparse tensor with all its elements.
+/// Replaces a sparse tensor by a dense one.
 fn write_dense(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if !cx.has("sparse_value") {
         return Ok(());
@@ -153,7 +154,7 @@ fn write_dense(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Writes a short form as a tensor.
+/// Replaces a short form by a tensor.
 fn write_value(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let short = FORMS.iter().copied().filter(|name| name.starts_with("value_"));
     let Some(name) = short.into_iter().find(|name| cx.has(name)) else { return Ok(()) };
@@ -170,7 +171,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::math::testing::{infer, lowered};
+    use crate::math::testing::{infer, lower_version};
     use crate::tensor::testing::ints;
 
     #[test]
@@ -209,14 +210,15 @@ mod tests {
     #[test]
     fn sparse_values_are_written_out() {
         let dense = Tensor::from_vec([2], vec![0f32, 3.0]).expect("the sizes fit");
-        let found = lowered(&CONSTANT, 11, &[("sparse_value", AttrValue::Tensor(dense))], "_");
+        let found =
+            lower_version(&CONSTANT, 11, &[("sparse_value", AttrValue::Tensor(dense))], "_");
         assert!(found.contains("Constant(-) value=") && !found.contains("sparse"), "{found}");
-        let found = lowered(&CONSTANT, 11, &[("sparse_value", AttrValue::Int(1))], "_");
+        let found = lower_version(&CONSTANT, 11, &[("sparse_value", AttrValue::Int(1))], "_");
         assert_eq!(found, "Constant: its sparse value cannot be read");
     }
 
     #[test]
-    fn exactly_one_form() {
+    fn a_node_has_exactly_one_value() {
         let fails = |attributes: &[_]| {
             infer(&CONSTANT, 13, attributes, &[], &[], 1)
                 .map(|_| ())
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(fails(&[]), "Constant: no value attribute is present");
         let both = [("value_int", AttrValue::Int(5)), ("value_ints", ints(&[5]))];
         assert_eq!(fails(&both), "Constant: the node has both value_int and value_ints");
-        // Nothing is claimed about a form that cannot be read.
+        // Nothing is inferred about an attribute that cannot be read.
         let (types, _) = infer(&CONSTANT, 13, &[("sparse_value", AttrValue::Other)], &[], &[], 1)
             .expect("no contradiction");
         assert_eq!(types[0], None);

@@ -1,4 +1,4 @@
-//! ConstantOfShape: a tensor of one value throughout, whose shape is an input.
+//! `ConstantOfShape`: a tensor of equal elements, whose shape is an input.
 //!
 //! Since 9; 20 adds bfloat16 and 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24
 //! adds the power-of-two scale; 25 adds 2-bit integers.
@@ -25,24 +25,24 @@ pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
             output("output", "T2"),
             tensor("value"),
             types("T1", INT64),
-            types("T2", ALL.except(NOT)),
+            types("T2", ALL.except(UNSUPPORTED)),
         ],
     )
-    .since(20, widened!("T2", ALL_IR9.except(NOT)))
+    .since(20, widened!("T2", ALL_IR9.except(UNSUPPORTED)))
     .widens()
-    .since(21, widened!("T2", ALL_IR10.except(NOT)))
+    .since(21, widened!("T2", ALL_IR10.except(UNSUPPORTED)))
     .widens()
-    .since(23, widened!("T2", ALL_IR11.except(NOT)))
+    .since(23, widened!("T2", ALL_IR11.except(UNSUPPORTED)))
     .widens()
-    .since(24, widened!("T2", ALL_IR12.except(NOT)))
+    .since(24, widened!("T2", ALL_IR12.except(UNSUPPORTED)))
     .widens()
-    .since(25, widened!("T2", ALL_IR13.except(NOT)))
+    .since(25, widened!("T2", ALL_IR13.except(UNSUPPORTED)))
     .widens()
     .infer(infer)
     .shapes_by(&[0]);
 
-/// What no version takes.
-const NOT: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Complex128];
+/// Element types that no version accepts.
+const UNSUPPORTED: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Complex128];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let value = match cx.attribute("value") {
@@ -84,7 +84,7 @@ fn fill_ints(cx: &mut Infer<'_>, value: &Tensor, shape: &Shape) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     fn value(elements: Vec<i64>) -> (&'static str, AttrValue<'static>) {
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn small_integers_are_known() {
-        assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[3]"), "[7, 7, 7]");
-        assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"), "7");
+        assert_eq!(infer_value(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[3]"), "[7, 7, 7]");
+        assert_eq!(infer_value(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"), "7");
         assert_eq!(
-            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[2, 2]"),
+            infer_value(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[2, 2]"),
             "[[7, 7], [7, 7]]"
         );
         for shape in ["[N]", "[1000000000000]"] {
-            assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape), "-");
+            assert_eq!(infer_value(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape), "-");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Expand: broadcasts to a shape, in both directions: where the shape has 1, the input's size
+//! `Expand`: broadcasts to a shape in both directions. Where the shape has 1, the input's size
 //! stays.
 //!
 //! Since 8; 13 adds bfloat16.
@@ -74,11 +74,11 @@ fn repeat_ints(cx: &mut Infer<'_>, shape: &Shape) {
 #[cfg(test)]
 mod tests {
     use super::EXPAND;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
-    fn both_directions() {
+    fn sizes_broadcast_in_both_directions() {
         check(
             &EXPAND,
             13,
@@ -98,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn integers_repeat() {
-        assert_eq!(propagated(&EXPAND, 8, &[], "N; [3]"), "[N, N, N]");
-        assert_eq!(propagated(&EXPAND, 8, &[], "[N, 2]; [1]"), "[N, 2]");
-        assert_eq!(propagated(&EXPAND, 8, &[], "[1]; [2, 2]"), "[[1, 1], [1, 1]]");
-        assert_eq!(propagated(&EXPAND, 8, &[], "[5]; [M]"), "-");
+    fn known_integers_repeat() {
+        assert_eq!(infer_value(&EXPAND, 8, &[], "N; [3]"), "[N, N, N]");
+        assert_eq!(infer_value(&EXPAND, 8, &[], "[N, 2]; [1]"), "[N, 2]");
+        assert_eq!(infer_value(&EXPAND, 8, &[], "[1]; [2, 2]"), "[[1, 1], [1, 1]]");
+        assert_eq!(infer_value(&EXPAND, 8, &[], "[5]; [M]"), "-");
     }
 }

@@ -1,4 +1,4 @@
-//! Flatten: a matrix with the axes before `axis` in its rows and the others in its columns.
+//! `Flatten`: a matrix with the axes before `axis` in its rows and the others in its columns.
 //!
 //! Since 1; 9 takes every type; 11 allows negative `axis`; 13 adds bfloat16; 21 adds 8-bit floats
 //! and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit
@@ -7,7 +7,7 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::{product, widened};
-use crate::downward::axis_from_front;
+use crate::downward::count_axis_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::sharding::movement;
@@ -42,15 +42,15 @@ pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
     .gradient(gradients::reshape)
-    .split_by(movement::regrouped);
+    .split_by(movement::regroup);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(1);
     let [rows, columns] = match cx.shape(0) {
         Some(shape) => {
-            // All axes may be in the rows, so the rank itself is in range.
+            // The rank itself is in range, since all axes may be in the rows.
             let axis = if usize::try_from(axis) == Ok(shape.len()) {
                 shape.len()
             } else {
@@ -74,7 +74,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn always_a_matrix() {
+    fn the_result_is_a_matrix() {
         check(
             &FLATTEN,
             11,

@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::INDICES;
 use crate::attributes::Attributes;
-use crate::downward::indices_from_front;
+use crate::downward::count_indices_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::sharding::movement;
@@ -44,7 +44,7 @@ pub static GATHER: OpDef = OpDef::new("Gather")
     .infer(infer)
     .adapter(11, 10, |cx| {
         let axis = cx.int("axis").unwrap_or(0);
-        indices_from_front(cx, 1, axis)
+        count_indices_from_front(cx, 1, axis)
     })
     .reads_part_of_first()
     .gradient(gradients::gather)
@@ -76,7 +76,7 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
     let indices = shape_values::of_input(cx, 1).map_or(Vec::new(), |indices| indices.values);
     let Some(size) = size.known() else {
         for index in &indices {
-            // One that counts from the end is -1 for the last element.
+            // -1 is the index of the last element.
             let is_from_end = index.known().is_some_and(|index| index < 0);
             let left =
                 if is_from_end { size.add(index) } else { size.sub(index).sub(&Dim::Known(1)) };
@@ -120,7 +120,7 @@ fn pick_ints(cx: &mut Infer<'_>, axis: i64) {
 mod tests {
     use super::GATHER;
     use crate::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
@@ -158,16 +158,16 @@ mod tests {
     #[test]
     fn integers_are_picked() {
         // SHAPE-25
-        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; 0"), "N");
-        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; [-1, 1]"), "[4, 3]");
-        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3]; [0, I]"), "[N, ?]");
+        assert_eq!(infer_value(&GATHER, 13, &[], "[N, 3, 4]; 0"), "N");
+        assert_eq!(infer_value(&GATHER, 13, &[], "[N, 3, 4]; [-1, 1]"), "[4, 3]");
+        assert_eq!(infer_value(&GATHER, 13, &[], "[N, 3]; [0, I]"), "[N, ?]");
         assert_eq!(
-            propagated(&GATHER, 13, &[], "[[N, 2], [4, 5]]; [[1], [0]]"),
+            infer_value(&GATHER, 13, &[], "[[N, 2], [4, 5]]; [[1], [0]]"),
             "[[[4, 5]], [[N, 2]]]"
         );
-        assert_eq!(propagated(&GATHER, 13, &[("axis", Int(1))], "[[N, 2], [4, 5]]; -1"), "[2, 5]");
+        assert_eq!(infer_value(&GATHER, 13, &[("axis", Int(1))], "[[N, 2], [4, 5]]; -1"), "[2, 5]");
         assert_eq!(
-            propagated(&GATHER, 13, &[], "[]; 0"),
+            infer_value(&GATHER, 13, &[], "[]; 0"),
             "Gather: index 0 is out of range for axis 0 of size 0"
         );
     }

@@ -1,4 +1,4 @@
-//! `GatherElements` and `GatherND`: take elements by index, along one axis or by tuples of indices.
+//! `GatherElements` and `GatherND`: take elements along one axis by index, or by tuples of indices.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
@@ -7,7 +7,7 @@ use sardonyx_tensor::Tensor;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
-use crate::downward::{from_front, indices_from_front};
+use crate::downward::{count_indices_from_front, from_front};
 use crate::facts::{ALL, ALL_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
@@ -42,7 +42,7 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
         ],
     )
     .widens()
-    .adapter(11, 10, gather_by_places)
+    .adapter(11, 10, gather_by_positions)
     .infer(gather_elements)
     .reads_part_of_first()
     .gradient(gradients::gather_elements)
@@ -80,9 +80,10 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .reads_part_of_first()
     .gradient(gradients::gather_nd);
 
-/// The place of each element in the data as one vector: the index times the stride of the axis, and
-/// for each other axis the own position times its stride.
-fn gather_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Replaces `GatherElements` by `Gather` from the flat data. The position of each element is the
+/// index times the stride of the axis, plus, for each other axis, the own position times its
+/// stride.
+fn gather_by_positions(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let sizes = |index: usize| {
         let shape = cx.input_type(index)?.shape()?;
         shape.iter().map(Dim::known).collect::<Option<Vec<i64>>>()
@@ -95,7 +96,7 @@ fn gather_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = from_front(cx, "axis", cx.int("axis").unwrap_or(0), Some(data.len()))?;
     let axis = usize::try_from(axis).unwrap_or_default();
     let strides: Vec<i64> = (0..data.len()).map(|axis| data[axis + 1..].iter().product()).collect();
-    indices_from_front(cx, 1, axis as i64)?;
+    count_indices_from_front(cx, 1, axis as i64)?;
     let to = [("to", AttrValue::Int(Int64.number().into()))];
     let wide = cx.before("Cast", &[cx.input(1)], &to);
     let stride = cx.add_int(strides[axis]);
@@ -130,8 +131,8 @@ fn gather_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The axis on which an index replaces the position of its element. Data and the input `indices`
-/// have one rank, which may not be known.
+/// Returns the axis along which an index replaces the position of its element. Data and the input
+/// `indices` must have one rank, which may be unknown.
 pub(super) fn element_axis(cx: &Infer<'_>, indices: usize) -> Result<Option<usize>, InferError> {
     let rank = match (cx.rank(0), cx.rank(indices)) {
         (Some(rank), _) => {
@@ -149,7 +150,7 @@ pub(super) fn element_axis(cx: &Infer<'_>, indices: usize) -> Result<Option<usiz
 
 fn gather_nd(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.shape(1)) {
-        (Some(data), Some(indices)) => sliced(cx, data, indices)?,
+        (Some(data), Some(indices)) => infer_slices(cx, data, indices)?,
         _ => None,
     };
     cx.set_tensor(0, cx.elem(0), shape);
@@ -158,8 +159,12 @@ fn gather_nd(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape of what tuples pick; its rank depends on their length.
-fn sliced(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<Option<Shape>, InferError> {
+/// Infers the shape of the slices that tuples pick. Its rank depends on the length of the tuples.
+fn infer_slices(
+    cx: &Infer<'_>,
+    data: &Shape,
+    indices: &Shape,
+) -> Result<Option<Shape>, InferError> {
     let [outer @ .., tuple] = &indices[..] else {
         return cx.fail("input 1 must not be a scalar");
     };
@@ -218,7 +223,7 @@ fn pick_slices(cx: &Infer<'_>) -> Option<Ints> {
     })
 }
 
-/// The indices in one tuple, each within its axis.
+/// Returns the indices in one tuple, each within its axis.
 pub(super) fn tuple_at(indices: &Ints, place: &[usize], sizes: &[usize]) -> Option<Dims> {
     let mut at = Dims::from_slice(place);
     at.push(0);
@@ -234,11 +239,11 @@ pub(super) fn tuple_at(indices: &Ints, place: &[usize], sizes: &[usize]) -> Opti
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
-    fn one_element_for_each_index() {
+    fn each_index_picks_an_element() {
         // SHAPE-16, SHAPE-25
         check(
             &GATHER_ELEMENTS,
@@ -257,13 +262,13 @@ mod tests {
             ],
         );
         assert_eq!(
-            propagated(&GATHER_ELEMENTS, 13, &[("axis", Int(1))], "[[N, 2], [3, 4]]; [[-1], [0]]"),
+            infer_value(&GATHER_ELEMENTS, 13, &[("axis", Int(1))], "[[N, 2], [3, 4]]; [[-1], [0]]"),
             "[[2], [3]]"
         );
     }
 
     #[test]
-    fn one_slice_for_each_tuple() {
+    fn each_tuple_picks_a_slice() {
         let batch = |number| ("batch_dims", Int(number));
         check(
             &GATHER_ND,
@@ -296,11 +301,11 @@ mod tests {
             ],
         );
         assert_eq!(
-            propagated(&GATHER_ND, 13, &[], "[[N, 2], [3, 4]]; [[1], [0]]"),
+            infer_value(&GATHER_ND, 13, &[], "[[N, 2], [3, 4]]; [[1], [0]]"),
             "[[3, 4], [N, 2]]"
         );
         assert_eq!(
-            propagated(&GATHER_ND, 13, &[batch(1)], "[[N, 2], [3, 4]]; [[-1], [0]]"),
+            infer_value(&GATHER_ND, 13, &[batch(1)], "[[N, 2], [3, 4]]; [[-1], [0]]"),
             "[2, 3]"
         );
     }

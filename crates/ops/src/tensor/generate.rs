@@ -1,4 +1,4 @@
-//! `Range`, `EyeLike`, `OneHot` and `Trilu`: tensors made from bounds, sizes or indices.
+//! `Range`, `EyeLike`, `OneHot` and `Trilu`: tensors that are made from bounds, sizes or indices.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, Int32, Int64};
@@ -72,7 +72,7 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             output("output", "T3").non_differentiable(),
         ],
     )
-    .adapter(10, 11, negative_indices_stay_off)
+    .adapter(10, 11, replace_negative_indices)
     .since(28, &[types("T3", ALL_IR4)])
     .widens()
     .infer(one_hot)
@@ -83,7 +83,8 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     })
     .gradient(gradients::one_hot)
     .adapter(11, 10, |cx| {
-        // An index that no 1 stands at gets one too large, for which there is none either.
+        // An index below `-depth` has no 1. It is replaced by one that is too large, which has none
+        // either.
         let depth = cx.constant(1).and_then(|depth| ints_of(&depth)?.first().copied());
         let is_constant = depth.filter(|depth| *depth >= 0).is_some_and(|depth| {
             let of = |index: i64| if index < -depth { depth } else { index + depth };
@@ -101,8 +102,8 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .shapes_by(&[1])
     .split_by(movement::one_hot);
 
-/// Before version 11, a negative index is outside like one that is too large. It becomes one.
-fn negative_indices_stay_off(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Replaces negative indices by one that is too large: before version 11, both have no 1.
+fn replace_negative_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let depth = cx.constant(1).and_then(|depth| ints_of(&depth)?.first().copied());
     if let Some(depth) = depth.filter(|depth| *depth >= 0)
         && replace_negative(cx, 0, |_| depth)
@@ -153,13 +154,13 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
     .same_up()
     .infer(infer_range)
     .adapter(27, 26, |cx| {
-        // It is about the types that came with it.
+        // The attribute concerns the types that this version adds.
         cx.remove("stash_type");
         Ok(())
     })
     .body(&[11], concat!("distance = Sub (limit, start)\n", steps_and_loop!()))
     .body_from(27, range)
-    .call_body(range_of_narrow_integers)
+    .call_body(build_narrow_range)
     .scalars(&[0, 1, 2])
     .shapes_by(&[0, 1, 2]);
 
@@ -175,7 +176,7 @@ macro_rules! steps_and_loop {
 }
 use steps_and_loop;
 
-/// A loop over the steps, rounded up, from a start by a step.
+/// Expands to a loop over the steps, rounded up, that adds a step to a start.
 macro_rules! add_up {
     ($start:literal, $step:literal, $output:literal) => {
         concat!(
@@ -201,8 +202,8 @@ macro_rules! add_up {
 }
 use add_up;
 
-/// Computes 16-bit integers in 32 bits: before version 14, Sub and Add take no narrower ones.
-fn range_of_narrow_integers(cx: &Expand<'_>) -> Result<Option<String>, String> {
+/// Computes 16-bit integers in 32 bits, since Sub and Add take no narrower ones before version 14.
+fn build_narrow_range(cx: &Expand<'_>) -> Result<Option<String>, String> {
     let (narrow, wide) = (Int16.number(), Int32.number());
     match cx.elem(0) {
         _ if cx.opset() >= 14 => return Ok(None),
@@ -260,12 +261,12 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
         ],
     )
     .infer(triangle)
-    .adapter(14, 13, triangle_by_places)
+    .adapter(14, 13, select_by_distance)
     .gradient(gradients::trilu)
     .split_by(elements::matrices);
 
-/// Keeps elements by how far their column is to the right of their row.
-fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Selects elements by the distance of their column from the diagonal.
+fn select_by_distance(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
     let sizes = ty.and_then(|ty| ty.shape()).and_then(|shape| shape.last_chunk::<2>());
     let (Some(elem), Some([Dim::Known(rows), Dim::Known(columns)])) =
@@ -305,15 +306,17 @@ fn eye_like(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let depth = depth(cx)?;
-    if let Some([values]) = one_axis(cx, 2)?
+    if let Some([values]) = demand_vector(cx, 2)?
         && let Some(count) = values.known().filter(|count| *count != 2)
     {
         return cx.fail(format_args!("values must have two elements, not {count}"));
     }
-    // Version 9 demands non-negative indices. Since version 11 they count from the end.
-    let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
+    // Version 9 requires non-negative indices. Since version 11 negative ones count from the end.
     if cx.since() < 11
-        && let Some(index) = of_input(cx, 0).iter().flat_map(|i| &i.values).find(|i| negative(i))
+        && let Some(index) = of_input(cx, 0)
+            .iter()
+            .flat_map(|ints| &ints.values)
+            .find(|index| index.known().is_some_and(|index| index < 0))
     {
         return cx.fail(format_args!("index {index} is negative"));
     }
@@ -330,13 +333,13 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The only size of an input that must be a vector.
-fn one_axis<'a>(cx: &Infer<'a>, index: usize) -> Result<Option<&'a [Dim; 1]>, InferError> {
+/// Returns the only size of an input that must be a vector.
+fn demand_vector<'a>(cx: &Infer<'a>, index: usize) -> Result<Option<&'a [Dim; 1]>, InferError> {
     cx.demand_rank(index, 1)?;
     Ok(cx.shape(index).and_then(|shape| shape[..].first_chunk()))
 }
 
-/// A scalar, or a vector of one number.
+/// Returns the depth from a scalar, or from a vector of one number.
 fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
     match cx.shape(1).map(|shape| &shape[..]) {
         Some([count]) if count.known().is_some_and(|count| count > 1) => {
@@ -356,7 +359,7 @@ fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
 
 fn infer_range(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for input in 0..3 {
-        // A vector of one number is taken as well.
+        // A vector of one number is accepted too.
         if let Some(rank) = cx.rank(input).filter(|rank| *rank > 1) {
             return cx.fail(format_args!("input {input} must be a scalar, not of rank {rank}"));
         }
@@ -379,14 +382,14 @@ fn infer_range(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A number of a range.
+/// Bound or step of a range.
 enum Number {
     Whole(Dim),
     Float(f64),
 }
 
 fn scalar(cx: &Infer<'_>, index: usize) -> Option<Number> {
-    let known = cx.known(index)?;
+    let known = cx.known_value(index)?;
     let value = known.elements().and_then(|mut values| values.pop());
     match (value, known) {
         (Some(value), _) if !value.is_unknown() => Some(Number::Whole(value)),
@@ -403,7 +406,7 @@ fn float(tensor: &Tensor) -> Option<f64> {
     }
 }
 
-/// The number of steps that it takes to reach the limit.
+/// Computes the number of steps to the limit.
 fn count(
     cx: &Infer<'_>,
     start: &Number,
@@ -426,13 +429,13 @@ fn count(
     else {
         return Ok(Dim::Unknown);
     };
-    // Elements of 32 bits are subtracted as such.
+    // 32-bit elements are subtracted in 32 bits.
     let distance = match cx.elem(0) {
         Some(Float) => f64::from(limit as f32 - start as f32),
         _ => limit - start,
     };
     let count = (distance / delta).ceil();
-    // A count beyond that is no size of anything, and one that is no number neither.
+    // A larger count is not the size of a tensor, and neither is NaN.
     let in_range = count.abs() < (1u64 << 53) as f64;
     Ok(if in_range { Dim::Known((count as i64).max(0)) } else { Dim::Unknown })
 }
@@ -449,11 +452,11 @@ fn triangle(cx: &mut Infer<'_>) -> Result<(), InferError> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::{infer, propagated, ty};
+    use crate::math::testing::{infer, infer_value, ty};
     use crate::tensor::testing::check;
 
     #[test]
-    fn like_a_matrix() {
+    fn eye_like_needs_a_matrix() {
         // SHAPE-16, SHAPE-22
         check(
             &EYE_LIKE,
@@ -482,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_for_the_depth() {
+    fn the_depth_becomes_an_axis() {
         check(
             &ONE_HOT,
             11,
@@ -531,8 +534,8 @@ mod tests {
                 (&[], "int64[1, 1]; -; -", "Range: input 0 must be a scalar, not of rank 2"),
             ],
         );
-        assert_eq!(propagated(&RANGE, 11, &[], "N; 7; 2"), "-");
-        assert_eq!(propagated(&RANGE, 11, &[], "1; 7; 2"), "[1, 3, 5]");
+        assert_eq!(infer_value(&RANGE, 11, &[], "N; 7; 2"), "-");
+        assert_eq!(infer_value(&RANGE, 11, &[], "1; 7; 2"), "[1, 3, 5]");
         let known = [0.5f32, 3.0, 1.0].map(|value| Some(Known::Tensor(Tensor::scalar(value))));
         let types = [0, 1, 2].map(|_| ty("float"));
         let (types, _) = infer(&RANGE, 11, &[], &types, &known, 1).expect("no contradiction");

@@ -1,4 +1,4 @@
-//! Gradients of operators that move, choose and repeat elements.
+//! Gradients of operators that move, select and repeat elements.
 
 use sardonyx_tensor::{CastOptions, DataType};
 
@@ -9,7 +9,7 @@ use crate::math::gradients::{Product, share_among};
 
 type Result = std::result::Result<(), Refusal>;
 
-/// The same elements in another shape.
+/// Sets the gradient of an operator that only changes the shape.
 pub(crate) fn reshape(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     cx.give(0, dy.reshape(x.shape()));
@@ -21,7 +21,7 @@ pub(crate) fn identity(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// From floats to floats.
+/// Sets the gradient of `Cast` from floats to floats.
 pub(crate) fn cast(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     cx.give(0, dy.cast(x.elem()));
@@ -50,7 +50,7 @@ pub(crate) fn expand(cx: &Backward<'_>) -> Result {
     cx.give_broadcast(0, cx.arriving()?)
 }
 
-/// Each input gets its part.
+/// Sets the gradients of `Concat`: each input gets its part.
 pub(crate) fn concat(cx: &Backward<'_>) -> Result {
     let dy = cx.arriving()?;
     let axis = cx.int("axis").unwrap_or(0);
@@ -65,19 +65,19 @@ pub(crate) fn concat(cx: &Backward<'_>) -> Result {
     }
     let split = first.op_with("Concat", others, &[("axis", 0.into())]);
     let attributes = [("axis", AttrValue::Int(axis))];
-    let parts = cx.make_many("Split", &[dy, split], &attributes, (dy.elem(), sizes.len()));
+    let parts = cx.make_many("Split", &[dy, split], &attributes, dy.elem(), sizes.len());
     for (index, part) in parts.into_iter().enumerate() {
         cx.give(index, part);
     }
     Ok(())
 }
 
-/// The size of an axis, as a vector.
+/// Makes a vector of the size of an axis.
 fn size_of(value: Expr<'_>, axis: i64) -> Expr<'_> {
     value.sizes(axis, (axis != -1).then_some(axis + 1))
 }
 
-/// The parts together; zeros for those that nothing depends on.
+/// Sets the gradient of `Split`: the joined parts, with zeros for outputs without a gradient.
 pub(crate) fn split(cx: &Backward<'_>) -> Result {
     let axis = cx.int("axis").unwrap_or(0);
     let mut parts = Vec::new();
@@ -93,14 +93,14 @@ pub(crate) fn split(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Where an operator takes elements from, in the flat order of its input: what it makes of
-/// positions in place of elements.
+/// Returns the position from which an operator takes each element, in the flat order of its input:
+/// applies the operator to positions instead of elements.
 fn from_positions<'c>(
     cx: &'c Backward<'_>,
     moved: impl FnOnce(Expr<'c>) -> Expr<'c>,
 ) -> std::result::Result<Expr<'c>, Refusal> {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
-    let count = x.op("Size").of(DataType::Int64);
+    let count = x.op("Size").with_elem(DataType::Int64);
     let (zero, one) = (count.number(0.0), count.number(1.0));
     let positions = zero.op_with("Range", &[count, one], &[]).reshape(x.shape());
     let flat = cx.ints_of(&[-1]);
@@ -116,15 +116,15 @@ fn scatter<'c>(data: Expr<'c>, indices: Expr<'_>, updates: Expr<'_>, axis: i64) 
     data.op_with("ScatterElements", &[indices, updates], &attributes)
 }
 
-/// The integers of an input that is the same in every run.
+/// Returns the integers of an input that is equal in every run.
 fn known_ints(cx: &Backward<'_>, index: usize) -> Option<Vec<i64>> {
     let given = cx.constant(index)?;
     let known = sardonyx_tensor::cast(&given, DataType::Int64, CastOptions::default()).ok()?;
     known.to_vec::<i64>().ok()
 }
 
-/// Without steps the gradient lies between zeros, wherever starts and axes are. Steps other than 1,
-/// and those known only at run time, add it up by position.
+/// Sets the gradient of `Slice`. Without steps the gradient is padded with zeros, wherever starts
+/// and axes are. Steps other than 1, and steps known only at run time, add it by position.
 pub(crate) fn slice<'c>(cx: &'c Backward<'_>) -> Result {
     let has_steps = cx.input_if(4).is_some()
         && known_ints(cx, 4).is_none_or(|steps| steps != vec![1; steps.len()]);
@@ -143,13 +143,14 @@ pub(crate) fn slice<'c>(cx: &'c Backward<'_>) -> Result {
     };
     let [sizes, left] = [x, dy].map(|value| value.shape().gather(axes, 0));
     let is_from_end = starts.compare("Less", starts.number(0.0));
-    let before = is_from_end.choose(starts + sizes, starts).clamped(sizes);
+    let before = is_from_end.choose(starts + sizes, starts).clamp(sizes);
     let pads = before.concat(&[sizes - before - left], 0);
     cx.give(0, dy.op_with("Pad", &[pads, dy.number(0.0), axes], &[]));
     Ok(())
 }
 
-/// The sum over the repetitions of each axis, which become axes of their own.
+/// Sets the gradient of `Tile`: the sum over the repetitions of each axis, which become axes of
+/// their own.
 pub(crate) fn tile(cx: &Backward<'_>) -> Result {
     let (x, repeats, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let options = [("keepdims", AttrValue::Int(0)), ("noop_with_empty_axes", AttrValue::Int(1))];
@@ -179,8 +180,8 @@ pub(crate) fn tile(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Padding by a constant is taken off again; negative padding adds zeros. Other elements that stand
-/// in the padding add their gradients up.
+/// Sets the gradients of `Pad`. Constant padding is cut off, and negative padding adds zeros. In
+/// other modes, elements that were copied to the padding get the sum of their gradients.
 pub(crate) fn pad(cx: &Backward<'_>) -> Result {
     let (pads, dy) = (cx.input(1)?, cx.arriving()?);
     let (axes, mode) = (cx.input_if(3), cx.string("mode").unwrap_or_default());
@@ -193,7 +194,7 @@ pub(crate) fn pad(cx: &Backward<'_>) -> Result {
         if cx.wants(2) {
             let value = cx.input(2)?;
             let x = cx.input(0)?;
-            // What is in the padding is what is not of the input.
+            // Padding is everything that does not come from the input.
             let ones = x.number(1.0).op_with("Expand", &[x.shape()], &[]);
             let none = Some(dy.number(0.0));
             let inside = ones.op_with_some("Pad", &[Some(pads), none, axes], &attributes);
@@ -209,7 +210,8 @@ pub(crate) fn pad(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Elements that are taken several times get the sum. Of unknown ranks it is added up by position.
+/// Sets the gradient of `Gather`: an element that was taken several times gets the sum. If ranks
+/// are unknown, it is added by position.
 pub(crate) fn gather(cx: &Backward<'_>) -> Result {
     let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(0);
@@ -226,7 +228,7 @@ pub(crate) fn gather(cx: &Backward<'_>) -> Result {
         cx.give(0, zeros.op_with("ScatterND", &[places, dy], &add));
         return Ok(());
     }
-    // The axis comes first, as that is the one along which whole parts are added.
+    // The axis comes first, since whole parts are added along it.
     let of_indices = axis..axis + index_rank as i64;
     let whole = (rank + index_rank - 1) as i64;
     let others = (0..whole).filter(|axis| !of_indices.contains(axis));
@@ -264,15 +266,15 @@ pub(crate) fn gather_nd(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// How a node writes updates to the places that indices name.
+/// Operator that writes updates to the positions that indices hold.
 struct Writing<'c> {
     op: &'static str,
-    /// The operator that reads at these places.
+    /// Operator that reads these positions.
     reading: &'static str,
     axis: Option<i64>,
     indices: Expr<'c>,
-    /// Indices into the data with one more axis in front, where tuples may be empty: `GatherND`
-    /// takes tuples of at least one index.
+    /// Indices into the data with another axis in front, if tuples may be empty: `GatherND` needs
+    /// tuples of at least one index.
     longer: Option<Expr<'c>>,
 }
 
@@ -295,7 +297,8 @@ impl<'c> Writing<'c> {
         data.op_with(self.reading, &[indices], &self.axis())
     }
 
-    /// What was written over gets nothing. Largest or smallest elements that are equal share.
+    /// Sets the gradients: elements that were overwritten get none. Equal largest or smallest
+    /// elements share.
     fn derive(&self, cx: &'c Backward<'_>) -> Result {
         let (x, updates, dy) = (cx.input(0)?, cx.input(2)?, cx.arriving()?);
         let reduction = cx.string("reduction").unwrap_or_else(|| "none".to_string());
@@ -310,7 +313,7 @@ impl<'c> Writing<'c> {
                     cx.give(2, self.read(dy));
                 }
             }
-            "mul" => self.derive_product(cx, (x, updates), dy),
+            "mul" => self.derive_product(cx, x, updates, dy),
             "max" | "min" => {
                 let y = cx.output(0)?;
                 let (is_data, is_update) =
@@ -331,13 +334,8 @@ impl<'c> Writing<'c> {
         Ok(())
     }
 
-    /// The product of the others, also where some are 0.
-    fn derive_product(
-        &self,
-        cx: &'c Backward<'_>,
-        (x, updates): (Expr<'c>, Expr<'c>),
-        dy: Expr<'c>,
-    ) {
+    /// Sets the gradients of a product: the product of the other factors, even if some are 0.
+    fn derive_product(&self, cx: &'c Backward<'_>, x: Expr<'c>, updates: Expr<'c>, dy: Expr<'c>) {
         if cx.wants(0) {
             let ones = x.number(1.0).expand(x.shape());
             cx.give(0, dy.scale_by(self.write(ones, updates, "mul")));
@@ -375,7 +373,7 @@ pub(crate) fn scatter_nd(cx: &Backward<'_>) -> Result {
     Writing { op: "ScatterND", reading: "GatherND", axis: None, indices, longer }.derive(cx)
 }
 
-/// The cache gets nothing where it was written over.
+/// Sets the gradients of `TensorScatter`: overwritten parts of the cache get none.
 pub(crate) fn tensor_scatter(cx: &Backward<'_>) -> Result {
     let (update, dy) = (cx.input(1)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(-2);
@@ -403,7 +401,7 @@ pub(crate) fn tensor_scatter(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Equal elements or slices share.
+/// Sets the gradient of `Unique`: equal elements or slices share.
 pub(crate) fn unique(cx: &Backward<'_>) -> Result {
     let x = cx.input(0)?;
     let (from, counts) = (cx.also_output(2, DataType::Int64), cx.also_output(3, DataType::Int64));
@@ -421,12 +419,13 @@ pub(crate) fn unique(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Each of the two values gets the sum over where it stands.
+/// Sets the gradient of `OneHot`: each of the two values gets the sum over the positions that hold
+/// it.
 pub(crate) fn one_hot(cx: &Backward<'_>) -> Result {
     let (indices, depth, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let axis = [("axis", AttrValue::Int(cx.int("axis").unwrap_or(-1)))];
     let values = cx.numbers_of(&[0.0, 1.0], dy.elem());
-    let is_on = indices.op_with("OneHot", &[depth, values], &axis).of(dy.elem());
+    let is_on = indices.op_with("OneHot", &[depth, values], &axis).with_elem(dy.elem());
     let (is_on, none) = (is_on.cast(DataType::Bool), dy.number(0.0));
     let [off, on] = [is_on.choose(none, dy), is_on.choose(dy, none)]
         .map(|part| part.reshape(cx.ints_of(&[-1])).sum(&[0], true));
@@ -450,8 +449,8 @@ pub(crate) fn trilu(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Takes the blocks to where they came from.
-fn blocks_back(cx: &Backward<'_>, op: &'static str) -> Result {
+/// Moves blocks back to their origin with the inverse operator.
+fn move_blocks_back(cx: &Backward<'_>, op: &'static str) -> Result {
     let mode = cx.string("mode").unwrap_or_else(|| "DCR".to_string());
     let size = cx.int("blocksize").unwrap_or(1);
     let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
@@ -460,14 +459,14 @@ fn blocks_back(cx: &Backward<'_>, op: &'static str) -> Result {
 }
 
 pub(crate) fn depth_to_space(cx: &Backward<'_>) -> Result {
-    blocks_back(cx, "SpaceToDepth")
+    move_blocks_back(cx, "SpaceToDepth")
 }
 
 pub(crate) fn space_to_depth(cx: &Backward<'_>) -> Result {
-    blocks_back(cx, "DepthToSpace")
+    move_blocks_back(cx, "DepthToSpace")
 }
 
-/// Reversing twice gives what there was.
+/// Sets the gradient of `ReverseSequence`, which is its own inverse.
 pub(crate) fn reverse_sequence(cx: &Backward<'_>) -> Result {
     let (lengths, dy) = (cx.input(1)?, cx.arriving()?);
     let attributes = ["batch_axis", "time_axis"]

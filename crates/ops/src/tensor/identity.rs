@@ -53,7 +53,7 @@ pub static IDENTITY: OpDef = OpDef::new("Identity")
 const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    if let Some(known) = cx.known(0) {
+    if let Some(known) = cx.known_value(0) {
         cx.set_known(0, known.clone());
     }
     same_as_first(cx)
@@ -62,15 +62,15 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::IDENTITY;
-    use crate::math::testing::{infer, propagated};
+    use crate::math::testing::{infer, infer_value};
     use crate::tensor::testing::check;
     use sardonyx_model::Type;
     use sardonyx_tensor::DataType;
 
     #[test]
-    fn everything_passes() {
+    fn every_type_passes() {
         check(&IDENTITY, 16, &[(&[], "float[N]", "float[N]"), (&[], "-", "-")]);
-        assert_eq!(propagated(&IDENTITY, 16, &[], "[N, 1]"), "[N, 1]");
+        assert_eq!(infer_value(&IDENTITY, 16, &[], "[N, 1]"), "[N, 1]");
         let ty =
             Type::Optional(Box::new(Type::Sequence(Box::new(Type::unranked(DataType::Float)))));
         let (types, _) =

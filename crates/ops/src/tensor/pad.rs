@@ -1,4 +1,4 @@
-//! Pad: adds elements before and after, or takes some away where the number is negative.
+//! `Pad`: adds elements before and after each axis, or removes some if the number is negative.
 //!
 //! Since 1; 2 renames `paddings` to `pads`; 11 makes everything but `mode` inputs and adds
 //! integers; 13 takes every type; 18 adds `axes`; 19 adds the mode `wrap`; 21 adds 8-bit floats and
@@ -9,11 +9,11 @@ use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use super::{INDICES, ints_to_input, unknown_dims, widened};
 use crate::attributes::Attributes;
-use crate::downward::{constant, constant_ints, exact_float, from_front, only_word};
+use crate::downward::{constant, constant_ints, exact_float, from_front, refuse_other_words};
 use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
-use crate::rules::computed;
+use crate::rules::check_overflow;
 use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
@@ -78,15 +78,16 @@ pub static PAD: OpDef = OpDef::new("Pad")
     })
     .adapter(10, 11, attributes_to_inputs)
     .adapter(11, 10, inputs_to_attributes)
-    .adapter(18, 17, pads_of_all_axes)
-    .adapter(19, 18, |cx| only_word(cx, "mode", &["constant", "reflect", "edge"]))
+    .adapter(18, 17, pad_all_axes)
+    .adapter(19, 18, |cx| refuse_other_words(cx, "mode", &["constant", "reflect", "edge"]))
     .shapes_by(&[1])
     .without_reference_rule(&[1])
     .differs(wrap_differs)
     .gradient(gradients::pad)
     .split_by(movement::pad);
 
-/// Elements that one end loses are wrapped around to the other.
+/// Returns the difference of wrapping after negative padding: elements that one end loses are
+/// wrapped around to the other.
 fn wrap_differs(cx: &Infer<'_>) -> Option<String> {
     cx.string("mode").filter(|mode| mode == "wrap")?;
     let pads = cx.constant_ints(1)?;
@@ -102,13 +103,13 @@ fn wrap_differs(cx: &Infer<'_>) -> Option<String> {
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = infer_shape(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
-    let padded = padded_ints(cx);
+    let padded = pad_ints(cx);
     shape_values::set_if(cx, padded);
     Ok(())
 }
 
-/// A value with its padding, if that is the same number everywhere.
-fn padded_ints(cx: &Infer<'_>) -> Option<Ints> {
+/// Returns the padded value, if the padding is one known number everywhere.
+fn pad_ints(cx: &Infer<'_>) -> Option<Ints> {
     if cx.since() < 11 || !matches!(cx.string("mode").as_deref(), None | Some("constant")) {
         return None;
     }
@@ -158,7 +159,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let all_axes = !cx.has_input(3);
     let shape = match (cx.shape(0), &pads) {
         (Some(shape), _) => shape.clone(),
-        // Pads for all axes tell the rank.
+        // Pads of all axes determine the rank.
         (None, Some(pads)) if all_axes => unknown_dims(pads.len() / 2),
         (None, _) => return Ok(None),
     };
@@ -185,9 +186,9 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     }
     let (before, after) = pads.split_at(axes.len());
     for ((axis, before), after) in axes.into_iter().zip(before).zip(after) {
-        let both = computed(cx, "padding", before.add(after), &[before, after])?;
+        let both = check_overflow(cx, "padding", before.add(after), &[before, after])?;
         let size = padded[axis].add(&both);
-        let size = computed(cx, "a size", size, &[&padded[axis], &both])?;
+        let size = check_overflow(cx, "a size", size, &[&padded[axis], &both])?;
         if size.known().is_some_and(|size| size < 0) {
             return cx.fail(format_args!(
                 "pads {before} and {after} remove more than the {} elements of axis {axis}",
@@ -199,8 +200,8 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(padded))
 }
 
-/// The order of the numbers is the same, although the example in the document of version 1 has
-/// another one.
+/// Renames `paddings`. The order of the numbers stays, although the example in the document of
+/// version 1 has another one.
 fn rename_paddings(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(pads) = cx.ints("paddings") {
         cx.remove("paddings");
@@ -213,7 +214,7 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     ints_to_input(cx, "pads", 1)?;
     let value = cx.float("value").unwrap_or(0.0);
     cx.remove("value");
-    // Zero is what an absent input means.
+    // An absent input means zero.
     if value.to_bits() != 0 {
         // The value must have the type of the data.
         let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
@@ -248,8 +249,8 @@ fn inputs_to_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Pads of some axes become pads of all.
-fn pads_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Turns pads of some axes into pads of all.
+fn pad_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(axes) = constant_ints(cx, 3, "axes")? else {
         cx.keep_inputs(3);
         return Ok(());
@@ -278,7 +279,7 @@ fn pads_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::PAD;
-    use crate::math::testing::{adapted, propagated};
+    use crate::math::testing::{infer_value, raise_version};
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::AttrValue;
 
@@ -323,20 +324,20 @@ mod tests {
             ("[N, 2]; [P, 2]", "-"),
         ];
         for (inputs, expected) in rows {
-            assert_eq!(propagated(&PAD, 18, &[], inputs), expected);
+            assert_eq!(infer_value(&PAD, 18, &[], inputs), expected);
         }
     }
 
     #[test]
-    fn attributes_move() {
+    fn attributes_become_inputs() {
         let paddings = [("paddings", AttrValue::from(&[1, 2]))];
-        assert_eq!(adapted(&PAD, 1, &paddings, "float[3]"), "y = Pad(a) pads=[1, 2]");
+        assert_eq!(raise_version(&PAD, 1, &paddings, "float[3]"), "y = Pad(a) pads=[1, 2]");
         let pads = || ("pads", AttrValue::from(&[1, 2]));
-        assert_eq!(adapted(&PAD, 10, &[pads()], "-"), "y = Pad(a, [1, 2])");
+        assert_eq!(raise_version(&PAD, 10, &[pads()], "-"), "y = Pad(a, [1, 2])");
         let value = [pads(), ("value", AttrValue::Float(0.5))];
-        assert_eq!(adapted(&PAD, 10, &value, "double[3]"), "y = Pad(a, [1, 2], 0.5)");
+        assert_eq!(raise_version(&PAD, 10, &value, "double[3]"), "y = Pad(a, [1, 2], 0.5)");
         let refused =
             "Pad: the padding value requires the element type of the data, which is unknown";
-        assert_eq!(adapted(&PAD, 10, &value, "-"), refused);
+        assert_eq!(raise_version(&PAD, 10, &value, "-"), refused);
     }
 }

@@ -8,7 +8,7 @@ use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
-use crate::downward::{constant_ints, only_word};
+use crate::downward::{constant_ints, refuse_other_words};
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, input, int, ints, output, string, types, unknown_determinism,
     without_input,
@@ -16,7 +16,7 @@ use crate::facts::{
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::shape_values::{self, of_input};
-use crate::rules::{computed, demand_rank_from};
+use crate::rules::{check_overflow, demand_rank_from};
 use crate::sharding::{layers, movement};
 use crate::tensor::gradients;
 use crate::tensor::{unknown_dims, vector_len};
@@ -65,7 +65,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
     .since(28, &[unknown_determinism()])
     .same()
     .infer(infer_depth_to_space)
-    .adapter(11, 10, blocks_inside)
+    .adapter(11, 10, split_inner_blocks)
     .body_from(28, depth_to_space)
     .gradient(gradients::depth_to_space)
     .split_by(layers::batch);
@@ -110,7 +110,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .since(28, &[string("mode").or_word("DCR"), unknown_determinism()])
     .same_up()
     .infer(infer_space_to_depth)
-    .adapter(28, 27, |cx| only_word(cx, "mode", &["DCR"]))
+    .adapter(28, 27, |cx| refuse_other_words(cx, "mode", &["DCR"]))
     .body_from(28, space_to_depth)
     .gradient(gradients::space_to_depth)
     .split_by(layers::batch);
@@ -145,14 +145,14 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .infer(tile_one_axis)
     .infer_since(6, tile)
     .adapter(5, 6, repeat_one_axis)
-    .adapter(6, 5, one_axis_and_times)
+    .adapter(6, 5, write_axis_and_times)
     .shapes_by(&[1])
     .gradient(gradients::tile)
     .split_by(movement::tile);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");
-    // The sizes of the axes in question, under a name.
+    // Makes the sizes of the axes that are cropped or padded, under a name.
     let sizes = |name: &str, of: &str| {
         if some_axes {
             format!("all_{name} = Shape ({of})\n{name} = Gather (all_{name}, axes)\n")
@@ -165,7 +165,7 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     } else {
         ("", "", "")
     };
-    // What it is computed with are the sizes of the tensor, which are int64.
+    // The sizes of the tensor are int64, and so the wanted ones must be too.
     let is_narrow = cx.elem(1) == Some(Int32.number().into());
     let (wanted, cast) =
         if is_narrow { ("wanted", "wanted = Cast <to = 7> (shape)\n") } else { ("shape", "") };
@@ -187,11 +187,11 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// Version 1 takes blocks from the outer part of the channels. From the inner one they are taken by
-/// splitting axes, moving them, and joining them again.
-fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Replaces blocks from the inner part of the channels, since version 1 takes them from the outer
+/// part: splits axes, moves them, and joins them again.
+fn split_inner_blocks(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.string("mode").as_deref() != Some("CRD") {
-        return only_word(cx, "mode", &["DCR"]);
+        return refuse_other_words(cx, "mode", &["DCR"]);
     }
     let block = cx.int("blocksize").filter(|block| *block > 0);
     let shape = cx.input_type(0).and_then(|ty| ty.shape());
@@ -212,7 +212,7 @@ fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     else {
         return Err(cx.refuse("its channels cannot be divided into blocks"));
     };
-    // A size of 0 takes that of the input: the batch need not be known.
+    // A size of 0 copies that of the input, so the batch may be unknown.
     let split = cx.add_ints(&[0, channels / area, block, block, height, width]);
     let joined = cx.add_ints(&[0, channels / area, high, wide]);
     let parts = cx.before("Reshape", &[cx.input(0), Some(split)], &[]);
@@ -233,7 +233,7 @@ fn depth_to_space(cx: &Expand<'_>) -> Option<String> {
     let sizes = "channels = Div (c, area)
         height = Mul (h, block)
         width = Mul (w, block)";
-    rearranged(cx, sizes, &format!("n, {split}, h, w"), perm)
+    build_rearranged(cx, sizes, &format!("n, {split}, h, w"), perm)
 }
 
 fn space_to_depth(cx: &Expand<'_>) -> Option<String> {
@@ -245,11 +245,11 @@ fn space_to_depth(cx: &Expand<'_>) -> Option<String> {
     let sizes = "channels = Mul (c, area)
         height = Div (h, block)
         width = Div (w, block)";
-    rearranged(cx, sizes, "n, c, height, block, width, block", perm)
+    build_rearranged(cx, sizes, "n, c, height, block, width, block", perm)
 }
 
 /// Splits axes, moves them, and joins them to `n`, `channels`, `height` and `width`.
-fn rearranged(cx: &Expand<'_>, sizes: &str, split: &str, perm: &str) -> Option<String> {
+fn build_rearranged(cx: &Expand<'_>, sizes: &str, split: &str, perm: &str) -> Option<String> {
     let block = cx.int("blocksize").filter(|block| *block > 0)?;
     let constants = [("block", block), ("area", block.checked_mul(block)?), ("at_0", 0)];
     let bounds = [("at_1", 1), ("at_2", 2), ("at_3", 3), ("at_4", 4)];
@@ -271,7 +271,7 @@ fn rearranged(cx: &Expand<'_>, sizes: &str, split: &str, perm: &str) -> Option<S
     ))
 }
 
-/// The side and the area of a block.
+/// Returns the side and the area of a block.
 fn block(cx: &Infer<'_>) -> Result<Option<(Dim, Dim)>, InferError> {
     let Some(side) = cx.int("blocksize") else {
         return Ok(None);
@@ -280,11 +280,11 @@ fn block(cx: &Infer<'_>) -> Result<Option<(Dim, Dim)>, InferError> {
         return cx.fail(format_args!("blocksize must be positive, not {side}"));
     }
     let side = Dim::Known(side);
-    let area = computed(cx, "the area of a block", side.mul(&side), &[])?;
+    let area = check_overflow(cx, "the area of a block", side.mul(&side), &[])?;
     Ok(Some((side, area)))
 }
 
-/// How many parts of a size there are, and nothing is left over.
+/// Divides a size into parts, which must leave no rest.
 fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, InferError> {
     if size.rem(part).known().is_some_and(|rest| rest != 0) {
         return cx.fail(format_args!(
@@ -295,23 +295,24 @@ fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, Inf
 }
 
 fn infer_depth_to_space(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    blocks(cx, |cx, [batch, channels, height, width], side, area| {
-        let grown = |size: &Dim| computed(cx, "a size", size.mul(side), &[size]);
+    infer_blocks(cx, |cx, [batch, channels, height, width], side, area| {
+        let grown = |size: &Dim| check_overflow(cx, "a size", size.mul(side), &[size]);
         let channels = parts(cx, channels, area, 1)?;
         Ok([batch.clone(), channels, grown(height)?, grown(width)?])
     })
 }
 
 fn infer_space_to_depth(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    blocks(cx, |cx, [batch, channels, height, width], side, area| {
-        let channels = computed(cx, "the channels", channels.mul(area), &[channels])?;
+    infer_blocks(cx, |cx, [batch, channels, height, width], side, area| {
+        let channels = check_overflow(cx, "the channels", channels.mul(area), &[channels])?;
         let (height, width) = (parts(cx, height, side, 2)?, parts(cx, width, side, 3)?);
         Ok([batch.clone(), channels, height, width])
     })
 }
 
-/// Infers from the four sizes and what a block measures.
-fn blocks(
+/// Infers the output of an operator on blocks: `sizes` computes its four sizes from those of the
+/// input, and from the side and the area of a block.
+fn infer_blocks(
     cx: &mut Infer<'_>,
     sizes: impl Fn(&Infer<'_>, &[Dim; 4], &Dim, &Dim) -> Result<[Dim; 4], InferError>,
 ) -> Result<(), InferError> {
@@ -350,7 +351,7 @@ fn reverse_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Version 1 repeats along one axis.
+/// Infers `Tile` of version 1, which repeats along one axis.
 fn tile_one_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let number = |index: usize| {
         let mut values = of_input(cx, index)?.values;
@@ -360,7 +361,7 @@ fn tile_one_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (Some(data), Some(axis)) => {
             let axis = cx.axis(axis, data.len())?;
             let mut shape = data.clone();
-            shape[axis] = repeated(cx, &data[axis], &number(1).unwrap_or(Dim::Unknown), axis)?;
+            shape[axis] = repeat_size(cx, &data[axis], &number(1).unwrap_or(Dim::Unknown), axis)?;
             Some(shape)
         }
         (Some(data), None) => Some(unknown_dims(data.len())),
@@ -386,7 +387,7 @@ fn tile(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let tiled = shape.iter().enumerate().map(|(axis, size)| {
         let times = repeats.as_ref().and_then(|repeats| repeats.get(axis));
-        repeated(cx, size, times.unwrap_or(&Dim::Unknown), axis)
+        repeat_size(cx, size, times.unwrap_or(&Dim::Unknown), axis)
     });
     let tiled: Shape = tiled.collect::<Result<_, _>>()?;
     cx.set_tensor(0, cx.elem(0), Some(tiled.clone()));
@@ -400,19 +401,19 @@ fn tile(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn repeated(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim, InferError> {
+fn repeat_size(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim, InferError> {
     if times.known().is_some_and(|times| times < 0) {
         return cx.fail(format_args!("axis {axis} is repeated {times} times"));
     }
-    computed(cx, "a size", size.mul(times), &[size, times])
+    check_overflow(cx, "a size", size.mul(times), &[size, times])
 }
 
-/// Version 1 repeats along one axis; both numbers are tensors of the type of the data, with one
-/// element.
+/// Replaces the inputs of version 1, which repeats along one axis: both numbers are tensors of the
+/// type of the data with one element.
 fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let are_known = (1..3).all(|index| cx.constant(index).is_some());
     if cx.runs() && !(are_known && cx.rank(0).is_some()) {
-        repeat_axis_of_run(cx);
+        compute_repeats(cx);
         return Ok(());
     }
     let Some(rank) = cx.rank(0) else {
@@ -436,8 +437,8 @@ fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Lets nodes compute how often each axis is repeated: once, but for one axis.
-fn repeat_axis_of_run(cx: &mut Adapt<'_>) {
+/// Adds nodes that compute the repeats of all axes from one axis and its number.
+fn compute_repeats(cx: &mut Adapt<'_>) {
     let one = cx.add_ints(&[1]);
     let int64 = || [("to", AttrValue::Int(Int64.number().into()))];
     let [tiles, axis] = [1, 2].map(|index| {
@@ -455,8 +456,9 @@ fn repeat_axis_of_run(cx: &mut Adapt<'_>) {
     cx.set_inputs(&[cx.input(0), Some(repeats)]);
 }
 
-/// Version 1 repeats one axis; times and axis have the type of the data.
-fn one_axis_and_times(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Refuses repeats along several axes, which version 1 lacks, and gives times and axis the type of
+/// the data.
+fn write_axis_and_times(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let repeats = constant_ints(cx, 1, "repeats")?.unwrap_or_default();
     let mut repeated = (0i64..).zip(&repeats).filter(|(_, times)| **times != 1);
     let (axis, times) = repeated.next().map_or((0, 1), |(axis, times)| (axis, *times));
@@ -469,14 +471,17 @@ fn one_axis_and_times(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         (whole_number(&tensor) == Some(value)).then_some(tensor)
     };
     let (Some(times), Some(axis)) = (number(times), number(axis)) else {
-        return Err(cx.refuse("times and axis have the element type of the input there, which cannot represent them or is unknown"));
+        return Err(cx.refuse(
+            "times and axis have the element type of the input in that version, which \
+             cannot represent them or is unknown",
+        ));
     };
     let (times, axis) = (cx.add_constant(times), cx.add_constant(axis));
     cx.set_inputs(&[cx.input(0), Some(times), Some(axis)]);
     Ok(())
 }
 
-/// The only element of a tensor, if it is a whole number from 0.
+/// Returns the only element of a tensor, if it is a non-negative whole number.
 fn whole_number(tensor: &Tensor) -> Option<i64> {
     if tensor.len() != 1 {
         return None;
@@ -485,7 +490,7 @@ fn whole_number(tensor: &Tensor) -> Option<i64> {
     let &[number] = wide.as_slice::<f64>().ok()? else {
         return None;
     };
-    // Up to here every whole number has a value of its own among the floats.
+    // Up to this bound every whole number has an exact float.
     let most = (1u64 << f64::MANTISSA_DIGITS) as f64;
     (number.fract() == 0.0 && (0.0..=most).contains(&number)).then_some(number as i64)
 }
@@ -494,11 +499,11 @@ fn whole_number(tensor: &Tensor) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::check;
 
     #[test]
-    fn blocks_move() {
+    fn blocks_change_sizes() {
         let side = |side| ("blocksize", Int(side));
         check(
             &DEPTH_TO_SPACE,
@@ -592,7 +597,7 @@ mod tests {
                 (&[], "float[4]; =2", "Tile: input 1 must have rank 1, not 0"),
             ],
         );
-        assert_eq!(propagated(&TILE, 13, &[], "[[N, 2]]; [2, 2]"), "[[N, 2, N, 2], [N, 2, N, 2]]");
+        assert_eq!(infer_value(&TILE, 13, &[], "[[N, 2]]; [2, 2]"), "[[N, 2, N, 2], [N, 2, N, 2]]");
         check(
             &TILE,
             1,

@@ -1,5 +1,5 @@
 //! `Reshape`: the same elements in another shape. In the target, one -1 stands for the size that
-//! the number of elements requires, and 0 for the size of the input.
+//! follows from the number of elements, and 0 copies the size of the input.
 //!
 //! Since 1; 5 makes the target an input and takes every type; 13 adds bfloat16; 14 adds
 //! `allowzero`, with which 0 is a size; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the
@@ -64,7 +64,7 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
-    .adapter(4, 5, target_as_input)
+    .adapter(4, 5, move_target_to_input)
     .adapter(5, 4, |cx| {
         if cx.input(1).is_none() {
             return Err(cx.refuse("the input shape is missing"));
@@ -94,7 +94,7 @@ fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
         cx.known_ints(1)
     };
     let shape = match target {
-        Some(target) => Some(reshaped(cx, target, rule)?),
+        Some(target) => Some(infer_target(cx, target, rule)?),
         None => vector_len(cx, 1).map(unknown_dims),
     };
     cx.set_tensor(0, cx.elem(0), shape.clone());
@@ -102,7 +102,7 @@ fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     Ok(())
 }
 
-fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, InferError> {
+fn infer_target(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, InferError> {
     let input = cx.shape(0);
     let copies_zero = cx.int("allowzero").unwrap_or(0) == 0;
     if !copies_zero && target.contains(&Dim::Known(0)) && target.contains(&Dim::Known(-1)) {
@@ -137,7 +137,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
         }
     }
     let Some(input) = input else { return Ok(shape) };
-    // Copied sizes are on both sides of the division, so they need not be known.
+    // Copied sizes are on both sides of the division, so they may be unknown.
     let rest = |shape: &Shape| {
         product(
             shape
@@ -151,8 +151,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
         Some(axis) => {
             let elems = rest(input);
             shape[axis] = Dim::Known(1);
-            // The reference implementation does not let -1 stand beside a size of 0, whether it is
-            // copied or not.
+            // The reference implementation refuses -1 beside a size of 0, copied or not.
             if shape.contains(&Dim::Known(0)) && rule == Rule::Reference {
                 return cx.fail("the target has -1 beside a size of 0");
             }
@@ -164,7 +163,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
                 None if elems.known().is_none() || divisor.known().is_none() => {
                     cx.quotient(&elems, &divisor)
                 }
-                // Nothing splits into anything.
+                // Any size fits zero elements.
                 None if is_empty => Dim::Unknown,
                 None => {
                     return cx
@@ -185,7 +184,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
     Ok(shape)
 }
 
-fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn move_target_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("consumed_inputs");
     let Some(target) = cx.ints("shape") else {
         return Err(cx.refuse("attribute 'shape' is missing"));
@@ -196,20 +195,20 @@ fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether every size of the output is known, and none is 0. Then the target has no 0 either.
-fn gives_sizes_above_zero(cx: &Adapt<'_>) -> bool {
+/// Whether every size of the output is known and positive. Then the target has no 0 either.
+fn has_positive_sizes(cx: &Adapt<'_>) -> bool {
     let shape = cx.output_type(0).and_then(|ty| ty.shape());
     shape.is_some_and(|dims| dims.iter().all(|dim| dim.known().is_some_and(|size| size > 0)))
 }
 
-/// A zero in the target copies a size. That it means an empty axis cannot be said there.
+/// Refuses a 0 in the target that means an empty axis: without `allowzero` it copies a size.
 fn demand_copied_zeros(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("allowzero").unwrap_or(0) != 0 {
         match cx.constant(1).and_then(|target| ints_of(&target)) {
             Some(target) if target.contains(&0) => {
                 return Err(cx.refuse("with allowzero = 1, the shape has a 0"));
             }
-            None if !gives_sizes_above_zero(cx) => {
+            None if !has_positive_sizes(cx) => {
                 cx.demand(Assumption::SizesNotZero, "with allowzero = 1, the shape may have a 0")?;
             }
             _ => {}
@@ -223,13 +222,13 @@ fn demand_copied_zeros(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::RESHAPE;
     use crate::AttrValue::Int;
-    use crate::math::testing::adapted;
+    use crate::math::testing::raise_version;
     use crate::math::testing::{infer, ty, value};
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::AttrValue;
 
     #[test]
-    fn known_targets() {
+    fn known_targets_set_the_shape() {
         check(
             &RESHAPE,
             13,
@@ -277,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_and_unknown_targets() {
+    fn symbolic_targets_stay_symbolic() {
         check(
             &RESHAPE,
             21,
             &[
                 (&[], "float[N, 3, 4]; =[N, -1]", "float[N, 12]"),
                 (&[], "float[N, 3, 4]; =[0, -1]", "float[N, 12]"),
-                // Copied sizes need not be known.
+                // Copied sizes may be unknown.
                 (&[], "float[?, 3, 4]; =[0, -1]", "float[?, 12]"),
                 (&[], "float[N, S, 64]; =[N, S, 8, 8]", "float[N, S, 8, 8]"),
                 (&[], "float[N, S, 64]; =[N, S, 8, -1]", "float[N, S, 8, 8]"),
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_pass() {
+    fn known_integers_pass() {
         let rows = [
             ("N", "[1]", "[N]", false),
             ("[N]", "[]", "[N]", true),
@@ -322,9 +321,9 @@ mod tests {
     fn the_target_becomes_an_input() {
         let given =
             [("shape", AttrValue::from(&[0, -1])), ("consumed_inputs", AttrValue::from(&[0]))];
-        assert_eq!(adapted(&RESHAPE, 4, &given, "float[2, 2]"), "y = Reshape(a, [0, -1])");
+        assert_eq!(raise_version(&RESHAPE, 4, &given, "float[2, 2]"), "y = Reshape(a, [0, -1])");
         assert_eq!(
-            adapted(&RESHAPE, 4, &[], "float[2, 2]"),
+            raise_version(&RESHAPE, 4, &[], "float[2, 2]"),
             "Reshape: attribute 'shape' is missing"
         );
     }

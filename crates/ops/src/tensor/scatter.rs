@@ -5,7 +5,7 @@ use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::attributes::Attributes;
 use crate::def::OpDef;
-use crate::downward::{axis_from_front, indices_from_front, only_word};
+use crate::downward::{count_axis_from_front, count_indices_from_front, refuse_other_words};
 use crate::facts::{ALL, ALL_IR4, ALL_IR12, deprecated, input, int, note, output, string, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
@@ -86,12 +86,12 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     .infer(scatter_elements)
     .adapter(11, 10, |cx| {
         let axis = cx.int("axis").unwrap_or(0);
-        indices_from_front(cx, 1, axis)?;
-        axis_from_front(cx, "axis")?;
+        count_indices_from_front(cx, 1, axis)?;
+        count_axis_from_front(cx, "axis")?;
         cx.become_operator("Scatter");
         Ok(())
     })
-    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
+    .adapter(18, 17, |cx| refuse_other_words(cx, "reduction", &["none", "add", "mul"]))
 .gradient(gradients::scatter_elements)
     .split_by(movement::scatter_elements);
 
@@ -128,7 +128,7 @@ pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .since(18, &[note("Adds the reductions `max` and `min`.")])
     .same_up()
     .infer(scatter_nd)
-    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
+    .adapter(18, 17, |cx| refuse_other_words(cx, "reduction", &["none", "add", "mul"]))
     .gradient(gradients::scatter_nd);
 
 pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
@@ -186,7 +186,7 @@ fn scatter_nd(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// There is a slice for each tuple of indices.
+/// Checks that there is a slice for each tuple of indices.
 fn check_updates(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<(), InferError> {
     let Some((tuple, outer)) = indices.split_last() else {
         return Ok(());
@@ -201,7 +201,7 @@ fn check_updates(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<(), In
     cx.demand_rank(2, outer.len() + slice.len())?;
     let updates = cx.shape(2).into_iter().flatten();
     for (axis, (size, expected)) in updates.zip(outer.iter().chain(slice)).enumerate() {
-        let what = format_args!("the size of axis {axis} of input 2 and what is written there");
+        let what = format_args!("the size of axis {axis} of input 2 and the size that it replaces");
         cx.same_dim(size, expected, what)?;
     }
     Ok(())
@@ -219,7 +219,7 @@ fn write_slices(cx: &Infer<'_>) -> Option<Ints> {
     })
 }
 
-/// The data with updates written to where `target` says, one after the other.
+/// Writes updates into the data in order, each at the index that `target` returns.
 fn write(
     cx: &Infer<'_>,
     mut data: Ints,
@@ -239,7 +239,7 @@ fn write(
         let value = updates.at(place);
         match target(place).and_then(|index| data.offset(&index)) {
             Some(offset) => data.values[offset] = combine(&data.values[offset], &value),
-            // An unknown place may be any.
+            // An unknown position may be any.
             None => all = false,
         }
         value
@@ -280,7 +280,7 @@ fn tensor_scatter(cx: &mut Infer<'_>) -> Result<(), InferError> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::{check, word};
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
             (&[], "[N, 2]; [I]; [7]", "-"),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(propagated(&SCATTER_ELEMENTS, 18, attributes, inputs), expected);
+            assert_eq!(infer_value(&SCATTER_ELEMENTS, 18, attributes, inputs), expected);
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
                 (
                     &[],
                     "float[4, 5]; int64[3, 1]; float[3, 4]",
-                    "ScatterND: the size of axis 1 of input 2 and what is written there differ (4 and 5)",
+                    "ScatterND: the size of axis 1 of input 2 and the size that it replaces differ (4 and 5)",
                 ),
                 (
                     &[],
@@ -351,9 +351,9 @@ mod tests {
                 ),
             ],
         );
-        assert_eq!(propagated(&SCATTER_ND, 16, &[], "[N, 2, 3]; [[1]]; [M]"), "[N, M, 3]");
+        assert_eq!(infer_value(&SCATTER_ND, 16, &[], "[N, 2, 3]; [[1]]; [M]"), "[N, M, 3]");
         assert_eq!(
-            propagated(&SCATTER_ND, 16, &[], "[[N, 2], [3, 4]]; [[1]]; [[5, 6]]"),
+            infer_value(&SCATTER_ND, 16, &[], "[[N, 2], [3, 4]]; [[1]]; [[5, 6]]"),
             "[[N, 2], [5, 6]]"
         );
     }
@@ -397,9 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn scatter_is_scatter_elements() {
-        use crate::math::testing::adapted;
+    fn scatter_becomes_scatter_elements() {
+        use crate::math::testing::raise_version;
         let axis = [("axis", Int(1))];
-        assert_eq!(adapted(&SCATTER, 10, &axis, "-; -; -"), "y = ScatterElements(a, b, c) axis=1");
+        assert_eq!(
+            raise_version(&SCATTER, 10, &axis, "-; -; -"),
+            "y = ScatterElements(a, b, c) axis=1"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `Compress`, `NonZero`, `TopK` and `Unique`: take elements by their values or by a condition.
+//! `Compress`, `NonZero`, `TopK` and `Unique`: select elements by their values or by a condition.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int64};
@@ -6,7 +6,7 @@ use sardonyx_tensor::DataType::{Bool, Int64};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
-use crate::downward::{axis_from_front, constant_ints};
+use crate::downward::{constant_ints, count_axis_from_front};
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, NUMERIC, NUMERIC_IR4, input, int, output, types, without_attribute,
 };
@@ -48,7 +48,7 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
     .since(28, &[types("T", ALL_IR4)])
     .widens()
     .infer(compress)
-    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
     .without_reference_rule(&[9])
     .gradient(gradients::compress);
 
@@ -103,8 +103,8 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .since(24, &[types("T", NUMERIC_IR4)])
     .widens()
     .infer(top_k)
-    .adapter(9, 10, count_as_input)
-    .adapter(10, 9, count_as_attribute)
+    .adapter(9, 10, move_count_to_input)
+    .adapter(10, 9, move_count_to_attribute)
     .adapter(11, 10, take_largest)
     .shapes_by(&[1])
     .gradient(gradients::top_k)
@@ -133,11 +133,11 @@ pub static UNIQUE: OpDef = OpDef::new("Unique")
     .infer(unique)
     .gradient(gradients::unique);
 
-/// Version 10 takes the largest: the smallest floats are those with the largest opposites. `Neg`
-/// changes nothing but the sign, so equal elements stay equal, and their order is that of their
-/// positions either way.
+/// Negates the input and the result if the smallest elements are wanted, since version 10 selects
+/// the largest. `Neg` changes only the sign, so equal elements stay equal, and their order is that
+/// of their positions either way.
 fn take_largest(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    // Elements in an order of their own may be in order.
+    // An unspecified order may be sorted.
     cx.remove("sorted");
     let largest = cx.int("largest").unwrap_or(1);
     cx.remove("largest");
@@ -165,12 +165,12 @@ fn compress(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     cx.set_tensor(0, cx.elem(0), shape);
     if count.is_unknown() {
-        cx.because(0, "the number of conditions that hold");
+        cx.set_reason(0, "the number of conditions that hold");
     }
     Ok(())
 }
 
-/// The index of each element that is not zero, if it is known of all of them whether they are.
+/// Returns the indices of the elements that are not zero, if that is known of all elements.
 fn positions(values: &Ints) -> Option<Vec<Dims>> {
     let mut found = Vec::new();
     let mut all = true;
@@ -192,7 +192,7 @@ fn non_zero(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let found = values.as_ref().and_then(positions);
     let count = found.as_ref().map_or(Dim::Unknown, |found| found.len().into());
     if count.is_unknown() {
-        cx.because(0, "the number of elements that are not zero");
+        cx.set_reason(0, "the number of elements that are not zero");
     }
     cx.set_tensor(0, Some(Int64), Some(Shape::from_iter([rows, count])));
     if let (Some(values), Some(found)) = (values, found) {
@@ -207,7 +207,7 @@ fn top_k(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
         Some(data) => {
             let axis = cx.axis(cx.int("axis").unwrap_or(-1), data.len())?;
-            let count = count_of_top(cx, &data[axis])?;
+            let count = count_top(cx, &data[axis])?;
             let mut shape = data.clone();
             shape[axis] = count;
             Some(shape)
@@ -219,8 +219,8 @@ fn top_k(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// How many elements are taken from an axis of a size.
-fn count_of_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
+/// Returns the number of elements that are taken from an axis of a size.
+fn count_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
     let count = if cx.since() < 10 {
         match cx.int("k") {
             Some(count) if count < 1 => return cx.fail(format_args!("k is {count}")),
@@ -258,16 +258,16 @@ fn unique(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, cx.elem(0), shape);
     let vector = |size: Dim| Some(Shape::from_iter([size]));
     cx.set_tensor(1, Some(Int64), vector(Dim::Unknown));
-    cx.set_tensor(2, Some(Int64), vector(told_apart(cx)));
+    cx.set_tensor(2, Some(Int64), vector(count_candidates(cx)));
     cx.set_tensor(3, Some(Int64), vector(Dim::Unknown));
     for output in [0, 1, 3] {
-        cx.because(output, "the number of elements that differ");
+        cx.set_reason(output, "the number of elements that differ");
     }
     Ok(())
 }
 
-/// How many elements or slices are told apart.
-fn told_apart(cx: &Infer<'_>) -> Dim {
+/// Returns the number of elements or slices that are compared.
+fn count_candidates(cx: &Infer<'_>) -> Dim {
     match (cx.shape(0), cx.int("axis")) {
         (Some(data), None) => product(data),
         (Some(data), Some(axis)) => {
@@ -278,9 +278,9 @@ fn told_apart(cx: &Infer<'_>) -> Dim {
     }
 }
 
-/// The largest elements, the first of equal ones first, is what every version takes unless it is
-/// told otherwise.
-fn count_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves the number of elements to an input. Every version selects the largest elements by default,
+/// the first of equal ones first.
+fn move_count_to_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(k) = cx.int("k") else {
         return Err(cx.refuse("the attribute k is missing"));
     };
@@ -290,7 +290,7 @@ fn count_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn count_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+fn move_count_to_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let count = constant_ints(cx, 1, "k")?;
     let Some(&[count]) = count.as_deref() else {
         return Err(cx.refuse("the number of elements is not one number"));
@@ -304,21 +304,21 @@ fn count_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     #[test]
     fn the_smallest_have_the_largest_opposites() {
-        use crate::math::testing::lowered;
+        use crate::math::testing::lower_version;
         use sardonyx_model::AttrValue::Int;
         let found =
-            |largest| lowered(&TOP_K, 11, &[("largest", Int(largest))], "float[4]; int64[1]");
+            |largest| lower_version(&TOP_K, 11, &[("largest", Int(largest))], "float[4]; int64[1]");
         assert_eq!(found(1), "y = TopK(a, b)");
         assert_eq!(found(0), "t3 = Neg(a); t4 = TopK(t3, b); y = Neg(t4)");
     }
 
     use super::*;
     use crate::attributes::AttrValue::Int;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::{check, outputs};
 
     #[test]
-    fn conditions_choose() {
+    fn conditions_select_slices() {
         // SHAPE-16
         check(
             &COMPRESS,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_zero() {
+    fn non_zero_elements_are_listed() {
         check(
             &NON_ZERO,
             13,
@@ -352,12 +352,12 @@ mod tests {
                 (&[], "=[[0, 1], [1, 1]]", "int64[2, 3]"),
             ],
         );
-        assert_eq!(propagated(&NON_ZERO, 13, &[], "[[0, 1], [1, 1]]"), "[[0, 1, 1], [1, 0, 1]]");
-        assert_eq!(propagated(&NON_ZERO, 13, &[], "[N, 1]"), "-");
+        assert_eq!(infer_value(&NON_ZERO, 13, &[], "[[0, 1], [1, 1]]"), "[[0, 1, 1], [1, 0, 1]]");
+        assert_eq!(infer_value(&NON_ZERO, 13, &[], "[N, 1]"), "-");
     }
 
     #[test]
-    fn the_largest_along_an_axis() {
+    fn the_largest_are_taken_along_an_axis() {
         let rows = [
             (11, None, "float[3, N]; =[2]", "float[3, 2]; int64[3, 2]"),
             (11, Some(0), "float[3, N]; =[K]", "float[K, N]; int64[K, N]"),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_differ() {
+    fn unique_elements_are_listed() {
         let rows = [
             (None, "float[2, N]", "float[?]; int64[?]; int64[2*N]; int64[?]"),
             (Some(1), "float[2, N]", "float[2, ?]; int64[?]; int64[N]; int64[?]"),

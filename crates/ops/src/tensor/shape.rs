@@ -1,4 +1,4 @@
-//! Shape: the sizes of the axes, as a vector.
+//! `Shape`: the sizes of the axes, as a vector.
 //!
 //! Since 1; 13 adds bfloat16; 15 adds `start` and `end`, a range of axes; 19 adds 8-bit floats; 21
 //! adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit
@@ -42,7 +42,7 @@ pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
     .widens()
     .split_by(movement::shape)
     .infer(infer)
-    .adapter(15, 14, slice_behind);
+    .adapter(15, 14, slice_shape);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(shape) = cx.shape(0) else {
@@ -62,9 +62,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A range of axes is cut out of the whole shape: both count negative numbers from the end and
-/// limit what is out of range.
-fn slice_behind(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Slices the range of axes out of the whole shape: in both operators negative numbers count from
+/// the end, and numbers out of range are limited.
+fn slice_shape(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (start, end) = (cx.int("start").unwrap_or(0), cx.int("end"));
     cx.remove("start");
     cx.remove("end");

@@ -1,4 +1,4 @@
-//! Size: the number of elements, as a scalar.
+//! `Size`: the number of elements, as a scalar.
 //!
 //! Since 1; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit
 //! float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
@@ -50,7 +50,7 @@ mod tests {
     use crate::math::testing::{infer, ty};
 
     #[test]
-    fn the_product_of_all_sizes() {
+    fn all_sizes_are_multiplied() {
         let rows = [
             ("float[2, N, 4]", "Some([8*N])"),
             ("float", "Some([1])"),

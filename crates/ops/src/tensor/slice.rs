@@ -1,4 +1,4 @@
-//! Slice: every `step`-th element from a start to an end, along some of the axes.
+//! `Slice`: every `step`-th element from a start to an end, along some of the axes.
 //!
 //! Since 1; 10 makes everything inputs and adds `steps`; 11 allows negative axes and steps; 13 adds
 //! bfloat16.
@@ -66,13 +66,13 @@ pub static SLICE: OpDef = OpDef::new("Slice")
     .keeps_format(&[])
     .adapter(9, 10, attributes_to_inputs)
     .adapter(10, 9, inputs_to_attributes)
-    .adapter(11, 10, count_forwards)
+    .adapter(11, 10, restrict_to_forward)
     .shapes_by(&[1, 2, 3, 4])
     .reads_part_of_first()
     .gradient(gradients::slice)
     .split_by(movement::slice);
 
-/// One axis of a slice.
+/// Slice along one axis.
 struct Range {
     axis: i64,
     start: Dim,
@@ -92,8 +92,8 @@ fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let ranges = ranges(cx, rule)?;
     let shape = match (cx.shape(0), &ranges) {
-        (Some(shape), Some(ranges)) => Some(sliced(cx, shape, ranges)?),
-        // Some axes are other ones than before, and it is not known which.
+        (Some(shape), Some(ranges)) => Some(slice_shape(cx, shape, ranges)?),
+        // Some axes change, and it is unknown which.
         (Some(shape), None) => Some(super::unknown_dims(shape.len())),
         (None, _) => None,
     };
@@ -104,11 +104,11 @@ fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     Ok(())
 }
 
-fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, InferError> {
+fn slice_shape(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, InferError> {
     let mut result = shape.clone();
     for range in ranges {
         let axis = cx.axis(range.axis, shape.len())?;
-        // A size that is computed could be negative, and then would count from the end.
+        // A computed size could be negative, and would then count from the end.
         let is_from_start = |value: &Dim| {
             value.is_never_negative() || cx.assume(|| Demand::NotNegative(value.clone()))
         };
@@ -117,7 +117,7 @@ fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, Infe
     Ok(result)
 }
 
-/// What the node says, if it is known which axes it slices.
+/// Returns the slices of the node, if the axes are known.
 fn ranges(cx: &Infer<'_>, rule: Rule) -> Result<Option<Vec<Range>>, InferError> {
     let known = |values: Vec<i64>| Some(values.into_iter().map(Dim::Known).collect());
     let old = cx.since() < 10;
@@ -130,7 +130,7 @@ fn ranges(cx: &Infer<'_>, rule: Rule) -> Result<Option<Vec<Range>>, InferError> 
         if old {
             cx.attribute(name).is_some()
         } else {
-            // To the reference implementation an input of unknown rank is as good as absent.
+            // The reference implementation treats an input of unknown rank as absent.
             cx.has_input(index) && (rule == Rule::Operator || cx.rank(index).is_some())
         }
     };
@@ -172,20 +172,20 @@ fn ranges(cx: &Infer<'_>, rule: Rule) -> Result<Option<Vec<Range>>, InferError> 
     Ok(Some(ranges))
 }
 
-/// The number of elements that a range picks from an axis.
+/// Returns the number of elements that a range picks from an axis.
 fn len(size: &Dim, range: &Range, is_from_start: &dyn Fn(&Dim) -> bool) -> Dim {
     match (size, &range.start, &range.end) {
         (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => {
             picks(*size, *start, *end, range.step).count.into()
         }
-        // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no
-        // axis is as long.
+        // A bound beyond 32 bits means the end of the axis, by convention and since bounds are
+        // limited to the size: no axis is as long.
         (_, start, end) if range.step > 0 => {
             let bound = |value| Bound::new(value, size, is_from_start);
             let (Some(start), Some(end)) = (bound(start), bound(end)) else {
                 return Dim::Unknown;
             };
-            forward(size, start, end).ceil_div(&Dim::Known(range.step))
+            count_forward(size, start, end).ceil_div(&Dim::Known(range.step))
         }
         (_, Dim::Known(start), Dim::Known(end)) if *end <= i64::from(i32::MIN) => {
             let count = match *start {
@@ -199,11 +199,11 @@ fn len(size: &Dim, range: &Range, is_from_start: &dyn Fn(&Dim) -> bool) -> Dim {
     }
 }
 
-/// A bound of a forward slice.
+/// Bound of a forward slice.
 enum Bound {
-    /// So far from the start, or at the end if that is nearer.
+    /// Distance from the start, limited to the end.
     FromStart(Dim),
-    /// So far, a positive number, from the end, or at the start if that is nearer.
+    /// Positive distance from the end, limited to the start.
     FromEnd(i64),
     End,
 }
@@ -226,8 +226,8 @@ impl Bound {
     }
 }
 
-/// The number of elements between two bounds.
-fn forward(size: &Dim, start: Bound, end: Bound) -> Dim {
+/// Returns the number of elements between two bounds.
+fn count_forward(size: &Dim, start: Bound, end: Bound) -> Dim {
     let zero = Dim::Known(0);
     let from_end = |distance: i64| size.sub(&Dim::Known(distance));
     match (start, end) {
@@ -250,7 +250,7 @@ fn forward(size: &Dim, start: Bound, end: Bound) -> Dim {
     }
 }
 
-/// Which elements of a known axis a known range picks.
+/// Elements that a known range picks from an axis of known size.
 struct Picks {
     first: i64,
     count: i64,
@@ -292,7 +292,7 @@ fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
     }
     let sliced = data.pick(dims, |index| {
         let from = |(index, (first, step)): (&usize, &(i64, i64))| {
-            // Within the axis, unless there is only the first element.
+            // Only the first element may be outside the axis, since an empty range has none.
             usize::try_from(first + *index as i64 * step).ok()
         };
         index.iter().zip(&all).map(from).collect()
@@ -304,7 +304,7 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (Some(starts), Some(ends)) = (cx.ints("starts"), cx.ints("ends")) else {
         return Err(cx.refuse("attributes 'starts' and 'ends' are required"));
     };
-    // Version 1 lets the axes default to the first ones, version 10 only to all of them.
+    // In version 1 absent axes mean the first ones, in version 10 all of them.
     let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
     for (index, (name, values)) in
         [("starts", starts), ("ends", ends), ("axes", axes)].into_iter().enumerate()
@@ -318,7 +318,7 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 fn inputs_to_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if constant_ints(cx, 4, "steps")?.is_some_and(|steps| steps.iter().any(|step| *step != 1)) {
-        return Err(cx.refuse("a step is not 1, and there are no steps there"));
+        return Err(cx.refuse("that version has no input `steps`, but a step is not 1"));
     }
     for (index, name) in [(1, "starts"), (2, "ends"), (3, "axes")] {
         if let Some(values) = constant_ints(cx, index, name)? {
@@ -329,8 +329,9 @@ fn inputs_to_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 10 takes neither negative axes nor negative steps.
-fn count_forwards(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Counts axes from the front and refuses negative steps, since version 10 takes neither negative
+/// axes nor negative steps.
+fn restrict_to_forward(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let constant_of = |index: usize, name: &str| match (cx.input(index), cx.constant(index)) {
         (None, _) => Ok(None),
         (_, Some(tensor)) => Ok(ints_of(&tensor).map(|values| (values, tensor))),
@@ -348,7 +349,7 @@ fn count_forwards(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let rank = cx.rank(0);
     let axes = axes.into_iter().map(|axis| from_front(cx, "axes", axis, rank));
     let axes = axes.collect::<Result<Vec<i64>, _>>()?;
-    // All of these inputs have one type.
+    // All of these inputs must have one type.
     let wide = Tensor::from_vec(tensor.dims(), axes).ok();
     let same = wide.and_then(|wide| cast(&wide, tensor.data_type(), CastOptions::default()).ok());
     if let Some(axes) = same {
@@ -361,13 +362,13 @@ fn count_forwards(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::adapted;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
+    use crate::math::testing::raise_version;
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::AttrValue;
 
     #[test]
-    fn known_sizes() {
+    fn known_ranges_give_sizes() {
         check(
             &SLICE,
             13,
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_sizes() {
+    fn symbolic_ranges_give_expressions() {
         let max = i64::MAX.to_string();
         let min = i64::MIN.to_string();
         let rows = [
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ranges() {
+    fn unknown_ranges_keep_the_rank() {
         check(
             &SLICE,
             13,
@@ -451,7 +452,7 @@ mod tests {
         );
     }
 
-    /// Symbolic lengths, with numbers put in, against known lengths.
+    /// Symbolic lengths, evaluated for numbers, equal known lengths.
     #[test]
     fn symbolic_lengths_are_exact() {
         let bounds = [i64::MIN, -7, -4, -2, -1, 0, 1, 3, 6, i32::MAX.into(), i64::MAX];
@@ -476,16 +477,16 @@ mod tests {
     #[test]
     fn integers_are_sliced() {
         // SHAPE-25
-        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [1]; [3]"), "[3, 4]");
+        assert_eq!(infer_value(&SLICE, 13, &[], "[N, 3, 4]; [1]; [3]"), "[3, 4]");
         assert_eq!(
-            propagated(&SLICE, 13, &[], "[N, 3, 4]; [-2]; [9223372036854775807]; [0]"),
+            infer_value(&SLICE, 13, &[], "[N, 3, 4]; [-2]; [9223372036854775807]; [0]"),
             "[3, 4]"
         );
-        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [2]; [-9]; [0]; [-2]"), "[4, N]");
-        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [5]; [9]"), "[]");
-        // Exporters turn the pads of `Pad` around like this.
+        assert_eq!(infer_value(&SLICE, 13, &[], "[N, 3, 4]; [2]; [-9]; [0]; [-2]"), "[4, N]");
+        assert_eq!(infer_value(&SLICE, 13, &[], "[N, 3, 4]; [5]; [9]"), "[]");
+        // Exporters reverse the pads of `Pad` like this.
         assert_eq!(
-            propagated(
+            infer_value(
                 &SLICE,
                 13,
                 &[],
@@ -493,24 +494,24 @@ mod tests {
             ),
             "[[4, 5], [2, 3], [N, 1]]"
         );
-        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [I]; [2]"), "-");
+        assert_eq!(infer_value(&SLICE, 13, &[], "[N, 3, 4]; [I]; [2]"), "-");
     }
 
     #[test]
     fn attributes_become_inputs() {
         let given = [("starts", AttrValue::from(&[1, 0])), ("ends", AttrValue::from(&[2, -1]))];
         assert_eq!(
-            adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
+            raise_version(&SLICE, 9, &given, "float[5, 5, 5]"),
             "y = Slice(a, [1, 0], [2, -1], [0, 1])"
         );
         let [starts, ends] = given;
         let given = [starts, ends, ("axes", AttrValue::from(&[2, 1]))];
         assert_eq!(
-            adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
+            raise_version(&SLICE, 9, &given, "float[5, 5, 5]"),
             "y = Slice(a, [1, 0], [2, -1], [2, 1])"
         );
         assert_eq!(
-            adapted(&SLICE, 9, &[], "float[5]"),
+            raise_version(&SLICE, 9, &[], "float[5]"),
             "Slice: attributes 'starts' and 'ends' are required"
         );
     }

@@ -1,4 +1,4 @@
-//! Split: cuts a tensor into pieces along one axis, of given sizes or equal ones.
+//! `Split`: cuts a tensor into pieces along one axis, of given sizes or of equal ones.
 //!
 //! Since 1; 2 drops the second input (sizes), gives `axis` a default and takes every type; 11
 //! allows negative `axis`; 13 makes the sizes an input and adds bfloat16; 18 adds `num_outputs`,
@@ -8,7 +8,7 @@ use sardonyx_model::Dim;
 
 use super::ints_to_input;
 use crate::attributes::{AttrValue, Attributes};
-use crate::downward::{axis_from_front, constant_floats, from_front, ints_to_attribute};
+use crate::downward::{constant_floats, count_axis_from_front, from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
@@ -59,9 +59,9 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
-    .adapter(1, 2, sizes_of_input)
+    .adapter(1, 2, move_sizes)
     .adapter(2, 1, write_axis)
-    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .adapter(11, 10, |cx| count_axis_from_front(cx, "axis"))
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "split"))
     .adapter(18, 17, write_sizes)
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
@@ -87,7 +87,7 @@ fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let Some(shape) = cx.shape(0) else {
         return Ok(());
     };
-    // Version 1 does not say what an absent axis means.
+    // Version 1 leaves the meaning of an absent axis undefined.
     let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
     let sizes = match axis {
         Some(axis) => sizes(cx, axis, &shape[axis], count, rule)?,
@@ -107,7 +107,7 @@ fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The sizes of the pieces along the axis, one for each output.
+/// Returns the sizes of the pieces along the axis, one for each output.
 fn sizes(
     cx: &Infer<'_>,
     axis: usize,
@@ -136,7 +136,7 @@ fn sizes(
             ));
         }
         cx.demand(|| Demand::Equal(whole.clone(), sum));
-        // The reference implementation does not trust them where it cannot compare the sum.
+        // The reference implementation ignores them if it cannot compare their sum.
         let trusted = whole.known().is_some() || rule == Rule::Operator;
         return Ok(if trusted { sizes } else { vec![Dim::Unknown; count] });
     }
@@ -169,7 +169,8 @@ fn sizes(
                 "axis {axis} of size {whole} cannot be split into {count} parts of {size}"
             ));
         }
-        // The reference implementation goes on: the node may be in a branch that is never taken.
+        // The reference implementation does not fail, since the node may be in a branch that is
+        // never taken.
         last = Dim::Unknown;
     }
     cx.demand(|| Demand::NotNegative(last.clone()));
@@ -201,10 +202,10 @@ fn split_ints(cx: &mut Infer<'_>, axis: usize, sizes: &[Dim]) {
     }
 }
 
-/// Version 1 has sizes as an input, too, of the type of the data. Without an axis it is taken to
-/// split along the first one, which version 2 writes down as its default. To run, sizes that are
-/// computed stay an input, as version 13 has them again.
-fn sizes_of_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Moves sizes of version 1 from an input of the type of the data to the attribute. An absent axis
+/// is taken to be the first one, which version 2 declares as its default. In order to run, computed
+/// sizes stay an input, which version 13 has again.
+fn move_sizes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.runs() && cx.input(1).is_some() && cx.constant(1).is_none() && !cx.has("split") {
         let sizes = cx.before("Cast", &[cx.input(1)], &[("to", AttrValue::from("INT64"))]);
         cx.set_input(1, Some(sizes));
@@ -224,7 +225,7 @@ fn sizes_of_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Equal pieces were what no sizes meant.
+/// Writes the number of equal pieces, which absent sizes meant before.
 fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(1).is_none() {
         cx.set("num_outputs", cx.output_count() as i64);
@@ -232,7 +233,7 @@ fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 1 gives the axis no default.
+/// Writes the axis, for which version 1 has no default.
 fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if !cx.has("axis") {
         cx.set("axis", 0);
@@ -240,7 +241,8 @@ fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Equal pieces are what no sizes mean; other ones are written as sizes.
+/// Removes the number of pieces: absent sizes mean equal pieces. Unequal pieces are written as
+/// sizes.
 fn write_sizes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let pieces = cx.int("num_outputs");
     cx.remove("num_outputs");
@@ -268,12 +270,12 @@ mod tests {
     use super::SPLIT;
     use crate::AttrValue::{self, Int};
     use crate::known::Known;
-    use crate::math::testing::adapted;
+    use crate::math::testing::raise_version;
     use crate::math::testing::{infer, ty, value};
     use crate::tensor::testing::{ints, outputs};
 
     #[test]
-    fn sizes_of_pieces() {
+    fn pieces_have_their_sizes() {
         let rows: [(u32, &[(&'static str, AttrValue<'static>)], &str, usize, &str); 19] = [
             (13, &[], "float[6, N]", 2, "float[3, N]; float[3, N]"),
             (13, &[("axis", Int(-1))], "float[6, N]; =[2, 4]", 2, "float[6, 2]; float[6, 4]"),
@@ -345,21 +347,21 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_number_of_pieces() {
+    fn the_number_of_pieces_is_written() {
         let axis = ("axis", Int(0));
         assert_eq!(
-            adapted(&SPLIT, 1, std::slice::from_ref(&axis), "float[4]"),
+            raise_version(&SPLIT, 1, std::slice::from_ref(&axis), "float[4]"),
             "y = Split(a) axis=0"
         );
-        assert_eq!(adapted(&SPLIT, 1, &[], "float[4]"), "y = Split(a)");
-        let input = "Split: split is an attribute there, but not a constant here";
-        assert_eq!(adapted(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
+        assert_eq!(raise_version(&SPLIT, 1, &[], "float[4]"), "y = Split(a)");
+        let input = "Split: split is an attribute in that version, but not a constant here";
+        assert_eq!(raise_version(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
         assert_eq!(
-            adapted(&SPLIT, 12, &[("split", AttrValue::from(&[4]))], "float[4]"),
+            raise_version(&SPLIT, 12, &[("split", AttrValue::from(&[4]))], "float[4]"),
             "y = Split(a, [4])"
         );
-        assert_eq!(adapted(&SPLIT, 12, &[], "float[4]"), "y = Split(a)");
-        assert_eq!(adapted(&SPLIT, 17, &[], "float[4]"), "y = Split(a) num_outputs=1");
-        assert_eq!(adapted(&SPLIT, 17, &[], "float[4]; int64[1]"), "y = Split(a, b)");
+        assert_eq!(raise_version(&SPLIT, 12, &[], "float[4]"), "y = Split(a)");
+        assert_eq!(raise_version(&SPLIT, 17, &[], "float[4]"), "y = Split(a) num_outputs=1");
+        assert_eq!(raise_version(&SPLIT, 17, &[], "float[4]; int64[1]"), "y = Split(a, b)");
     }
 }

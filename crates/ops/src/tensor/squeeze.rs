@@ -1,4 +1,4 @@
-//! Squeeze: takes away axes of size 1, given ones or all.
+//! `Squeeze`: removes axes of size 1, either given ones or all.
 //!
 //! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit
 //! floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
@@ -7,7 +7,7 @@
 use sardonyx_model::Shape;
 
 use super::{Axes, axes, ints_to_input, unknown_dims, widened};
-use crate::downward::{axes_from_front, ints_to_attribute};
+use crate::downward::{count_axes_from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::sharding::{Linear, movement};
@@ -38,17 +38,17 @@ pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
+    .adapter(11, 10, |cx| count_axes_from_front(cx, "axes"))
     .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1))
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1])
     .gradient(gradients::reshape)
-    .split_by(movement::regrouped)
+    .split_by(movement::regroup)
     .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
-        Some(shape) => squeezed(cx, shape)?,
+        Some(shape) => squeeze_shape(cx, shape)?,
         None => None,
     };
     cx.set_tensor(0, cx.elem(0), shape.clone());
@@ -56,7 +56,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> {
+fn squeeze_shape(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> {
     let mut stays = vec![true; shape.len()];
     match axes(cx, 1) {
         Axes::Known(axes) => {
@@ -74,7 +74,7 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
         }
         Axes::Absent => {
             for (stays, size) in stays.iter_mut().zip(shape) {
-                // A size that may be 1 leaves even the rank open.
+                // A size that may be 1 leaves the rank unknown.
                 let Some(size) = size.known() else {
                     return Ok(None);
                 };
@@ -89,13 +89,13 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
 #[cfg(test)]
 mod tests {
     use super::SQUEEZE;
-    use crate::math::testing::adapted;
-    use crate::math::testing::{infer, propagated, ty, value};
+    use crate::math::testing::raise_version;
+    use crate::math::testing::{infer, infer_value, ty, value};
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::AttrValue;
 
     #[test]
-    fn axes_of_size_1_go() {
+    fn axes_of_size_1_are_removed() {
         check(
             &SQUEEZE,
             13,
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_vector_of_one_becomes_a_scalar() {
-        assert_eq!(propagated(&SQUEEZE, 13, &[], "[N]; [0]"), "N");
+        assert_eq!(infer_value(&SQUEEZE, 13, &[], "[N]; [0]"), "N");
         let (_, values) = infer(&SQUEEZE, 13, &[], &[ty("int64[2]")], &[value("[N, 2]")], 1)
             .expect("no contradiction");
         assert_eq!(format!("{:?}", values[0].as_ref().expect("a value").ints()), "Some([N, 2])");
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn axes_become_an_input() {
         assert_eq!(
-            adapted(&SQUEEZE, 12, &[("axes", AttrValue::from(&[0]))], "float[1]"),
+            raise_version(&SQUEEZE, 12, &[("axes", AttrValue::from(&[0]))], "float[1]"),
             "y = Squeeze(a, [0])"
         );
-        assert_eq!(adapted(&SQUEEZE, 12, &[], "float[1]"), "y = Squeeze(a)");
+        assert_eq!(raise_version(&SQUEEZE, 12, &[], "float[1]"), "y = Squeeze(a)");
     }
 }

@@ -1,4 +1,4 @@
-//! Transpose: another order of the axes, reversed if none is given.
+//! `Transpose`: permutes the axes, or reverses them without a permutation.
 //!
 //! Since 1; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24
 //! adds the power-of-two scale; 25 adds 2-bit integers.
@@ -50,22 +50,22 @@ fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.ints("perm")) {
-        (Some(shape), Some(perm)) => Some(permuted(cx, shape, &perm, rule)?),
+        (Some(shape), Some(perm)) => Some(permute_shape(cx, shape, &perm, rule)?),
         (Some(shape), None) => Some(shape.iter().rev().cloned().collect()),
-        // The order tells the rank.
-        (None, Some(perm)) => Some(permuted(cx, &unknown_dims(perm.len()), &perm, rule)?),
+        // The permutation determines the rank.
+        (None, Some(perm)) => Some(permute_shape(cx, &unknown_dims(perm.len()), &perm, rule)?),
         (None, None) => None,
     };
     cx.set_tensor(0, cx.elem(0), shape);
     if let Some(ints) = shape_values::of_input(cx, 0) {
-        let transposed = permuted_ints(cx, &ints);
+        let transposed = permute_ints(cx, &ints);
         shape_values::set_if(cx, transposed);
     }
     Ok(())
 }
 
-/// The permutation was checked against the type; a value has the same rank.
-fn permuted_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
+/// Permutes a value. The permutation was checked against the type, and a value has the same rank.
+fn permute_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
     let rank = ints.dims.len();
     let perm: Dims = match cx.ints("perm") {
         Some(perm) => perm
@@ -87,9 +87,14 @@ fn permuted_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
     })
 }
 
-fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64], rule: Rule) -> Result<Shape, InferError> {
-    // The reference implementation lets a permutation name fewer axes, and takes an empty one for
-    // none.
+fn permute_shape(
+    cx: &Infer<'_>,
+    shape: &Shape,
+    perm: &[i64],
+    rule: Rule,
+) -> Result<Shape, InferError> {
+    // The reference implementation accepts a permutation of fewer axes, and treats an empty one as
+    // absent.
     if perm.len() != shape.len() && rule == Rule::Operator {
         return cx.fail(format_args!(
             "perm has {} elements, but the input has rank {}",
@@ -118,11 +123,11 @@ fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64], rule: Rule) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::TRANSPOSE;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
     use crate::tensor::testing::{check, ints};
 
     #[test]
-    fn sizes_change_places() {
+    fn sizes_are_permuted() {
         check(
             &TRANSPOSE,
             13,
@@ -145,9 +150,9 @@ mod tests {
                 ),
             ],
         );
-        assert_eq!(propagated(&TRANSPOSE, 13, &[], "[N, 2]"), "[N, 2]");
+        assert_eq!(infer_value(&TRANSPOSE, 13, &[], "[N, 2]"), "[N, 2]");
         assert_eq!(
-            propagated(&TRANSPOSE, 13, &[], "[[N, 2, 3], [4, 5, 6]]"),
+            infer_value(&TRANSPOSE, 13, &[], "[[N, 2, 3], [4, 5, 6]]"),
             "[[N, 4], [2, 5], [3, 6]]"
         );
     }

@@ -1,4 +1,4 @@
-//! Unsqueeze: inserts axes of size 1, at places counted in the result.
+//! `Unsqueeze`: inserts axes of size 1, at positions counted in the result.
 //!
 //! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit
 //! floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
@@ -8,7 +8,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::{Axes, axes, ints_to_input, unknown_dims, widened};
 use crate::attributes::Attributes;
-use crate::downward::{axes_of_rank, ints_to_attribute};
+use crate::downward::{count_axes_of_rank, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::sharding::{Linear, movement};
@@ -42,17 +42,17 @@ pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .adapter(11, 10, axes_of_result_from_front)
+    .adapter(11, 10, count_axes_of_result)
     .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1))
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1])
     .gradient(gradients::reshape)
-    .split_by(movement::regrouped)
+    .split_by(movement::regroup)
     .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), axes(cx, 1)) {
-        (Some(shape), Axes::Known(axes)) => Some(unsqueezed(cx, shape, &axes)?),
+        (Some(shape), Axes::Known(axes)) => Some(insert_axes(cx, shape, &axes)?),
         (Some(shape), Axes::Unknown(Some(count))) => Some(unknown_dims(shape.len() + count)),
         _ => None,
     };
@@ -61,7 +61,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, InferError> {
+fn insert_axes(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, InferError> {
     let rank = shape.len() + axes.len();
     let mut is_new = vec![false; rank];
     for axis in axes {
@@ -77,23 +77,23 @@ fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, Infe
     Ok(is_new.into_iter().filter_map(size).collect())
 }
 
-/// Axes are counted in the result.
-fn axes_of_result_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// Counts axes from the front of the result.
+fn count_axes_of_result(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let count = cx.ints("axes").map_or(0, |axes| axes.len());
     let rank = cx.rank(0).map(|rank| rank + count);
-    axes_of_rank(cx, "axes", rank)
+    count_axes_of_rank(cx, "axes", rank)
 }
 
 #[cfg(test)]
 mod tests {
     use super::UNSQUEEZE;
-    use crate::math::testing::adapted;
-    use crate::math::testing::propagated;
+    use crate::math::testing::infer_value;
+    use crate::math::testing::raise_version;
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::AttrValue;
 
     #[test]
-    fn axes_of_size_1_come() {
+    fn axes_of_size_1_are_inserted() {
         check(
             &UNSQUEEZE,
             13,
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_scalar_becomes_a_vector() {
-        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "N; [0]"), "[N]");
-        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "[N, 2]; [0]"), "[[N, 2]]");
+        assert_eq!(infer_value(&UNSQUEEZE, 13, &[], "N; [0]"), "[N]");
+        assert_eq!(infer_value(&UNSQUEEZE, 13, &[], "[N, 2]; [0]"), "[[N, 2]]");
     }
 
     #[test]
     fn axes_become_an_input() {
         assert_eq!(
-            adapted(&UNSQUEEZE, 12, &[("axes", AttrValue::from(&[0, 2]))], "float[1]"),
+            raise_version(&UNSQUEEZE, 12, &[("axes", AttrValue::from(&[0, 2]))], "float[1]"),
             "y = Unsqueeze(a, [0, 2])"
         );
     }

@@ -1,4 +1,4 @@
-//! `Where`: each element from one of two tensors, as a condition says.
+//! `Where`: selects each element from one of two tensors, by a condition.
 //!
 //! Since 9; 16 adds bfloat16.
 
@@ -39,7 +39,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Of known integers, where the condition is known or does not matter.
+/// Selects known integers if the condition is known or does not matter.
 fn choose_ints(cx: &Infer<'_>) -> Option<Ints> {
     let condition = shape_values::of_input(cx, 0)?;
     let [x, y] = [1, 2].map(|index| shape_values::of_input_or_unknown(cx, index));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_chosen() {
+    fn integers_are_selected() {
         let condition =
             Known::Tensor(Tensor::from_bools([2], &[true, false]).expect("the sizes fit"));
         let types = [ty("bool[2]"), ty("int64[2]"), ty("int64")];

@@ -1,5 +1,5 @@
-//! Rules about attributes: against the operator, against themselves, against the function around
-//! them.
+//! Rules about attributes: agreement with the operator, with themselves, and with the function
+//! around them.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
@@ -11,12 +11,13 @@ use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {
-    /// The attributes of a node; `known` says whether it calls something that exists.
+    /// Checks the attributes of a node. `known` is set if the node calls an existing operator or
+    /// function.
     pub(super) fn attributes(&mut self, id: NodeId, callee: u32, root: Root, known: bool) {
         let model = self.model;
         let list = model.attributes(id);
         let mut seen = 0u64;
-        // Names that the operator does not have, which may occur twice all the same.
+        // Names that the operator does not have. They may also have duplicates.
         let mut strangers: Option<HashSet<Symbol>> = None;
         for (index, attribute) in list.iter().enumerate() {
             let attribute = model.attribute(*attribute);
@@ -46,7 +47,7 @@ impl Checker<'_> {
             }
             match formal {
                 Some(formal) => self.value_fits(attribute, spot, callee, formal),
-                None if known => self.stranger(name, spot, callee),
+                None if known => self.report_unknown(name, spot, callee),
                 None => {}
             }
         }
@@ -55,13 +56,13 @@ impl Checker<'_> {
         }
     }
 
-    /// An attribute that the operator does not have.
-    fn stranger(&mut self, name: Symbol, spot: Spot, callee: u32) {
+    /// Reports an attribute that the operator does not have.
+    fn report_unknown(&mut self, name: Symbol, spot: Spot, callee: u32) {
         let Some(schema) = self.callees.get(callee).schema else {
             return;
         };
         let text = self.texts.text(name);
-        // Operators that are not the standard's get attributes without a new version.
+        // Operators outside of the standard get new attributes without a new version.
         let is_open = schema.any_attributes || self.options.registry.is_added(schema);
         if is_open || text.starts_with(b"__") {
             return;
@@ -88,12 +89,12 @@ impl Checker<'_> {
         let callee = self.callees.get(callee);
         let (_, wanted) = callee.attributes[formal];
         let Some(schema) = callee.schema else { return };
-        // Files of version 1 of the format have no type; then the value field decides.
+        // Files of IR version 1 have no type; then the value field determines it.
         let ty = match attribute.ty {
             Some(ty) if ty != AttributeType::UNDEFINED => Some(ty),
             _ => attribute.values.first().map(AttributeValue::ty),
         };
-        // A missing type is said elsewhere, and a broken one too.
+        // A missing or undefined type has its own finding.
         let Some(ty) = ty.filter(|ty| ty.name().is_some()) else {
             return;
         };
@@ -121,13 +122,13 @@ impl Checker<'_> {
                 )
             });
         }
-        // Otherwise said of all attributes, whatever the operator.
+        // Otherwise the finding is independent of the operator.
         if self.options.levels.shared_only {
             self.absent_value(attribute, ty, spot);
         }
     }
 
-    /// Whether the text of an attribute of that type is empty, or left out.
+    /// Whether the string of an attribute of that type is empty or absent.
     fn has_no_text(&self, attribute: &Attribute) -> bool {
         match &attribute.values[..] {
             [] => true,
@@ -136,7 +137,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A type whose value cannot be absent: absent numbers are 0, absent lists empty.
+    /// Reports a type whose value cannot be absent: absent numbers are 0, absent lists are empty.
     fn absent_value(&mut self, attribute: &Attribute, ty: AttributeType, spot: Spot) {
         let must_be_there = matches!(
             ty,
@@ -172,7 +173,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The attributes of the nodes of a graph, each by itself.
+    /// Checks the attributes of the nodes of a graph, each by itself.
     pub(super) fn attributes_alone(&mut self, graph: GraphId) {
         for node in &self.model.graph(graph).nodes {
             for (index, attribute) in self.model.attributes(*node).iter().enumerate() {
@@ -180,13 +181,13 @@ impl Checker<'_> {
                 let spot = Spot::node(*node).item("attribute", index);
                 self.attribute(attribute, spot, Root::Main);
                 for graph in attribute.graphs() {
-                    self.tree(graph, Root::Main);
+                    self.check_tree(graph, Root::Main);
                 }
             }
         }
     }
 
-    /// An attribute by itself, of a node or as the default of a function.
+    /// Checks an attribute by itself: one of a node, or the default of a function.
     pub(super) fn attribute(&mut self, attribute: &Attribute, spot: Spot, root: Root) {
         if self.model.is_blank(attribute.name) {
             self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| "the name is missing".into());
@@ -203,7 +204,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        // The checker of the `onnx` package finds it only where the operator has the attribute.
+        // The checker of the `onnx` package finds it only if the operator has the attribute.
         if let Some(ty) = ty.filter(|_| !self.options.levels.shared_only) {
             self.absent_value(attribute, ty, spot);
         }
@@ -267,7 +268,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An attribute that stands for one of the function around it.
+    /// Checks an attribute that refers to one of the function around it.
     fn reference(&mut self, attribute: &Attribute, name: Symbol, spot: Spot, root: Root) {
         let model = self.model;
         if !attribute.values.is_empty() {
@@ -313,7 +314,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type of an attribute with its article.
+/// Returns the type of an attribute with its article.
 fn type_words(ty: AttributeType) -> &'static str {
     match ty {
         AttributeType::FLOAT => "a float",

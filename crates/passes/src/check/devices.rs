@@ -1,5 +1,4 @@
-//! Rules about multi-device sections: configurations of the model, and what nodes say about
-//! devices.
+//! Rules about sections for multiple devices: configurations of the model, and their use by nodes.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{NodeId, Span, Symbol, TypeKind};
@@ -12,11 +11,11 @@ use crate::annotations::{
 use crate::codes;
 use crate::finding::Spot;
 
-/// Configurations of the model by name, with the number of devices if they say it.
+/// Configurations of the model by name, with the number of devices if it is declared.
 pub(super) type Configurations<'a> = HashMap<&'a [u8], Option<i64>>;
 
 impl<'a> Checker<'a> {
-    /// Reads and judges the configurations of the model.
+    /// Reads and checks the configurations of the model.
     pub(super) fn configurations(&mut self) {
         let model = self.model;
         let mut known = Configurations::new();
@@ -51,7 +50,7 @@ impl<'a> Checker<'a> {
         self.configurations = known;
     }
 
-    /// What a node says about devices.
+    /// Checks the device configurations of a node.
     pub(super) fn devices(&mut self, id: NodeId, spans: &[Span]) {
         if spans.is_empty() {
             return;
@@ -147,7 +146,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The number of dimensions of a value of a graph, if the file says it.
+    /// Returns the number of dimensions of a value of a graph, if the file declares it.
     fn declared_rank(&mut self, id: NodeId, name: Symbol) -> Option<i64> {
         let graph = self.model.node(id).graph;
         let ranks = self.ranks.entry(graph).or_insert_with(|| {

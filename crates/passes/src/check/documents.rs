@@ -1,4 +1,4 @@
-//! Files of the standard that are no models, and the rules about stored values. Those about
+//! Rules about files of the standard that are not models, and about stored values. Those about
 //! operator sets are in `operator_set`.
 
 use sardonyx_model::Model;
@@ -13,24 +13,24 @@ use super::{CheckOptions, count};
 use crate::codes;
 use crate::finding::{CheckReport, Code, Findings, Spot, SpotPart};
 
-/// A file of the standard that is no model.
+/// Kind of a file of the standard that is not a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
-    /// A list of operators: `OperatorSetProto`.
+    /// List of operators: `OperatorSetProto`.
     OperatorSet,
-    /// A stored sequence: `SequenceProto`.
+    /// Stored sequence: `SequenceProto`.
     Sequence,
-    /// A stored map: `MapProto`.
+    /// Stored map: `MapProto`.
     Map,
-    /// A stored value that may be absent: `OptionalProto`.
+    /// Stored value that may be absent: `OptionalProto`.
     Optional,
 }
 
-/// Checks a file that is no model, in its binary form.
+/// Checks a file that is not a model, in its binary form.
 ///
 /// # Errors
 ///
-/// The bytes are no such message.
+/// The bytes are not such a message.
 pub fn check_document(
     bytes: &[u8],
     document: Document,
@@ -54,26 +54,26 @@ pub fn check_document(
     Ok(judge.found.report())
 }
 
-/// The file as a whole.
+/// Spot of the file as a whole.
 pub(super) const WHOLE: Spot = Spot { part: SpotPart::Document, ..Spot::MODEL };
 
-/// A stored value that is still to be looked at.
+/// Stored value that remains to be checked.
 enum Stored<'a> {
     Sequence(Reader<'a, SequenceProto>),
     Map(Reader<'a, MapProto>),
     Optional(Reader<'a, OptionalProto>),
 }
 
-/// What the elements of a sequence are: kind and, for tensors, element type.
+/// Kind of the elements of a sequence and, for tensors, their element type.
 type Element = (&'static str, Option<i32>);
 
-/// A check in progress.
+/// Check of a document in progress.
 pub(super) struct Judge<'o> {
     options: &'o CheckOptions,
     found: Findings,
-    /// Findings name places in a model; a document has none.
+    /// Model for the spots of findings. A document has none.
     nothing: Model,
-    /// The part of the file that is being looked at.
+    /// Outermost element of the file that contains the current value.
     top: Spot,
 }
 
@@ -86,8 +86,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Looks at a stored value and all values in it, without recursion; the reader bounds how deep
-    /// they go.
+    /// Checks a stored value and all values in it, without recursion; the reader bounds their
+    /// depth.
     fn value(&mut self, value: Stored<'_>) -> Result<(), Error> {
         let mut left = vec![(value, WHOLE)];
         while let Some((value, top)) = left.pop() {
@@ -103,8 +103,9 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// The place of an element: what lies deeper is said to be in the outermost one.
-    fn within(&self, field: &'static str, index: usize) -> Spot {
+    /// Returns the spot of an element. For deeper ones it is that of the outermost element around
+    /// them.
+    fn element_spot(&self, field: &'static str, index: usize) -> Spot {
         if self.top == WHOLE { WHOLE.item(field, index) } else { self.top }
     }
 
@@ -139,15 +140,21 @@ impl Judge<'_> {
                     (SequenceElemType::SPARSE_TENSOR, ("sparse tensor", elem))
                 }
                 SequenceField::SequenceValues(inner) => {
-                    left.push((Stored::Sequence(inner), self.within("sequence_values", count)));
+                    left.push((
+                        Stored::Sequence(inner),
+                        self.element_spot("sequence_values", count),
+                    ));
                     (SequenceElemType::SEQUENCE, ("sequence", None))
                 }
                 SequenceField::MapValues(inner) => {
-                    left.push((Stored::Map(inner), self.within("map_values", count)));
+                    left.push((Stored::Map(inner), self.element_spot("map_values", count)));
                     (SequenceElemType::MAP, ("map", None))
                 }
                 SequenceField::OptionalValues(inner) => {
-                    left.push((Stored::Optional(inner), self.within("optional_values", count)));
+                    left.push((
+                        Stored::Optional(inner),
+                        self.element_spot("optional_values", count),
+                    ));
                     (SequenceElemType::OPTIONAL, ("optional", None))
                 }
                 SequenceField::Name(_) | SequenceField::ElemType(_) | SequenceField::Unknown(_) => {
@@ -214,7 +221,7 @@ impl Judge<'_> {
                         );
                         values += usize::from(is_element);
                     }
-                    left.push((Stored::Sequence(inner), self.within("values", 0)));
+                    left.push((Stored::Sequence(inner), self.element_spot("values", 0)));
                 }
                 MapField::Name(_) | MapField::Unknown(_) => {}
             }
@@ -273,15 +280,15 @@ impl Judge<'_> {
                     (OptionalElemType::SPARSE_TENSOR, "sparse tensor")
                 }
                 OptionalField::SequenceValue(inner) => {
-                    left.push((Stored::Sequence(inner), self.within("sequence_value", 0)));
+                    left.push((Stored::Sequence(inner), self.element_spot("sequence_value", 0)));
                     (OptionalElemType::SEQUENCE, "sequence")
                 }
                 OptionalField::MapValue(inner) => {
-                    left.push((Stored::Map(inner), self.within("map_value", 0)));
+                    left.push((Stored::Map(inner), self.element_spot("map_value", 0)));
                     (OptionalElemType::MAP, "map")
                 }
                 OptionalField::OptionalValue(inner) => {
-                    left.push((Stored::Optional(inner), self.within("optional_value", 0)));
+                    left.push((Stored::Optional(inner), self.element_spot("optional_value", 0)));
                     (OptionalElemType::OPTIONAL, "optional")
                 }
             };
@@ -319,7 +326,7 @@ fn tensor_type(tensor: Reader<'_, sardonyx_proto::TensorProto>) -> Result<Option
     Ok(elem)
 }
 
-/// What a number says that is stored.
+/// Returns the name of a stored kind.
 fn kind_name(number: i32, name: Option<&str>) -> String {
     match (number, name) {
         (0, _) => "nothing".to_string(),

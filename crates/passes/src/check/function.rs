@@ -1,5 +1,4 @@
-//! Rules about functions of the model: their names, their signature, their body, and who calls
-//! whom.
+//! Rules about functions of the model: names, signatures, bodies, and calls.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, NodeId, Symbol, shown_domain};
@@ -10,22 +9,23 @@ use crate::codes;
 use crate::finding::{Spot, place_of_node};
 use crate::required::{Called, MissingInput, RequiredInputs};
 
-/// Functions of one model, and calls within calls, as the reference implementation bounds them.
+/// Maximum number of functions of a model, and maximum depth of calls, in the reference
+/// implementation.
 const MOST_FUNCTIONS: usize = 10_000;
 const DEEPEST_CALLS: u32 = 100;
 
-/// Functions of the model by what they are asked for. Each question takes the same time, however
-/// many there are.
+/// Indexes of the functions of a model. Each look-up takes constant time.
 #[derive(Default)]
 pub(super) struct Index {
-    /// By domain and name: the function without an overload or, if there is none, the first one.
+    /// Function by domain and name: the one without an overload or, if there is none, the first
+    /// one.
     by_name: HashMap<(Option<Symbol>, Option<Symbol>), usize>,
-    /// By domain, name and overload.
+    /// Function by domain, name and overload.
     by_id: HashMap<Id, usize>,
     domains: HashSet<Option<Symbol>>,
-    /// By function: its attributes, with their default if they have one. Made when somebody asks.
+    /// Attributes of each function, with the indices of their defaults. Filled on demand.
     attributes: HashMap<usize, HashMap<Symbol, Option<usize>>>,
-    /// Inputs that no call can leave out. Made for the first call that leaves out any.
+    /// Inputs that no call can omit. Computed for the first call that omits any.
     required: Option<RequiredInputs>,
 }
 
@@ -35,8 +35,7 @@ type Id = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 impl Index {
     pub(super) fn new(checker: &Checker<'_>) -> Index {
         let mut index = Index::default();
-        // Before version 8 of the format there are no functions, and readers ignore what stands in
-        // their place.
+        // Functions exist since IR version 8, and older readers ignore the field.
         if checker.ir_version < 8 {
             return index;
         }
@@ -69,8 +68,8 @@ impl Checker<'_> {
         (self.domain(domain), name, overload)
     }
 
-    /// Whether a function has an attribute of a name, and which default of the function's list is
-    /// its own.
+    /// Returns whether a function has an attribute with a name, and the index of its default in the
+    /// function's list.
     pub(super) fn formal_attribute(
         &mut self,
         function: usize,
@@ -91,7 +90,7 @@ impl Checker<'_> {
         formals.get(&name).copied()
     }
 
-    /// Names that several values of a graph, or several functions, have.
+    /// Checks the definitions of all graphs and functions for duplicates.
     pub(super) fn definitions_alone(&mut self) {
         let model = self.model;
         for (id, _) in model.graphs() {
@@ -103,10 +102,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether another function so far has the same name.
+    /// Checks whether an earlier function has the same name.
     fn function_name(&mut self, index: usize, ids: &mut HashSet<Id>) {
         let function = &self.model.functions[index];
-        // Before version 10 of the format there are no overloads.
+        // Overloads exist since IR version 10.
         let overload = function.overload.filter(|_| self.ir_version >= 10);
         let overload = overload.filter(|overload| Some(*overload) != self.empty);
         if !ids.insert((self.domain(function.domain), function.name, overload)) {
@@ -119,7 +118,7 @@ impl Checker<'_> {
     pub(super) fn functions(&mut self) {
         let model = self.model;
         let count = model.functions.len();
-        // What older readers ignore is not judged; that it is there has been said.
+        // Functions that older readers ignore are not checked. Their presence has its own finding.
         if count == 0 || self.ir_version < 8 {
             return;
         }
@@ -142,13 +141,13 @@ impl Checker<'_> {
             }
             self.function_name(index, &mut ids);
             self.function_attributes(index);
-            self.imports_of(&function.opset_import, spot);
+            self.check_imports(&function.opset_import, spot);
             self.keys(&function.metadata_props, spot, "metadata_props");
-            self.markup(function.doc_string, spot);
-            self.tree(function.body, Root::Function(index));
+            self.check_markup(function.doc_string, spot);
+            self.check_tree(function.body, Root::Function(index));
         }
         self.opset_compatibility();
-        self.recursion();
+        self.find_recursion();
     }
 
     fn function_attributes(&mut self, index: usize) {
@@ -174,19 +173,19 @@ impl Checker<'_> {
                     format!("'{}' is listed twice", shown(model.text(name)))
                 });
             }
-            // The checker of the `onnx` package does not look at defaults.
+            // The checker of the `onnx` package does not check defaults.
             if !self.options.levels.shared_only {
                 self.attribute(attribute, spot, Root::Function(index));
             }
         }
     }
 
-    /// A node that calls a function of the model.
+    /// Checks a node that calls a function of the model.
     pub(super) fn call(&mut self, id: NodeId, root: Root) {
         let model = self.model;
         let node = model.node(id);
         let callee = self.callee(id, root);
-        // An operator of the standard comes first.
+        // An operator of the standard takes precedence.
         if self.callees.get(callee).schema.is_some() {
             return;
         }
@@ -252,10 +251,10 @@ impl Checker<'_> {
         }
     }
 
-    /// A call of a function that leaves out inputs which nodes of its body need.
+    /// Checks a call of a function for absent inputs that nodes of its body need.
     fn required_inputs(&mut self, id: NodeId, function: usize) {
         let model = self.model;
-        // What calls lead to too deep has been said of the functions.
+        // Calls that are nested too deeply have their own finding.
         let count = model.functions.len();
         if count > MOST_FUNCTIONS {
             return;
@@ -290,8 +289,8 @@ impl Checker<'_> {
         self.functions.required = Some(required);
     }
 
-    /// Operators in bodies mean the same at the version that the function imports and at that of
-    /// the model.
+    /// Checks that operators in bodies mean the same at the version that the function imports and
+    /// at that of the model.
     fn opset_compatibility(&mut self) {
         let model = self.model;
         if self.options.skip_opset_compatibility {
@@ -299,7 +298,7 @@ impl Checker<'_> {
         }
         for index in 0..model.functions.len() {
             let root = Root::Function(index);
-            // Operators that were compared already.
+            // Operators that have been compared.
             let mut seen = HashSet::new();
             self.each_node(model.functions[index].body, |checker, node| {
                 let found = model.node(node);
@@ -307,10 +306,9 @@ impl Checker<'_> {
                 if !seen.insert((domain, found.op_type)) {
                     return;
                 }
-                let (Some(own), Some(outer)) = (
-                    checker.version(root, domain),
-                    checker.version(Root::Main, domain),
-                ) else {
+                let (Some(own), Some(outer)) =
+                    (checker.version(root, domain), checker.version(Root::Main, domain))
+                else {
                     return;
                 };
                 if own == outer {
@@ -331,14 +329,15 @@ impl Checker<'_> {
                 checker.add(&codes::FUNCTION_OPSET_MISMATCH, spot, |_| {
                     let set = shown_domain(&domain_text);
                     format!(
-                        "the function imports version {own} of '{set}' and the model version {outer}, and {name} differs between them"
+                        "the function imports version {own} of '{set}' and the model version \
+                         {outer}, and {name} differs between them"
                     )
                 });
             });
         }
     }
 
-    /// Gives `take` every node of a graph and of all graphs in it.
+    /// Calls `take` for each node of a graph and of all graphs in it.
     fn each_node(&mut self, graph: GraphId, mut take: impl FnMut(&mut Self, NodeId)) {
         let model = self.model;
         let mut left = vec![graph];
@@ -353,15 +352,15 @@ impl Checker<'_> {
         }
     }
 
-    /// Functions that call each other in a circle, or too deep. A depth-first search that marks who
-    /// is being looked at, with a list in place of recursion; each function is left once.
-    fn recursion(&mut self) {
-        let calls = self.calls();
+    /// Finds functions that call each other in a cycle, or too deeply. A depth-first search with a
+    /// list instead of recursion, which leaves each function once.
+    fn find_recursion(&mut self) {
+        let calls = self.find_calls();
         #[derive(Clone, Copy, PartialEq)]
         enum State {
             New,
             Open,
-            /// How many calls lie below.
+            /// Number of levels of calls below.
             Done(u32),
         }
         let mut states = vec![State::New; calls.len()];
@@ -382,7 +381,7 @@ impl Checker<'_> {
                             states[callee] = State::Open;
                             path.push((callee, 0));
                         }
-                        State::Open => self.circle(&path, callee),
+                        State::Open => self.report_cycle(&path, callee),
                         State::Done(_) => {}
                     }
                     continue;
@@ -404,20 +403,20 @@ impl Checker<'_> {
         }
     }
 
-    fn circle(&mut self, path: &[(usize, usize)], callee: usize) {
+    fn report_cycle(&mut self, path: &[(usize, usize)], callee: usize) {
         let model = self.model;
         self.add(&codes::RECURSIVE_FUNCTION, Spot::function(callee), |_| {
-            /// Functions of a circle that are named.
+            /// Maximum number of functions of a cycle that are named.
             const NAMED: usize = 6;
             let start = path.iter().position(|(function, _)| *function == callee);
-            let circle = &path[start.unwrap_or(0)..];
+            let cycle = &path[start.unwrap_or(0)..];
             let name = |index: usize| {
                 let name = model.maybe_text(model.functions[index].name);
                 format!("'{}'", shown(name.unwrap_or_default()))
             };
             let mut names: Vec<String> =
-                circle.iter().take(NAMED).map(|(function, _)| name(*function)).collect();
-            if circle.len() > NAMED {
+                cycle.iter().take(NAMED).map(|(function, _)| name(*function)).collect();
+            if cycle.len() > NAMED {
                 names.push("…".to_string());
             }
             names.push(name(callee));
@@ -425,8 +424,8 @@ impl Checker<'_> {
         });
     }
 
-    /// By function, the functions that it calls, each once.
-    fn calls(&mut self) -> Vec<Vec<usize>> {
+    /// Returns the functions that each function calls, without duplicates.
+    fn find_calls(&mut self) -> Vec<Vec<usize>> {
         let model = self.model;
         let mut calls = Vec::with_capacity(model.functions.len());
         for function in &model.functions {

@@ -9,7 +9,7 @@ use super::{Checker, Root, is_identifier};
 use crate::codes;
 use crate::finding::{Spot, place_of_node};
 
-/// How a name got its value.
+/// Kind of the definition of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Definition {
     Input,
@@ -19,8 +19,8 @@ pub(super) enum Definition {
     Node,
 }
 
-/// Which graph defined a name last, and how: one word, as there is one for each name. The default
-/// is none.
+/// Last graph that defined a name, and the kind of the definition: one word, since there is one per
+/// name. The default stands for none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Defined(u32);
 
@@ -29,25 +29,25 @@ impl Defined {
         [Definition::Input, Definition::Initializer, Definition::Both, Definition::Node];
 
     fn new(graph: GraphId, definition: Definition) -> Defined {
-        // A graph takes hundreds of bytes, so that its number has bits to spare.
+        // A graph takes hundreds of bytes, so its number has bits to spare.
         Defined(graph_number(graph) << 2 | definition as u32)
     }
 
-    /// How this graph defined the name, if it was this one.
-    fn within(self, graph: GraphId) -> Option<Definition> {
+    /// Returns the kind of the definition, if this graph made it.
+    fn definition_in(self, graph: GraphId) -> Option<Definition> {
         let definition = Defined::DEFINITIONS[(self.0 & 3) as usize];
         (self.0 >> 2 == graph_number(graph)).then_some(definition)
     }
 }
 
-/// What graphs define names that several graphs define: few models have many of them.
+/// Definitions of names that several graphs define, which are rare.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     by_place: HashMap<(Symbol, GraphId), ValueId>,
 }
 
 impl Scopes {
-    /// Gathers definitions of names that are defined in more than one graph.
+    /// Collects definitions of names that are defined in more than one graph.
     pub(super) fn new(model: &Model) -> Scopes {
         let mut scopes = Scopes::default();
         if !model.graphs().any(|(_, graph)| graph.parent.is_some()) {
@@ -77,7 +77,7 @@ impl Scopes {
 }
 
 impl<'a> Checker<'a> {
-    /// A graph by itself; what is inside of its nodes comes later.
+    /// Checks a graph by itself; the graphs in its nodes follow later.
     pub(super) fn graph(&mut self, id: GraphId, root: Root) {
         let model = self.model;
         let graph = model.graph(id);
@@ -103,13 +103,13 @@ impl<'a> Checker<'a> {
         self.value_infos(id);
         self.annotations(id);
         if !is_body {
-            self.markup(graph.doc_string, Spot::graph(id));
+            self.check_markup(graph.doc_string, Spot::graph(id));
             self.keys(&graph.metadata_props, Spot::graph(id), "metadata_props");
         }
-        self.unused(id, root);
+        self.report_unused(id, root);
     }
 
-    /// Whether another graph has the same name.
+    /// Checks whether another graph has the same name.
     fn graph_name(&mut self, id: GraphId) {
         let name = self.model.graph(id).name;
         if let Some(name) = name.filter(|name| Some(*name) != self.empty)
@@ -127,8 +127,8 @@ impl<'a> Checker<'a> {
         let is_main = model.main == Some(id);
         for (index, info) in model.graph(id).inputs.iter().enumerate() {
             let spot = Spot::graph(id).item("input", index);
-            self.named(info, spot);
-            self.declared(info, spot, is_main);
+            self.check_named(info, spot);
+            self.check_declaration(info, spot, is_main);
             let Some(name) = info.name else { continue };
             let code =
                 if is_body { &codes::DUPLICATE_FUNCTION_INPUT } else { &codes::DUPLICATE_INPUT };
@@ -174,7 +174,7 @@ impl<'a> Checker<'a> {
             };
             self.define(id, name, definition);
         }
-        self.constants_behind_inputs(id);
+        self.check_constants_follow_inputs(id);
         for (index, initializer) in graph.initializers.iter().enumerate() {
             self.tensor(&initializer.tensor, Spot::graph(id).item("initializer", index));
         }
@@ -184,9 +184,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Up to version 3 of the format, inputs of inner graphs that are constants stand after those
-    /// that are passed in.
-    fn constants_behind_inputs(&mut self, id: GraphId) {
+    /// Checks that constants come after the inputs that are passed, which inner graphs need up to
+    /// IR version 3.
+    fn check_constants_follow_inputs(&mut self, id: GraphId) {
         let graph = self.model.graph(id);
         if self.ir_version >= 4 || graph.owner.is_none() || graph.initializers.is_empty() {
             return;
@@ -214,8 +214,8 @@ impl<'a> Checker<'a> {
         });
     }
 
-    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a
-    /// constant or another node defines.
+    /// Checks only for duplicate names of inputs and constants of a graph, and for outputs of nodes
+    /// that redefine a name.
     pub(super) fn definitions(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -246,7 +246,7 @@ impl<'a> Checker<'a> {
         for node in &graph.nodes {
             for (index, value) in model.outputs(*node).iter().enumerate() {
                 if let Some(value) = value {
-                    self.made(*node, index, *value);
+                    self.check_output(*node, index, *value);
                 }
             }
         }
@@ -258,8 +258,8 @@ impl<'a> Checker<'a> {
         let mut names = HashSet::new();
         for (index, info) in model.graph(id).outputs.iter().enumerate() {
             let spot = Spot::graph(id).item("output", index);
-            self.named(info, spot);
-            self.declared(info, spot, is_main);
+            self.check_named(info, spot);
+            self.check_declaration(info, spot, is_main);
             let Some(name) = info.name else { continue };
             if is_body && !names.insert(name) {
                 self.add(&codes::DUPLICATE_FUNCTION_OUTPUT, spot, |_| {
@@ -278,13 +278,13 @@ impl<'a> Checker<'a> {
                 continue;
             }
             self.add_with(&codes::UNDEFINED_OUTPUT, spot, |model| {
-                undefined_output(model, id, name)
+                describe_undefined_output(model, id, name)
             });
         }
     }
 
-    /// What a node reads at an input position.
-    pub(super) fn read(&mut self, node: NodeId, index: usize, value: ValueId) {
+    /// Checks the value that a node reads at an input position.
+    pub(super) fn check_input(&mut self, node: NodeId, index: usize, value: ValueId) {
         let model = self.model;
         let graph = model.node(node).graph;
         let found = model.value(value);
@@ -293,7 +293,7 @@ impl<'a> Checker<'a> {
             Producer::Node(made_by, _) => made_by,
             Producer::Nothing => {
                 self.add_with(&codes::UNDEFINED_VALUE, spot, |model| {
-                    undefined(model, graph, found.name, index, true)
+                    describe_undefined(model, graph, found.name, index, true)
                 });
                 return;
             }
@@ -305,7 +305,7 @@ impl<'a> Checker<'a> {
             }
             return;
         }
-        // The node of the outer graph that this one is in. A training step sees all of the main
+        // Node of the outer graph that contains this one. A training step sees all of the main
         // graph.
         let Some(owner) = owner_within(model, graph, found.graph) else {
             return;
@@ -348,9 +348,9 @@ impl<'a> Checker<'a> {
         });
     }
 
-    /// Whether what a node makes depends, within its graph, on what another one makes. Looked for
-    /// among a bounded number of nodes, and only for the first findings; otherwise a wrong order
-    /// would cost the square of the model.
+    /// Whether the outputs of a node depend, within its graph, on those of another. Searches a
+    /// bounded number of nodes, and only for the first findings; otherwise a wrong order would take
+    /// time quadratic in the size of the model.
     fn depends_on(&mut self, node: NodeId, other: NodeId) -> bool {
         const MOST_NODES: usize = 100_000;
         if self.order_searches == 0 {
@@ -383,8 +383,8 @@ impl<'a> Checker<'a> {
         false
     }
 
-    /// What a node makes at an output position.
-    pub(super) fn made(&mut self, node: NodeId, index: usize, value: ValueId) {
+    /// Checks the value that a node makes at an output position.
+    pub(super) fn check_output(&mut self, node: NodeId, index: usize, value: ValueId) {
         let model = self.model;
         let found = model.value(value);
         let graph = model.node(node).graph;
@@ -416,14 +416,14 @@ impl<'a> Checker<'a> {
         self.shadowing(graph, found.name, spot, true);
     }
 
-    /// Whether a definition hides one of a graph around it.
+    /// Checks whether a definition hides one of an outer graph.
     fn shadowing(&mut self, graph: GraphId, name: Symbol, spot: Spot, by_node: bool) {
         let model = self.model;
         if self.scopes.get(name, graph).is_none() {
             return;
         }
         let mut inner = graph;
-        // Models nest a few levels; the reader bounds them.
+        // Models are nested a few levels deep, which the reader bounds.
         while let Some(outer) = model.graph(inner).parent {
             self.steps += 1;
             let owner = model.graph(inner).owner;
@@ -436,8 +436,8 @@ impl<'a> Checker<'a> {
                     _ => true,
                 });
             if is_visible {
-                // The names of a training step and of the main graph are one set: said in
-                // `training`.
+                // A training step and the main graph have one set of names, which `training`
+                // checks.
                 let Some(owner) = owner else { return };
                 let code = if by_node { &codes::SHADOWED_VALUE } else { &codes::SHADOWED_NAME };
                 self.add(code, spot, |model| {
@@ -459,7 +459,7 @@ impl<'a> Checker<'a> {
         let mut names = HashSet::with_capacity(graph.value_info.len());
         for (index, info) in graph.value_info.iter().enumerate() {
             let spot = Spot::graph(id).item("value_info", index);
-            self.declared(info, spot, false);
+            self.check_declaration(info, spot, false);
             let Some(name) = info.name.filter(|name| Some(*name) != self.empty) else {
                 self.add(&codes::TYPE_OF_NOTHING, spot, |_| "the name is missing".into());
                 continue;
@@ -517,9 +517,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// How the graph that is being checked has defined a name so far.
+    /// Returns the kind of the definition of a name in the current graph so far.
     pub(super) fn defined_here(&self, graph: GraphId, name: Symbol) -> Option<Definition> {
-        self.defined[name.index()].within(graph)
+        self.defined[name.index()].definition_in(graph)
     }
 
     pub(super) fn define(&mut self, graph: GraphId, name: Symbol, definition: Definition) {
@@ -535,12 +535,12 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Graphs count from 1, so that 0 stands for none.
+/// Returns the number of a graph, from 1, so that 0 stands for none.
 pub(super) fn graph_number(graph: GraphId) -> u32 {
     graph.index() as u32 + 1
 }
 
-/// The constants of a graph, dense ones first: where they stand, and their names.
+/// Returns the spots and the names of the constants of a graph, dense ones first.
 fn constants(id: GraphId, graph: &Graph) -> impl Iterator<Item = (Spot, Option<Symbol>)> {
     let dense = graph.initializers.iter().enumerate();
     let dense = dense.map(move |(index, found)| {
@@ -559,7 +559,7 @@ pub(super) fn text(model: &Model, name: Symbol) -> String {
     sardonyx_proto::shown(model.text(name))
 }
 
-/// The node of graph `outer` in which graph `inner` is, however deep.
+/// Returns the node of graph `outer` that contains graph `inner` at any depth.
 fn owner_within(model: &Model, inner: GraphId, outer: GraphId) -> Option<NodeId> {
     let mut graph = inner;
     loop {
@@ -571,7 +571,7 @@ fn owner_within(model: &Model, inner: GraphId, outer: GraphId) -> Option<NodeId>
     }
 }
 
-/// Whether a graph around this one defines a name.
+/// Whether an outer graph defines a name.
 fn outer_value(model: &Model, graph: GraphId, name: Symbol) -> bool {
     let mut outer = Vec::new();
     let mut inner = graph;
@@ -584,7 +584,7 @@ fn outer_value(model: &Model, graph: GraphId, name: Symbol) -> bool {
     })
 }
 
-/// The first other node of a graph that makes a value of a name.
+/// Returns the first other node of a graph that makes a value of a name.
 fn first_maker(model: &Model, graph: GraphId, name: Symbol, not: NodeId) -> Option<NodeId> {
     let nodes = model.graph(graph).nodes.iter().copied();
     nodes.take_while(|node| *node != not).find(|node| {
@@ -593,7 +593,7 @@ fn first_maker(model: &Model, graph: GraphId, name: Symbol, not: NodeId) -> Opti
     })
 }
 
-/// The graph that is around all others around this one.
+/// Returns the outermost graph around this one.
 fn outermost(model: &Model, graph: GraphId) -> GraphId {
     let mut graph = graph;
     while let Some(parent) = model.graph(graph).parent {
@@ -602,8 +602,8 @@ fn outermost(model: &Model, graph: GraphId) -> GraphId {
     graph
 }
 
-/// What is said of an output of a graph that nothing in it defines.
-pub(crate) fn undefined_output(
+/// Describes an output of a graph that nothing in it defines, with advice.
+pub(crate) fn describe_undefined_output(
     model: &Model,
     graph: GraphId,
     name: Symbol,
@@ -617,16 +617,16 @@ pub(crate) fn undefined_output(
     (fact, advice.into())
 }
 
-/// What is said of a name that nothing defines: if `advised`, whether another graph has it, or a
-/// similar one is there. Advice may be empty.
-pub(crate) fn undefined(
+/// Describes an undefined name. If `advised`, the advice names another graph that has it, or a
+/// similar name; it may be empty.
+pub(crate) fn describe_undefined(
     model: &Model,
     graph: GraphId,
     name: Symbol,
     index: usize,
     advised: bool,
 ) -> (String, Cow<'static, str>) {
-    /// Names beyond this many are not compared.
+    /// Maximum number of names that are compared.
     const MOST_NAMES: usize = 10_000;
     let shown = text(model, name);
     let fact = format!("input {index}, '{shown}', is not defined");

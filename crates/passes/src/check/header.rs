@@ -8,11 +8,11 @@ use crate::codes;
 use crate::finding::Spot;
 use crate::ir_version::{NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 
-/// Keys of metadata that the standard itself has, all in lower case.
+/// Keys of metadata that the standard defines, in lower case.
 const KNOWN_KEYS: &[&str] = &["model_author", "model_license"];
 
-/// Keys that describe the pixels of images, and what the standard lets them be. Compared without
-/// regard to case.
+/// Keys that describe the pixels of images, and the values that the standard permits. Compared
+/// without regard to case.
 const IMAGE_KEYS: &[(&str, &[&str])] = &[
     ("Image.BitmapPixelFormat", &["Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"]),
     ("Image.ColorSpaceGamma", &["Linear", "SRGB"]),
@@ -26,7 +26,7 @@ pub(super) fn is_known_key(key: &[u8]) -> bool {
     KNOWN_KEYS.iter().any(|known| key.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether a name looks like one of a package: words with dots between.
+/// Whether a name looks like that of a package: words separated by dots.
 fn is_domain(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'.').all(|word| {
         let fine = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -55,7 +55,7 @@ impl Checker<'_> {
             let spot = Spot::MODEL.field("producer_name");
             self.add(&codes::NO_PRODUCER, spot, |_| "the model has no producer name".into());
         }
-        self.markup(header.doc_string, Spot::MODEL);
+        self.check_markup(header.doc_string, Spot::MODEL);
         self.keys(&header.metadata_props, Spot::MODEL, "metadata_props");
         for (index, entry) in header.metadata_props.iter().enumerate() {
             self.image_metadata(index, entry);
@@ -99,7 +99,7 @@ impl Checker<'_> {
     fn opset_imports(&mut self) {
         let imports = &self.model.header.opset_import;
         let spot = Spot::MODEL.field("opset_import");
-        // Who gives no version of the format is told so already.
+        // A missing `ir_version` has its own finding.
         if self.ir_version >= 3 && imports.is_empty() {
             self.add(&codes::NO_OPSET_IMPORT, spot, |_| {
                 "the model imports no operator sets".into()
@@ -109,11 +109,11 @@ impl Checker<'_> {
                 "the IR version of the model does not support opset_import".into()
             });
         }
-        self.imports_of(imports, Spot::MODEL);
+        self.check_imports(imports, Spot::MODEL);
     }
 
-    /// Rules about a list of imports, of the model or of a function.
-    pub(super) fn imports_of(&mut self, imports: &[sardonyx_model::OperatorSetId], part: Spot) {
+    /// Checks a list of imports of the model or of a function.
+    pub(super) fn check_imports(&mut self, imports: &[sardonyx_model::OperatorSetId], part: Spot) {
         let mut seen = hashbrown::HashSet::new();
         for (index, import) in imports.iter().enumerate() {
             let spot = part.item("opset_import", index);
@@ -169,7 +169,8 @@ impl Checker<'_> {
                 self.add_with(&codes::OPSET_NEEDS_NEWER_IR, spot, |model| {
                     let ir_version = model.header.ir_version.unwrap_or(0);
                     let fact = format!(
-                        "version {version} of '{}' was released with IR version {needed}; the model has IR version {ir_version}",
+                        "version {version} of '{}' was released with IR version {needed}; the \
+                         model has IR version {ir_version}",
                         name()
                     );
                     (fact, format!("raise ir_version to {needed}").into())
@@ -178,7 +179,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The version of the document that says what is in a domain.
+    /// Returns the version of the document that lists the operators of a domain.
     fn declared_version(&self, domain: &[u8]) -> Option<i64> {
         let mut sets = self.options.operator_sets.iter().rev();
         let set = sets.find(|set| !domain.is_empty() && set.domain.as_bytes() == domain)?;
@@ -201,8 +202,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Documentation with tags of HTML.
-    pub(super) fn markup(&mut self, doc: Option<sardonyx_model::Symbol>, spot: Spot) {
+    /// Reports documentation with tags of HTML.
+    pub(super) fn check_markup(&mut self, doc: Option<sardonyx_model::Symbol>, spot: Spot) {
         let Some(text) = doc.map(|doc| self.texts.text(doc)) else {
             return;
         };
@@ -214,7 +215,7 @@ impl Checker<'_> {
     }
 }
 
-/// The first closing tag of a text. Opening ones occur in honest text as well, such as
+/// Returns the first closing tag of a text. Opening ones also occur in ordinary text, such as
 /// `List<Tensor>`.
 fn closing_tag(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_is_told_from_text() {
+    fn markup_is_distinguished_from_text() {
         assert_eq!(closing_tag(b"a <b>x</b> c"), Some(&b"</b>"[..]));
         for fine in [&b"a < b / c > d"[..], b"List<Tensor>", b"</", b"<", b""] {
             assert_eq!(closing_tag(fine), None);

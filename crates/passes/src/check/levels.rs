@@ -1,4 +1,4 @@
-//! How bad each kind of finding is, as the caller wishes.
+//! Severities of findings, as set by the caller.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,25 +6,25 @@ use std::fmt;
 use crate::codes::{CODES, code};
 use crate::finding::{Code, Reference, Severity};
 
-/// What counts how much. By default each code counts as its table says.
+/// Severities of the codes. By default each code has the severity of its table.
 #[derive(Debug, Clone, Default)]
 pub struct Levels {
-    /// Whether each code counts one level more: pedantic ones become notes, notes warnings,
+    /// Whether each code counts one level higher: pedantic ones become notes, notes warnings,
     /// warnings errors.
     pub strict: bool,
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model. What
-    /// it sees with a full check only is found by inference, which runs only if it is asked for.
+    /// Whether only findings for which the checker of the `onnx` package refuses a model are
+    /// reported. Inference finds those of its full check, if it is requested.
     pub shared_only: bool,
-    /// Whether only errors are said.
+    /// Whether only errors are reported.
     errors_only: bool,
-    /// Names of the codes that alone are said, if not all are.
+    /// Names of the only codes that are reported; `None` if all are.
     only: Option<Vec<&'static str>>,
-    /// Codes that are said even so.
+    /// Codes that are reported in addition.
     also: &'static [&'static Code],
-    wishes: HashMap<&'static str, Option<Severity>>,
+    settings: HashMap<&'static str, Option<Severity>>,
 }
 
-/// A wish about a code that does not exist.
+/// Setting for a code that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownCode(pub String);
 
@@ -37,46 +37,46 @@ impl fmt::Display for UnknownCode {
 impl std::error::Error for UnknownCode {}
 
 impl Levels {
-    /// Only what the checker of the `onnx` package refuses as well.
+    /// Reports only findings for which the checker of the `onnx` package also refuses a model.
     pub fn shared() -> Levels {
         Levels { shared_only: true, ..Levels::default() }
     }
 
-    /// Only errors.
+    /// Reports only errors.
     pub(crate) fn errors() -> Levels {
         Levels { errors_only: true, ..Levels::default() }
     }
 
-    /// Says these codes alone, by name.
+    /// Reports only these codes, by name.
     pub(crate) fn only(self, codes: Vec<&'static str>) -> Levels {
         Levels { only: Some(codes), ..self }
     }
 
-    /// Says these codes, too, if only shared ones are said.
+    /// Also reports these codes if only shared ones are reported.
     pub(super) fn and_also(self, also: &'static [&'static Code]) -> Levels {
         Levels { also, ..self }
     }
 
-    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for
-    /// all of that level.
+    /// Stops reporting a code: its name, the id of a requirement, or `warnings` or `notes` for all
+    /// of that level.
     ///
     /// # Errors
     ///
-    /// There is no such code.
+    /// The code does not exist.
     pub fn allow(&mut self, name: &str) -> Result<(), UnknownCode> {
-        self.wish(name, None)
+        self.set_severity(name, None)
     }
 
-    /// Counts a code as an error; the names are those of [`allow`](Levels::allow).
+    /// Reports a code as an error; the names are those of [`allow`](Levels::allow).
     ///
     /// # Errors
     ///
-    /// There is no such code.
+    /// The code does not exist.
     pub fn deny(&mut self, name: &str) -> Result<(), UnknownCode> {
-        self.wish(name, Some(Severity::Error))
+        self.set_severity(name, Some(Severity::Error))
     }
 
-    fn wish(&mut self, name: &str, wish: Option<Severity>) -> Result<(), UnknownCode> {
+    fn set_severity(&mut self, name: &str, severity: Option<Severity>) -> Result<(), UnknownCode> {
         let level = match name {
             "warnings" => Some(Severity::Warning),
             "notes" => Some(Severity::Note),
@@ -97,12 +97,12 @@ impl Levels {
             return Err(UnknownCode(name.to_string()));
         }
         for code in chosen {
-            self.wishes.insert(code.name, wish);
+            self.settings.insert(code.name, severity);
         }
         Ok(())
     }
 
-    /// How bad a code is; `None` if nothing is said about it.
+    /// Returns the severity of a code; `None` if it is not reported.
     pub fn of(&self, code: &Code) -> Option<Severity> {
         self.severity(code).filter(|severity| !self.errors_only || *severity == Severity::Error)
     }
@@ -115,8 +115,8 @@ impl Levels {
         if is_left_out && !self.also.iter().any(|also| also.name == code.name) {
             return None;
         }
-        if let Some(wish) = self.wishes.get(code.name) {
-            return *wish;
+        if let Some(severity) = self.settings.get(code.name) {
+            return *severity;
         }
         match (self.strict, code.severity) {
             (false, severity) => severity,
@@ -133,7 +133,7 @@ mod tests {
     use crate::codes;
 
     #[test]
-    fn wishes_beat_strictness() {
+    fn settings_override_strictness() {
         let mut levels = Levels { strict: true, ..Levels::default() };
         assert_eq!(levels.of(&codes::NAME_NO_IDENTIFIER), Some(Severity::Note));
         assert_eq!(levels.of(&codes::NO_DOMAIN), Some(Severity::Warning));

@@ -1,4 +1,4 @@
-//! Rules about a node: what it calls, what it reads and makes, its name.
+//! Rules about a node: its callee, its inputs and outputs, and its name.
 
 use sardonyx_model::{GraphId, NodeId};
 use sardonyx_ops::{Arity, Param};
@@ -9,7 +9,7 @@ use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {
-    /// A node. Taken `alone`, what it reads may be defined elsewhere.
+    /// Checks a node. If `alone`, its inputs may be defined elsewhere.
     pub(super) fn node(&mut self, id: NodeId, root: Root, alone: bool) {
         let model = self.model;
         let node = model.node(id);
@@ -39,17 +39,17 @@ impl Checker<'_> {
         }
         for (index, value) in model.inputs(id).enumerate() {
             match value {
-                Some(value) if !alone => self.read(id, index, value),
+                Some(value) if !alone => self.check_input(id, index, value),
                 Some(_) => {}
                 None => self.nameless_input(id, callee, formal_inputs, index),
             }
         }
         for (index, value) in model.outputs(id).iter().enumerate() {
             match value {
-                Some(value) if !alone => self.made(id, index, *value),
+                Some(value) if !alone => self.check_output(id, index, *value),
                 Some(_) => {}
                 None if formal_outputs.is_single(index) => {
-                    self.left_out(id, callee, index, "output");
+                    self.report_missing(id, callee, index, "output");
                 }
                 None => {}
             }
@@ -76,13 +76,13 @@ impl Checker<'_> {
             }
         }
         if let Some(extras) = model.extras(id) {
-            self.markup(extras.doc_string, Spot::node(id));
+            self.check_markup(extras.doc_string, Spot::node(id));
             self.keys(&extras.metadata_props, Spot::node(id), "metadata_props");
             self.devices(id, &extras.device_configurations);
         }
     }
 
-    /// A node against the operator that it calls, and nothing else.
+    /// Checks only the agreement of a node with the operator that it calls.
     pub(super) fn signature(&mut self, id: NodeId, root: Root) {
         let model = self.model;
         let callee = self.callee(id, root);
@@ -100,17 +100,17 @@ impl Checker<'_> {
         self.attributes(id, callee, root, true);
     }
 
-    /// The nodes of a graph, each by itself.
+    /// Checks the nodes of a graph, each by itself.
     pub(super) fn nodes_alone(&mut self, graph: GraphId) {
         for node in &self.model.graph(graph).nodes {
             self.node(*node, Root::Main, true);
             for graph in std::mem::take(&mut self.inner) {
-                self.tree(graph, Root::Main);
+                self.check_tree(graph, Root::Main);
             }
         }
     }
 
-    /// How many inputs and outputs there are.
+    /// Checks the numbers of inputs and outputs.
     fn counts(&mut self, id: NodeId, callee: u32, inputs: usize, outputs: usize) {
         let Some(schema) = self.callees.get(callee).schema else {
             return;
@@ -149,10 +149,10 @@ impl Checker<'_> {
         }
     }
 
-    /// An input with an empty name.
+    /// Reports an input with an empty name.
     fn nameless_input(&mut self, id: NodeId, callee: u32, formals: Formals, index: usize) {
         if formals.is_single(index) {
-            return self.left_out(id, callee, index, "input");
+            return self.report_missing(id, callee, index, "input");
         }
         let Some(schema) = self.callees.get(callee).schema else {
             return;
@@ -169,7 +169,7 @@ impl Checker<'_> {
         }
     }
 
-    fn left_out(&mut self, id: NodeId, callee: u32, index: usize, what: &'static str) {
+    fn report_missing(&mut self, id: NodeId, callee: u32, index: usize, what: &'static str) {
         let Some(schema) = self.callees.get(callee).schema else {
             return;
         };
@@ -184,7 +184,7 @@ impl Checker<'_> {
     }
 }
 
-/// A formal input or output by name, with how often it occurs if that is not once.
+/// Returns a formal input or output by name, with its number of occurrences if that is not one.
 fn param_words(param: &Param) -> String {
     match param.arity {
         Arity::Single => param.name.to_string(),

@@ -1,5 +1,5 @@
-//! Types of operands: what the file declares, carried forward through the nodes, against what
-//! operators take. Element types and kinds only, no shapes.
+//! Types of operands: declared types are propagated through the nodes and compared with the types
+//! that operators accept. Element types and kinds only, without shapes.
 
 use sardonyx_model::{
     AttributeValue, GraphId, NodeId, Producer, TensorType, Type, TypeKind, ValueId,
@@ -13,7 +13,7 @@ use super::Checker;
 use crate::codes;
 use crate::finding::Spot;
 
-/// A type without its shape in one byte: kind and number of the element type.
+/// Type without its shape in one byte: kind and number of the element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Brief(u8);
 
@@ -29,12 +29,12 @@ enum Kind {
 const KINDS: [Kind; 5] =
     [Kind::Tensor, Kind::Sparse, Kind::Sequence, Kind::Optional, Kind::OptionalSequence];
 
-/// Bits of a [`Brief`] that hold the element type.
+/// Number of bits of a [`Brief`] that hold the element type.
 const ELEMENT_BITS: u32 = 5;
 
 impl Brief {
-    /// A type of which nothing is known, or of a kind that is not followed: maps, opaque ones,
-    /// deeper ones.
+    /// Unknown type, or a type of a kind that is not propagated: maps, opaque and more deeply
+    /// nested types.
     const UNKNOWN: Brief = Brief(0);
 
     fn new(kind: Kind, elem: DataType) -> Brief {
@@ -51,8 +51,8 @@ impl Brief {
         elem.map_or(Brief::UNKNOWN, |elem| Brief::new(Kind::Tensor, elem))
     }
 
-    /// What a file declares.
-    fn declared(kind: &TypeKind) -> Brief {
+    /// Returns the type that a file declares.
+    fn from_declared(kind: &TypeKind) -> Brief {
         fn inner(kind: &TypeKind) -> Option<(Kind, i32)> {
             let of = |ty: &Option<Box<sardonyx_model::TypeProto>>| {
                 ty.as_deref().and_then(|ty| ty.kind.as_ref()).and_then(inner)
@@ -83,8 +83,8 @@ impl Brief {
         Some((*kind, elem))
     }
 
-    /// The same for the table of operators.
-    fn full(self) -> Option<Type> {
+    /// Returns the type in the form of the table of operators.
+    fn to_type(self) -> Option<Type> {
         let (kind, elem) = self.parts()?;
         let tensor = Type::unranked(elem);
         Some(match kind {
@@ -96,7 +96,7 @@ impl Brief {
         })
     }
 
-    /// As the standard spells it, such as `tensor(float)`.
+    /// Returns the type in the spelling of the standard, such as `tensor(float)`.
     fn words(self) -> String {
         let Some((kind, elem)) = self.parts() else {
             return "unknown".into();
@@ -117,60 +117,61 @@ impl Brief {
     }
 }
 
-/// Type variables of one operator that are followed.
+/// Maximum number of type variables of an operator that are compared.
 const MOST_VARIABLES: usize = 16;
 
-/// What an operator takes and gives, made for quick comparison.
+/// Types that an operator accepts and returns, in a form for quick comparison.
 #[derive(Default)]
 pub(super) struct Operands<'a> {
     variables: SmallVec<[Variable<'a>; 4]>,
     inputs: Formals,
     outputs: Formals,
-    /// Whether the second input becomes an element of the first, which no type variable says.
+    /// Whether the second input becomes an element of the first, which type variables do not
+    /// express.
     inserts: bool,
-    /// The attribute that says the type of the first output.
+    /// Attribute that sets the type of the first output.
     by_attribute: Option<ByAttribute>,
 }
 
-/// An attribute that says a type.
+/// Attribute that sets a type.
 #[derive(Clone, Copy)]
 enum ByAttribute {
-    /// The only one, by the value that it has.
+    /// The only attribute, by the type of its value.
     Value,
     /// `to`, by number.
     To,
 }
 
-/// A type variable, or a type that is written out.
+/// Type variable, or a type that is spelled out.
 struct Variable<'a> {
-    /// Its name in the schema.
+    /// Name in the schema.
     name: &'static str,
     takes: Takes<'a>,
-    /// By kind, the element types that were found to be allowed.
+    /// Element types that were found to be allowed, by kind.
     fine: [u32; KINDS.len() + 1],
 }
 
-/// What a variable may stand for.
+/// Types that a variable may stand for.
 #[derive(Clone, Copy, Default)]
 struct Takes<'a> {
-    /// The types; `None` if there is one, which is written out.
+    /// All types; `None` if there is only one, which is spelled out.
     allowed: Option<&'a TypeSet>,
-    /// The only type, if there is one.
+    /// The only type, if there is just one.
     only: Brief,
 }
 
 #[derive(Default)]
 struct Formals {
     list: SmallVec<[Formal; 6]>,
-    /// Whether the last one stands for all that follow.
+    /// Whether the last one stands for all further operands.
     variadic: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Formal {
-    /// Which variable; beyond the list for a type that is not followed.
+    /// Index of the variable; beyond the list for a type that is not compared.
     variable: u8,
-    /// Whether all operands of the variable have one type.
+    /// Whether all operands of the variable must have one type.
     shared: bool,
 }
 
@@ -210,7 +211,10 @@ impl<'a> Operands<'a> {
                 let allowed = schema.type_var(param.ty).map(|var| &var.allowed);
                 self.variables.push(Variable {
                     name: param.ty,
-                    takes: Takes { allowed, only: allowed.map_or_else(|| spelled(param.ty), only) },
+                    takes: Takes {
+                        allowed,
+                        only: allowed.map_or_else(|| parse_spelling(param.ty), only),
+                    },
                     fine: [0; KINDS.len() + 1],
                 });
                 self.variables.len() - 1
@@ -225,7 +229,7 @@ impl<'a> Operands<'a> {
 }
 
 impl Variable<'_> {
-    /// Whether a type is among those that the variable may stand for.
+    /// Whether the variable may stand for a type.
     fn allows(&mut self, ty: Brief) -> bool {
         if self.takes.only != Brief::UNKNOWN {
             return self.takes.only == ty;
@@ -235,7 +239,7 @@ impl Variable<'_> {
         };
         let fine = &mut self.fine[usize::from(ty.0 >> ELEMENT_BITS) % (KINDS.len() + 1)];
         let bit = 1 << (ty.0 & ((1 << ELEMENT_BITS) - 1));
-        if *fine & bit == 0 && ty.full().is_none_or(|full| set.allows(&full)) {
+        if *fine & bit == 0 && ty.to_type().is_none_or(|full| set.allows(&full)) {
             *fine |= bit;
         }
         *fine & bit != 0
@@ -251,14 +255,14 @@ impl Takes<'_> {
     }
 }
 
-/// A type as schemas write it out, such as `tensor(int64)`.
-fn spelled(name: &str) -> Brief {
+/// Parses a type in the spelling of schemas, such as `tensor(int64)`.
+fn parse_spelling(name: &str) -> Brief {
     let elem =
         name.strip_prefix("tensor(").and_then(|rest| DataType::from_name(rest.strip_suffix(')')?));
     elem.map_or(Brief::UNKNOWN, |elem| Brief::new(Kind::Tensor, elem))
 }
 
-/// The type of a set that has only one, a tensor.
+/// Returns the type of a set that has only one, if it is a tensor.
 fn only(set: &TypeSet) -> Brief {
     let mut elems = set.tensor_elems();
     match (elems.next(), elems.next()) {
@@ -268,7 +272,7 @@ fn only(set: &TypeSet) -> Brief {
 }
 
 impl Checker<'_> {
-    /// Notes what a graph declares about its values.
+    /// Records the declared types of a graph's values.
     pub(super) fn declared_types(&mut self, id: GraphId) {
         if self.types.is_empty() {
             return;
@@ -280,13 +284,13 @@ impl Checker<'_> {
         let infos = graph.value_info.iter().chain(&graph.outputs);
         for info in infos.chain(&graph.inputs) {
             if let Some(kind) = info.ty.as_ref().and_then(|ty| ty.kind.as_ref()) {
-                self.note(info.value, Brief::declared(kind));
+                self.note(info.value, Brief::from_declared(kind));
             }
         }
     }
 
-    /// A value is only what its own graph says of it: names of outer values may occur in lists of
-    /// inner graphs.
+    /// Records the type of a value. Only declarations of its own graph count, since lists of inner
+    /// graphs may have names of outer values.
     fn note(&mut self, value: Option<ValueId>, ty: Brief) {
         let Some(value) = value else { return };
         if ty != Brief::UNKNOWN && self.model.value(value).producer != Producer::Nothing {
@@ -294,8 +298,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares what a node reads with what its operator takes, and notes the types of what it
-    /// makes.
+    /// Compares the inputs of a node with the types that its operator accepts, and records the
+    /// types of its outputs.
     pub(super) fn operand_types(&mut self, id: NodeId, callee: u32) {
         let operands = &mut self.callees.get_mut(callee).operands;
         if operands.variables.is_empty() {
@@ -338,7 +342,7 @@ impl Checker<'_> {
                 });
             }
         }
-        let (inserts, said_by) = (operands.inserts, operands.by_attribute);
+        let (inserts, source) = (operands.inserts, operands.by_attribute);
         let mut by_attribute = false;
         for (position, value) in model.outputs(id).iter().enumerate() {
             let Some(value) = *value else { continue };
@@ -358,8 +362,8 @@ impl Checker<'_> {
                 types[index(value)] = ty;
             }
         }
-        if let Some(said_by) = said_by.filter(|_| by_attribute) {
-            self.by_attribute(id, said_by);
+        if let Some(source) = source.filter(|_| by_attribute) {
+            self.by_attribute(id, source);
         }
         for found in wrong {
             self.wrong_type(id, callee, found);
@@ -369,7 +373,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A tensor that a node puts into a sequence is of the type of its elements.
+    /// Checks that a tensor that a node puts into a sequence has the type of its elements.
     fn insertion(&mut self, id: NodeId) {
         let mut inputs = self.model.inputs(id);
         let mut next = || {
@@ -391,8 +395,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes the type that an attribute gives to the output of a constant or a cast.
-    fn by_attribute(&mut self, id: NodeId, said_by: ByAttribute) {
+    /// Records the type that an attribute gives to the output of a constant or a cast.
+    fn by_attribute(&mut self, id: NodeId, source: ByAttribute) {
         let model = self.model;
         let Some(Some(value)) = model.outputs(id).first() else {
             return;
@@ -400,7 +404,7 @@ impl Checker<'_> {
         let mut attributes = model.attributes(id).iter();
         let found = attributes.find_map(|attribute| {
             let attribute = model.attribute(*attribute);
-            let elem = match (said_by, attribute.values.first()?) {
+            let elem = match (source, attribute.values.first()?) {
                 (ByAttribute::Value, AttributeValue::Tensor(tensor)) => {
                     return Some(Brief::tensor(tensor.data_type));
                 }
@@ -455,7 +459,7 @@ impl Checker<'_> {
     }
 }
 
-/// An operand of a wrong type.
+/// Operand of a wrong type.
 #[derive(Clone, Copy)]
 struct Wrong {
     position: usize,
@@ -463,16 +467,16 @@ struct Wrong {
     problem: Problem,
 }
 
-/// What is wrong with the type of an operand.
+/// Defect of the type of an operand.
 #[derive(Clone, Copy)]
 enum Problem {
-    /// It is none of those that a variable, by number, may stand for.
+    /// The type is not among those that a variable, given by its index, may stand for.
     NotAllowed(usize),
     /// Another operand of the same variable, at this position, has this type.
     NotTheSame(Brief, usize),
 }
 
-/// What to do about an operand of a wrong type; empty for the advice of the code.
+/// Returns advice for an operand of a wrong type; empty for the advice of the code.
 fn advice(ty: Brief) -> &'static str {
     if ty.is_optional() { "get the value with OptionalGetElement" } else { "" }
 }

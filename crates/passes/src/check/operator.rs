@@ -1,5 +1,5 @@
-//! What a node calls: an operator of the standard, a function of the model, something else. Looked
-//! up once for all nodes that call the same in the same tree of graphs.
+//! Callee of a node: an operator of the standard, a function of the model, or something else.
+//! Looked up once for all nodes with the same callee in the same tree of graphs.
 
 use std::borrow::Cow;
 
@@ -33,13 +33,13 @@ const EXPERIMENTS: &[&str] = &[
     "ScaledTanh",
 ];
 
-/// Operators of which some numbers of outputs between the fewest and the most are not meant: their
-/// optional outputs come all together or not at all. By name, with the first and the last version
-/// that says so.
+/// Operators whose optional outputs are all present or all absent, so that numbers of outputs
+/// between the least and the greatest are wrong. By name, with the first and the last version that
+/// requires it.
 const ALL_OR_FEWEST: &[(&str, u32, u32)] = &[("BatchNormalization", 1, 15)];
 
 /// Domains of the standard whose operators are all known, and whether the checker of the `onnx`
-/// package thinks so.
+/// package treats them so.
 const CLOSED_DOMAINS: &[(&str, bool)] = &[
     ("", true),
     ("ai.onnx.ml", true),
@@ -50,12 +50,12 @@ const CLOSED_DOMAINS: &[(&str, bool)] = &[
 
 type Key = (Root, Option<Symbol>, Option<Symbol>);
 
-/// What was looked up so far.
+/// Callees that have been looked up.
 #[derive(Default)]
 pub(super) struct Callees<'a> {
     by_key: HashMap<Key, u32>,
     list: Vec<Callee<'a>>,
-    /// Neighbouring nodes are often alike.
+    /// Neighbouring nodes often have the same callee.
     last: Option<(Key, u32)>,
 }
 
@@ -69,33 +69,33 @@ impl<'a> Callees<'a> {
     }
 }
 
-/// What a node calls.
+/// Callee of a node.
 pub(super) struct Callee<'a> {
     pub(super) schema: Option<&'a Schema>,
-    /// Why it cannot be called.
+    /// Reason why it cannot be called.
     pub(super) problem: Option<(&'static Code, String, Cow<'static, str>)>,
     /// Whether the model has functions of that name.
     pub(super) is_function: bool,
     pub(super) inputs: Formals,
     pub(super) outputs: Formals,
     pub(super) operands: Operands<'a>,
-    /// Attributes in the order of the schema; `None` for a name that the model does not have.
+    /// Attributes in the order of the schema; `None` for a name that does not occur in the model.
     pub(super) attributes: SmallVec<[(Option<Symbol>, AttributeType); 8]>,
-    /// Which of them every node must have, by bit.
+    /// Bit mask of the attributes that every node must have.
     pub(super) required: u64,
 }
 
-/// How many operands there may be, and which of them must be named.
+/// Number of operands that are allowed, and operands that must be named.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Formals {
     pub(super) fewest: usize,
     pub(super) most: usize,
-    /// Whether only the fewest and the most are meant, and no number between.
+    /// Whether only the least and the greatest number are allowed.
     pub(super) no_middle: bool,
-    /// Position of the first operand of the variadic parameter; `usize::MAX` without one, and where
-    /// it may have gaps.
+    /// Position of the first operand of the variadic parameter; `usize::MAX` without one, or if it
+    /// may have gaps.
     pub(super) variadic: usize,
-    /// By position, those that cannot be left out.
+    /// Bit mask of the positions that cannot be absent.
     single: u64,
 }
 
@@ -103,7 +103,7 @@ impl Formals {
     const ANY: Formals =
         Formals { fewest: 0, most: usize::MAX, no_middle: false, variadic: usize::MAX, single: 0 };
 
-    /// Whether there may be that many.
+    /// Whether that many operands are allowed.
     pub(super) fn allow(self, count: usize) -> bool {
         if self.no_middle {
             count == self.fewest || count == self.most
@@ -134,7 +134,7 @@ impl Formals {
 }
 
 impl<'a> Checker<'a> {
-    /// What a node calls, by its number.
+    /// Returns the index of a node's callee.
     #[inline]
     pub(super) fn callee(&mut self, node: NodeId, root: Root) -> u32 {
         let found = self.model.node(node);
@@ -158,21 +158,22 @@ impl<'a> Checker<'a> {
         index
     }
 
-    /// The version of a domain in a tree of graphs.
+    /// Returns the imported version of a domain in a tree of graphs.
     pub(super) fn version(&mut self, root: Root, domain: Option<Symbol>) -> Option<i64> {
         if !self.imports.contains_key(&root) {
             let list = match root {
                 Root::Function(index) => &self.model.functions[index].opset_import,
                 Root::Main | Root::Training(_) => &self.model.header.opset_import,
             };
-            let imports = self.effective(list, root);
+            let imports = self.effective_imports(list, root);
             self.imports.insert(root, imports);
         }
         self.imports.get(&root).and_then(|imports| imports.get(&domain)).copied()
     }
 
-    /// The last entry of each domain counts. A model of old without any uses version 1.
-    fn effective(&self, list: &[OperatorSetId], root: Root) -> Imports {
+    /// Returns the last entry of each domain, which is the one that counts. An old model without
+    /// any uses version 1.
+    fn effective_imports(&self, list: &[OperatorSetId], root: Root) -> Imports {
         let entries = list.iter();
         let mut imports: Imports = entries
             .map(|import| (self.domain(import.domain), import.version.unwrap_or(0)))
@@ -213,19 +214,19 @@ impl<'a> Checker<'a> {
             callee.problem = Some(self.not_imported(root, &domain_text));
             return callee;
         };
-        // A version beyond 32 bits has a finding of its own; operators are those of the newest one.
+        // A version beyond 32 bits has its own finding; the newest operators are used.
         let opset = version.clamp(0, i32::MAX.into()) as u32;
         let registry = &self.options.registry;
-        // What others add to the standard's own domain runs, and is an error all the same; what is
-        // in theirs may be a function of the model.
+        // Operators that other projects add to the standard's own domain can run, but are an error.
+        // Those in other domains may be functions of the model.
         let is_refused = |schema: &Schema| {
             schema.domain.is_empty() && !self.options.added_operators || callee.is_function
         };
         let counts = |schema: &&Schema| !registry.is_added(schema) || !is_refused(schema);
         let Some(schema) = registry.schema(&domain_text, &name, opset).filter(counts) else {
             if !callee.is_function {
-                callee.problem = self.unknown(domain, &domain_text, &name, version);
-                // Only findings that are listed need a suggestion, and to look for one takes time.
+                callee.problem = self.describe_unknown(domain, &domain_text, &name, version);
+                // Only listed findings need a suggestion, whose search takes time.
                 let is_listed = self.unknown_operators < self.options.per_code;
                 self.unknown_operators += 1;
                 if let Some((code, _, advice)) = &mut callee.problem
@@ -291,8 +292,8 @@ impl<'a> Checker<'a> {
         (&codes::OPSET_NOT_IMPORTED, fact, advice.into())
     }
 
-    /// What is wrong with a name for which there is no operator and no function.
-    fn unknown(
+    /// Describes a name for which there is neither an operator nor a function.
+    fn describe_unknown(
         &self,
         domain: Option<Symbol>,
         domain_text: &str,
@@ -338,7 +339,7 @@ impl<'a> Checker<'a> {
         if let Some(set) =
             set.rev().find(|set| set.domain == domain_text && !domain_text.is_empty())
         {
-            return declared(set, &full, name, version);
+            return describe_declared(set, &full, name, version);
         }
         let closed = CLOSED_DOMAINS.iter().find(|(closed, _)| *closed == domain_text);
         let fact = format!("operator {full} does not exist");
@@ -357,7 +358,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Advice about a name that no operator of its domain has: one like it.
+    /// Suggests an operator of a domain with a similar name.
     fn similar(&self, domain: Option<Symbol>, domain_text: &str, name: &str) -> Option<String> {
         let operators = self.options.registry.operators();
         let operators = operators.filter(|op| op.domain == domain_text);
@@ -374,7 +375,7 @@ impl<'a> Checker<'a> {
         Some(format!("did you mean {near}?"))
     }
 
-    /// Says what is wrong with what a node calls. Whether it can be called at all.
+    /// Reports a callee that cannot be called. Returns whether it can.
     pub(super) fn callable(&mut self, node: NodeId, callee: u32) -> bool {
         let Some((code, fact, advice)) = self.callees.get(callee).problem.clone() else {
             return true;
@@ -388,8 +389,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What is wrong with the name of an operator in a domain of which a document says what is in it.
-fn declared(
+/// Describes the name of an operator in a domain whose operators a document lists.
+fn describe_declared(
     set: &OperatorSet,
     full: &str,
     name: &str,
@@ -416,7 +417,7 @@ fn declared(
     }
 }
 
-/// What to use instead of an operator that was taken out of the standard.
+/// Returns advice about the replacement of an operator that was removed from the standard.
 fn replacement(domain: &str, name: &str) -> Option<&'static str> {
     Some(match (domain, name) {
         ("", "Upsample") => "use Resize",

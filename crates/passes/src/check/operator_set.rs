@@ -1,4 +1,4 @@
-//! Documents of operator sets: which operators there are, by name, and the rules about that.
+//! Documents of operator sets, which list operators by name, and the rules about them.
 
 use hashbrown::HashSet;
 use sardonyx_proto::{
@@ -9,35 +9,36 @@ use sardonyx_proto::{
 use super::documents::{Judge, WHOLE};
 use crate::codes;
 
-/// The text that documents of operator sets begin with.
+/// Text that documents of operator sets begin with.
 pub const OPERATOR_SET_MAGIC: &[u8] = b"ONNXOPSET";
 
-/// A document of an operator set, which says what operators there are, but not what they take.
+/// Document of an operator set, which lists operators without their parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperatorSet {
-    /// What it begins with; it is [`OPERATOR_SET_MAGIC`] in every valid document.
+    /// First bytes of the document; [`OPERATOR_SET_MAGIC`] in every valid one.
     pub magic: Vec<u8>,
-    /// Version of the format. The documents of the standard say that it has 32 bits, the schema 64;
-    /// 64 are read.
+    /// Version of the format. It has 32 bits according to the documents of the standard and 64 in
+    /// the schema; 64 are read.
     pub ir_version: Option<i64>,
-    /// Its domain.
+    /// Domain of the set.
     pub domain: String,
-    /// Its version.
+    /// Version of the set.
     pub version: i64,
-    /// Its operators, and then its functions.
+    /// Operators, followed by functions.
     pub operators: Vec<DeclaredOperator>,
 }
 
-/// An operator of a document.
+/// Operator of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeclaredOperator {
     /// Name.
     pub name: String,
-    /// The version of the set that brought it. Functions do not say it; then it is that of the set.
+    /// Version of the set that introduced it. Functions do not declare one, so theirs is that of
+    /// the set.
     pub since: i64,
     /// Its status, as a number: `EXPERIMENTAL` 0 or `STABLE` 1. Absent means experimental.
     pub status: i32,
-    /// Whether it stands among the functions.
+    /// Whether it is in the list of functions.
     pub is_function: bool,
 }
 
@@ -46,7 +47,7 @@ impl OperatorSet {
     ///
     /// # Errors
     ///
-    /// The bytes are no such message.
+    /// The bytes are not such a message.
     pub fn read(bytes: &[u8]) -> Result<OperatorSet, Error> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut set = OperatorSet::default();
@@ -95,7 +96,7 @@ impl OperatorSet {
         Ok(set)
     }
 
-    /// The operator that a node means which calls `name` at a version of the set; otherwise the
+    /// Returns the operator that a node calls by `name` at a version of the set; otherwise the
     /// first version that has it.
     pub(super) fn operator(
         &self,
@@ -109,7 +110,7 @@ impl OperatorSet {
 }
 
 impl Judge<'_> {
-    /// Judges a document.
+    /// Checks a document.
     pub(super) fn operator_set(&mut self, set: &OperatorSet) {
         if set.magic != OPERATOR_SET_MAGIC {
             self.add(&codes::BAD_MAGIC, WHOLE.field("magic"), || {

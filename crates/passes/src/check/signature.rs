@@ -1,4 +1,4 @@
-//! Graphs inside of nodes against what their node passes in and takes out.
+//! Rules about the inputs and outputs of graphs in nodes, compared with their nodes.
 
 use sardonyx_model::{Attribute, AttributeValue, Id, NodeId};
 
@@ -6,16 +6,16 @@ use super::{Checker, count};
 use crate::codes;
 use crate::finding::Spot;
 
-/// How many inputs the graph of a node has, and how many outputs at least: the last ones may be
-/// left unused.
+/// Number of inputs of the graph of a node, and least number of outputs: the last ones may be
+/// unused.
 struct Wanted {
     inputs: usize,
     outputs: usize,
 }
 
 impl Checker<'_> {
-    /// Compares the inputs and outputs of inner graphs with those of their node, for the operators
-    /// of the standard.
+    /// Compares the inputs and outputs of inner graphs with those of their node, for operators of
+    /// the standard.
     pub(super) fn subgraphs(&mut self, id: NodeId, callee: u32) {
         let Some(schema) = self.callees.get(callee).schema else {
             return;
@@ -27,14 +27,14 @@ impl Checker<'_> {
         let (inputs, outputs) = (model.inputs(id).len(), model.outputs(id).len());
         let wanted = match schema.name {
             "If" => Wanted { inputs: 0, outputs },
-            // The number of the iteration, the condition, and the values carried along; trip count
-            // and condition of the node are no values of the body. The condition comes back first.
-            // Outputs of the node may be left out at the end.
+            // The body gets the number of the iteration, the condition, and the carried values, but
+            // not the trip count of the node. It returns the condition first. The last outputs of
+            // the node may be absent.
             "Loop" => {
                 Wanted { inputs: inputs.max(2), outputs: inputs.saturating_sub(1).max(1 + outputs) }
             }
             "Scan" => {
-                // The first version also takes lengths of sequences, which the body does not see.
+                // The first version also has lengths of sequences, which the body does not get.
                 let lengths = usize::from(schema.since < 9);
                 Wanted { inputs: inputs.saturating_sub(lengths), outputs }
             }
@@ -57,8 +57,7 @@ impl Checker<'_> {
         let spot = Spot::node(id).item("attribute", index);
         let graph = model.graph(inner);
         let formals = graph.inputs.len();
-        // Up to version 3 of the format constants stand among the inputs as well, after those that
-        // are passed in.
+        // Up to IR version 3 constants are also among the inputs, after those that are passed.
         let are_constants: Vec<bool> = if self.ir_version < 4 {
             let constants: hashbrown::HashSet<usize> =
                 graph.initializers.iter().filter_map(|found| found.value.map(Id::index)).collect();
@@ -70,7 +69,7 @@ impl Checker<'_> {
             Vec::new()
         };
         let constants = are_constants.iter().filter(|is| **is).count();
-        // One that stands before an input without a value is told of with the inputs of the graph.
+        // A constant before an input without a value is reported with the inputs of the graph.
         let last = are_constants.iter().rev().take_while(|is| **is).count();
         let first = formals - last;
         if last > 0 && last == constants && first < wanted.inputs {

@@ -1,4 +1,4 @@
-//! Rules about stored sparse tensors. Indices are read piece by piece, however many there are.
+//! Rules about stored sparse tensors. Indices are read piece by piece, whatever their number.
 
 use sardonyx_model::{GraphId, SparseTensorProto, TensorProto};
 use sardonyx_proto::{DataType, TensorField};
@@ -8,18 +8,18 @@ use crate::codes;
 use crate::finding::Spot;
 use crate::payload::for_each_chunk;
 
-/// Indices while they come in: what is wrong with the first one that is wrong.
+/// Check of indices as they are read. Keeps the first index that is wrong.
 struct Walk<'a> {
     dims: &'a [i64],
-    /// Whether an index is one number, the position in the dense form.
+    /// Whether an index is a single number, the position in the dense form.
     linear: bool,
-    /// Elements of the dense form.
+    /// Number of elements of the dense form.
     elements: u64,
     row: Vec<i64>,
     before: Option<Vec<i64>>,
-    /// Rows that there are values for; what comes after them is surplus.
+    /// Number of rows that have values; further ones are superfluous.
     rows: u64,
-    /// Rows so far.
+    /// Number of rows so far.
     count: u64,
     out_of_range: Option<(u64, i64)>,
     out_of_order: Option<u64>,
@@ -58,8 +58,9 @@ impl Walk<'_> {
     }
 }
 
-/// The spot of one of the two tensors: `of_graph` names it in a list of the graph, `of_attribute`
-/// in the value of an attribute. Of a list of sparse tensors, the list.
+/// Returns the spot of one of the two tensors: `of_graph` is its name in a list of the graph,
+/// `of_attribute` in the value of an attribute. For a list of sparse tensors, returns the spot of
+/// the list.
 fn part_of(spot: Spot, of_graph: &'static str, of_attribute: &'static str) -> Spot {
     match spot.inner.map_or("", |inner| inner.through) {
         "" => spot.through(of_graph),
@@ -69,7 +70,7 @@ fn part_of(spot: Spot, of_graph: &'static str, of_attribute: &'static str) -> Sp
 }
 
 impl Checker<'_> {
-    /// The sparse constants of a graph, each by itself.
+    /// Checks the sparse constants of a graph, each by itself.
     pub(super) fn sparse_initializers_alone(&mut self, graph: GraphId) {
         let list = &self.model.graph(graph).sparse_initializers;
         for (index, found) in list.iter().enumerate() {
@@ -78,7 +79,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A stored sparse tensor, wherever it stands.
+    /// Checks a stored sparse tensor.
     pub(super) fn sparse_tensor(&mut self, sparse: &SparseTensorProto, spot: Spot) {
         let dense = match sparse.dims.iter().find(|dim| **dim <= 0) {
             _ if sparse.dims.is_empty() => {
@@ -170,7 +171,7 @@ impl Checker<'_> {
         }
         for_each_chunk(self.model, &indices.typed, |field| {
             if let TensorField::Int64Data(chunk) = field {
-                // A packed list that is broken was found when the model was read.
+                // A broken packed list was found when the model was read.
                 let _ = chunk.visit_words(|words| {
                     words.iter().for_each(|word| walk.take(*word as i64));
                 });

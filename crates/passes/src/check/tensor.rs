@@ -1,5 +1,5 @@
-//! Rules about stored tensors. Their values are read only where a rule is about them: codes of
-//! 6-bit floats, texts.
+//! Rules about stored tensors. Values are read only for rules about them: codes of 6-bit floats,
+//! and strings.
 
 use sardonyx_model::{Attribute, AttributeValue, Entry, GraphId, SparseTensorProto, TensorProto};
 use sardonyx_proto::{
@@ -15,14 +15,14 @@ use crate::payload::{
 };
 
 impl Checker<'_> {
-    /// The constants of a graph, each by itself.
+    /// Checks the constants of a graph, each by itself.
     pub(super) fn initializers_alone(&mut self, graph: GraphId) {
         for (index, found) in self.model.graph(graph).initializers.iter().enumerate() {
             self.tensor(&found.tensor, Spot::graph(graph).item("initializer", index));
         }
     }
 
-    /// All stored tensors, in the order of the file.
+    /// Checks all stored tensors, in the order of the file.
     pub(super) fn tensors_alone(&mut self) {
         let model = self.model;
         for (id, graph) in model.graphs() {
@@ -61,7 +61,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a sparse tensor consists of. Indices are not read.
+    /// Checks the two tensors of a sparse tensor, without reading indices.
     fn parts_of_sparse(&mut self, sparse: &SparseTensorProto, spot: Spot) {
         self.dims(&sparse.dims, spot);
         for part in [&sparse.values, &sparse.indices].into_iter().flatten() {
@@ -69,7 +69,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A stored tensor, wherever it stands.
+    /// Checks a stored tensor.
     pub(super) fn tensor(&mut self, tensor: &TensorProto, spot: Spot) {
         let elements = self.dims(&tensor.dims, spot);
         let number = tensor.data_type.unwrap_or(0);
@@ -103,11 +103,11 @@ impl Checker<'_> {
             self.keys(&tensor.metadata_props, spot, "metadata_props");
         }
         if tensor.doc_string.is_some() {
-            self.markup(tensor.doc_string, spot);
+            self.check_markup(tensor.doc_string, spot);
         }
     }
 
-    /// The number of elements, if the dimensions make sense.
+    /// Returns the number of elements, if the dimensions are valid.
     pub(super) fn dims(&mut self, dims: &[i64], spot: Spot) -> Option<u64> {
         if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
             self.add(&codes::NEGATIVE_DIM, spot, |_| format!("dimension {dim} is negative"));
@@ -132,7 +132,7 @@ impl Checker<'_> {
         spot: Spot,
     ) {
         let lists = lists(self.model, tensor);
-        // No bytes are as good as no field.
+        // An empty field counts as an absent one.
         let raw = tensor.raw_data.filter(|raw| raw.len > 0);
         if tensor.skipped.is_some() {
             return;
@@ -194,7 +194,7 @@ impl Checker<'_> {
         };
         match compare(&present, needed) {
             std::cmp::Ordering::Less => {
-                // The checker of the `onnx` package takes an entry for a whole word of packed
+                // The checker of the `onnx` package counts an entry as a whole word of packed
                 // elements.
                 let words = raw.is_none().then(|| words_of_packed(data_type, elements));
                 let code = match words.flatten() {
@@ -223,14 +223,14 @@ impl Checker<'_> {
         self.values(tensor, data_type, elements, spot);
     }
 
-    /// Rules about the values themselves.
+    /// Checks the values themselves.
     fn values(&mut self, tensor: &TensorProto, data_type: DataType, elements: u64, spot: Spot) {
         let model = self.model;
         if data_type.bits() == Some(6)
             && self.wants(&codes::PADDING_BITS)
             && let Some(raw) = tensor.raw_data
         {
-            // Four elements lie in three bytes; the byte after all that are whole.
+            // Four elements take three bytes. The last byte follows all whole ones.
             let bits_behind = elements % 4 * 6;
             let used = bits_behind % 8;
             let last = usize::try_from(elements / 4 * 3 + bits_behind / 8);
@@ -253,7 +253,7 @@ impl Checker<'_> {
                     TensorField::Uint64Data(chunk) => Typed::Uint64(chunk),
                     _ => return,
                 };
-                // A packed list that is broken was found when the model was read.
+                // A broken packed list was found when the model was read.
                 let found = find_oversized_entry(data_type, chunk).ok().flatten();
                 odd = odd.or(found.map(|entry| (chunk.field().name(), entry as i64)));
             });
@@ -280,7 +280,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is said about values outside of the model. The files themselves are for whoever opens
+    /// Checks the description of values outside of the model. A caller that opens files checks the
     /// files.
     fn external(
         &mut self,
@@ -313,8 +313,8 @@ impl Checker<'_> {
             }
         }
         self.keys(&tensor.external_data, spot, "external_data");
-        // With several locations readers disagree about which one counts, so all of them have to be
-        // good.
+        // With several locations readers disagree about which one counts, so all of them must be
+        // valid.
         let locations = tensor.external_data.iter();
         let mut locations = locations
             .filter(|entry| model.maybe_text(entry.key) == Some(b"location"))
@@ -361,7 +361,8 @@ impl Checker<'_> {
     }
 }
 
-/// Entries of 32 bits that hold all elements of a type of 2 or 4 bits, if each were full.
+/// Returns the number of 32-bit entries that hold all elements of a type of 2 or 4 bits, if each
+/// entry is full.
 fn words_of_packed(data_type: DataType, elements: u64) -> Option<u64> {
     match data_type.bits() {
         Some(bits @ (2 | 4)) => Some(elements.div_ceil(u64::from(32 / bits))),

@@ -1,6 +1,5 @@
-//! Models that are large or deep in one way, as only hostile ones are: what is said about them, and
-//! that the work grows with the model and not faster. What small models are told is in
-//! `tests/check`.
+//! Models that are large or deep in one way, like hostile ones: their findings, and the growth of
+//! work with the size of the model. `tests/check` has the findings of small models.
 
 use std::fmt::Write;
 
@@ -13,8 +12,8 @@ use crate::finding::CheckReport;
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>";
 
-/// The model of a text, however deep its graphs are. Reading text takes stack for each level,
-/// checking does not: so only the reader gets much of it.
+/// Parses a model of any depth. Reading text needs stack for each level, checking does not, so only
+/// the reader gets a large stack.
 fn parse(text: String) -> Model {
     let read = || {
         let limits = ReadLimits { depth: 1_000_000, ..ReadLimits::default() };
@@ -27,12 +26,12 @@ fn parse(text: String) -> Model {
     parsed.expect("the text is a model").model
 }
 
-/// What is found in a model, and in how many steps.
-fn checked(text: String) -> (CheckReport, u64) {
+/// Returns the findings of a model, and the number of steps.
+fn check_steps(text: String) -> (CheckReport, u64) {
     let model = parse(text);
     let options = CheckOptions::default();
     let mut checker = Checker::new(&model, &options);
-    checker.whole();
+    checker.check_all();
     (checker.found.report(), checker.steps)
 }
 
@@ -43,11 +42,11 @@ fn codes(report: &CheckReport) -> Vec<&'static str> {
     codes
 }
 
-/// Checks models of one kind at `size` and at twice that: `text` makes them. The work may at most
-/// double, give or take the constant part. Gives the report of the larger one.
+/// Checks models of one kind at `size` and at twice that, which `text` makes. The work may at most
+/// double, apart from a constant part. Returns the report of the larger one.
 fn grows_with_size(size: usize, text: impl Fn(usize) -> String) -> CheckReport {
-    let (_, once) = checked(text(size));
-    let (report, twice) = checked(text(2 * size));
+    let (_, once) = check_steps(text(size));
+    let (report, twice) = check_steps(text(2 * size));
     assert!(once >= size as u64, "{once} steps for {size}: they are not counted");
     assert!(twice <= 2 * once + 1000, "{once} steps for {size}, {twice} for twice as many");
     report
@@ -62,7 +61,7 @@ fn lines(count: usize, mut line: impl FnMut(&mut String, usize)) -> String {
     text
 }
 
-/// Functions f0, f1, … each of which calls the next one.
+/// Makes functions f0, f1, … each of which calls the next one.
 fn chain(count: usize) -> String {
     let functions = lines(count, |text, index| {
         let body =
@@ -78,15 +77,15 @@ fn chain(count: usize) -> String {
 /// FUNC-32+-
 #[test]
 fn a_hundred_levels_of_calls_are_the_most() {
-    assert_eq!(codes(&checked(chain(100)).0), [""; 0]);
-    assert_eq!(codes(&checked(chain(101)).0), ["calls-too-deep"]);
+    assert_eq!(codes(&check_steps(chain(100)).0), [""; 0]);
+    assert_eq!(codes(&check_steps(chain(101)).0), ["calls-too-deep"]);
 }
 
-/// FUNC-15: a circle through many functions is found as one through two.
+/// FUNC-15: a cycle through many functions is found like one through two.
 #[test]
 fn long_circles_are_found() {
     let text = chain(5000).replace("y = Relu(x)", "y = local.f0(x)");
-    assert_eq!(codes(&checked(text).0)[0], "recursive-function");
+    assert_eq!(codes(&check_steps(text).0)[0], "recursive-function");
 }
 
 /// FUNC-32
@@ -103,7 +102,7 @@ fn ten_thousand_functions_are_the_most() {
     };
     let report = grows_with_size(5000, flat);
     assert_eq!(codes(&report), [""; 0]);
-    assert_eq!(codes(&checked(flat(10_001)).0), ["too-many-functions"]);
+    assert_eq!(codes(&check_steps(flat(10_001)).0), ["too-many-functions"]);
 }
 
 /// NODE-11
@@ -116,7 +115,7 @@ fn a_node_may_have_any_number_of_inputs() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// GRAPH-02: a list of nodes that is backwards from end to end.
+/// GRAPH-02: nodes in exactly reversed order.
 #[test]
 fn a_hundred_thousand_nodes_in_reverse_order() {
     let report = grows_with_size(50_000, |size| {
@@ -130,7 +129,7 @@ fn a_hundred_thousand_nodes_in_reverse_order() {
     assert_eq!(report.more, [("used-too-early", 99_979)]);
 }
 
-/// GRAPH-23: what nothing depends on, of which each is found once.
+/// GRAPH-23: nodes without an effect, each of which is found once.
 #[test]
 fn a_value_with_a_hundred_thousand_dead_readers() {
     let report = grows_with_size(50_000, |size| {
@@ -140,11 +139,11 @@ fn a_value_with_a_hundred_thousand_dead_readers() {
         format!("{HEADER} g (float[N] x) => (float[N] y) {{ a = Neg(x)\n{nodes} y = Abs(x) }}")
     });
     assert_eq!(codes(&report), ["unused-node"]);
-    // All readers, and what only they need.
+    // All readers, and the values that only they need.
     assert_eq!(report.notes, 100_001 + 2);
 }
 
-/// GRAPH-31: each level reads what is outside of all of them.
+/// GRAPH-31: each level reads a value outside of all of them.
 #[test]
 fn a_thousand_levels_of_inner_graphs() {
     let report = grows_with_size(500, |size| {
@@ -162,7 +161,7 @@ fn a_thousand_levels_of_inner_graphs() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// GRAPH-34: many inner graphs that use the same names are no business of each other.
+/// GRAPH-34: many inner graphs may use the same names.
 #[test]
 fn many_graphs_with_the_same_names() {
     let report = grows_with_size(5000, |size| {
@@ -180,7 +179,7 @@ fn many_graphs_with_the_same_names() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// SHAPE-22: types are followed along a chain of any length.
+/// SHAPE-22: types are propagated along a chain of any length.
 #[test]
 fn types_are_followed_to_the_end() {
     let report = grows_with_size(20_000, |size| {

@@ -1,4 +1,4 @@
-//! Texts that are not UTF-8, each with the field that holds it.
+//! Rule about texts that are not UTF-8. Each is reported with the field that holds it.
 
 use hashbrown::HashSet;
 use sardonyx_model::{
@@ -12,7 +12,7 @@ use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {
-    /// Texts that are not UTF-8, each where it stands first.
+    /// Reports each text that is not UTF-8 at its first occurrence.
     pub(super) fn texts(&mut self) {
         if !self.wants(&codes::INVALID_UTF8) {
             return;
@@ -29,7 +29,7 @@ impl Checker<'_> {
         let mut search = Search { model, broken, found: Vec::new() };
         search.model();
         let Search { broken, mut found, .. } = search;
-        // Texts that no field of the model holds any more.
+        // Texts that are not in a field of the model any more.
         let mut rest: Vec<Symbol> = broken.into_iter().collect();
         rest.sort_unstable_by_key(|symbol| symbol.index());
         found.extend(rest.into_iter().map(|symbol| (symbol, Spot::MODEL)));
@@ -41,10 +41,10 @@ impl Checker<'_> {
     }
 }
 
-/// Looks for the fields that hold texts.
+/// Search for the fields that hold texts.
 struct Search<'m> {
     model: &'m sardonyx_model::Model,
-    /// Texts that have no place so far.
+    /// Texts that have not been found.
     broken: HashSet<Symbol>,
     found: Vec<(Symbol, Spot)>,
 }
@@ -190,7 +190,7 @@ impl Search<'_> {
         }
     }
 
-    /// A type with all types in it. The reader bounds how deep they go.
+    /// Searches a type and all types in it. The reader bounds their depth.
     fn ty(&mut self, ty: &TypeProto, spot: Spot) {
         let mut next = Some(ty);
         while let Some(ty) = next.take() {

@@ -1,4 +1,4 @@
-//! Rules about training steps: which names they may bind to which.
+//! Rules about training steps: the names that bindings may use.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
@@ -10,14 +10,13 @@ use super::{Checker, Root};
 use crate::codes;
 use crate::finding::Spot;
 
-/// Element type and dimensions, as far as a file says them; a dimension that may be anything is
-/// `None`.
+/// Declared element type and dimensions. An open dimension is `None`.
 type Declared = (Option<i32>, Option<Vec<Option<i64>>>);
 
-/// What bindings may name in one graph.
+/// Names in one graph that bindings may use.
 struct Names {
     variables: HashMap<Symbol, Variable>,
-    /// Outputs by position.
+    /// Outputs and their positions.
     outputs: HashMap<Symbol, usize>,
 }
 
@@ -27,7 +26,7 @@ enum Variable {
     Sparse(usize),
 }
 
-/// Names by graph, gathered once for each.
+/// Names of each graph, collected once.
 #[derive(Default)]
 struct Known(HashMap<GraphId, Names>);
 
@@ -60,7 +59,7 @@ impl Known {
 
 impl Checker<'_> {
     pub(super) fn training(&mut self) {
-        // The checker of the `onnx` package does not look at training steps, whatever is in them.
+        // The checker of the `onnx` package ignores training steps.
         if self.options.levels.shared_only {
             return;
         }
@@ -71,7 +70,7 @@ impl Checker<'_> {
             let root = Root::Training(index);
             let spot = Spot::training(index);
             if let Some(graph) = step.initialization {
-                self.tree(graph, root);
+                self.check_tree(graph, root);
                 for (input, _) in model.graph(graph).inputs.iter().enumerate() {
                     self.add(
                         &codes::INITIALIZATION_INPUT,
@@ -85,7 +84,7 @@ impl Checker<'_> {
                 });
             }
             if let Some(graph) = step.algorithm {
-                self.tree(graph, root);
+                self.check_tree(graph, root);
             }
             for (field, list, graph) in [
                 ("initialization_binding", &step.initialization_binding, step.initialization),
@@ -116,8 +115,9 @@ impl Checker<'_> {
         self.clashes();
     }
 
-    /// A key is an initializer of the main graph or of the step, a value an output of the graph
-    /// that is evaluated; what a step assigns may also be an output of the main graph.
+    /// Checks a binding. A key is an initializer of the main graph or of the step, and a value is
+    /// an output of the graph that is evaluated; the step may also assign outputs of the main
+    /// graph.
     fn binding(
         &mut self,
         known: &mut Known,
@@ -131,7 +131,7 @@ impl Checker<'_> {
         let graphs = [model.main, algorithm];
         let variable = graphs.into_iter().flatten().find_map(|graph| {
             let found = known.names(model, graph).variables.get(&entry.key?).copied()?;
-            Some(declared(model.graph(graph), found))
+            Some(declared_type(model.graph(graph), found))
         });
         if variable.is_none() {
             self.add(&codes::BINDING_TARGET, spot, |_| {
@@ -144,7 +144,7 @@ impl Checker<'_> {
             model.graph(graph).outputs.get(index)
         });
         let Some(output) = output else {
-            // Without the graph, that it is missing has been said.
+            // A missing graph has its own finding.
             if evaluated.is_some() || field == "update_binding" {
                 self.add(&codes::BINDING_SOURCE, spot, |_| {
                     format!("'{}' is not an output of the graph that is run", text(entry.value))
@@ -171,7 +171,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Names that both the main graph and a training step define.
+    /// Reports names that both the main graph and a training step define.
     fn clashes(&mut self) {
         let model = self.model;
         let Some(main) = model.main else { return };
@@ -196,8 +196,8 @@ impl Checker<'_> {
     }
 }
 
-/// The type of an initializer.
-fn declared(graph: &Graph, variable: Variable) -> Declared {
+/// Returns the declared type of an initializer.
+fn declared_type(graph: &Graph, variable: Variable) -> Declared {
     let known = |dims: &[i64]| Some(dims.iter().map(|dim| Some(*dim)).collect());
     match variable {
         Variable::Dense(index) => {

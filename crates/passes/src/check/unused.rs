@@ -1,4 +1,4 @@
-//! What nothing depends on: nodes, constants, inputs.
+//! Rules about nodes, constants and inputs without a reader.
 
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, NodeId, Producer, ValueId};
@@ -8,10 +8,10 @@ use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {
-    /// Nodes, constants and inputs of a graph that nothing reads and no output gives back.
-    pub(super) fn unused(&mut self, id: GraphId, root: Root) {
+    /// Reports nodes, constants and inputs of a graph that have no reader and are not outputs.
+    pub(super) fn report_unused(&mut self, id: GraphId, root: Root) {
         let wanted = [&codes::UNUSED_NODE, &codes::UNUSED_INITIALIZER, &codes::UNUSED_INPUT];
-        // What a training step makes is read by its bindings.
+        // The bindings of a training step read its values.
         if matches!(root, Root::Training(_)) || !wanted.iter().any(|code| self.wants(code)) {
             return;
         }
@@ -21,7 +21,7 @@ impl Checker<'_> {
         let is_unused = |value: ValueId| !model.is_read(value);
         let named = |node: NodeId| model.outputs(node).iter().flatten().count();
         let mut dead: Vec<NodeId> = Vec::new();
-        // Of nodes some of whose outputs nobody needs: how many.
+        // Number of unused outputs, for nodes with some.
         let mut idle: HashMap<NodeId, usize> = HashMap::new();
         for node in &graph.nodes {
             let outputs = model.outputs(*node).iter().flatten();
@@ -33,7 +33,7 @@ impl Checker<'_> {
                 }
             }
         }
-        // Of values that dead nodes read: how many readers are alive.
+        // Number of live readers, for values that dead nodes read.
         let mut readers: HashMap<ValueId, usize> = HashMap::new();
         let mut next = 0;
         while let Some(node) = dead.get(next).copied() {
@@ -75,7 +75,7 @@ impl Checker<'_> {
                 self.add(&codes::UNUSED_INITIALIZER, spot, |_| "nothing reads it".into());
             }
         }
-        // Inputs of inner graphs and functions are given by whoever calls them.
+        // Callers pass the inputs of inner graphs and functions.
         if model.main == Some(id) {
             for (index, info) in graph.inputs.iter().enumerate() {
                 if info.value.is_some_and(is_unused) && !trained {

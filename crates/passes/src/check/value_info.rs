@@ -9,25 +9,24 @@ use crate::codes;
 use crate::finding::Spot;
 
 impl Checker<'_> {
-    /// The inputs of a graph, each by itself.
+    /// Checks the inputs of a graph, each by itself.
     pub(super) fn inputs_alone(&mut self, graph: GraphId) {
         for (index, info) in self.model.graph(graph).inputs.iter().enumerate() {
             let spot = Spot::graph(graph).item("input", index);
-            self.named(info, spot);
-            self.declared(info, spot, true);
+            self.check_named(info, spot);
+            self.check_declaration(info, spot, true);
         }
     }
 
-    /// An input or output of a graph has a name.
-    pub(super) fn named(&mut self, info: &ValueInfo, spot: Spot) {
+    /// Checks that an input or output of a graph has a name.
+    pub(super) fn check_named(&mut self, info: &ValueInfo, spot: Spot) {
         if self.model.is_blank(info.name) {
             self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
         }
     }
 
-    /// The type and the rest of what is declared of a value. Those that come into the model and go
-    /// out of it need one.
-    pub(super) fn declared(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
+    /// Checks the declaration of a value. Inputs and outputs of the model need a type.
+    pub(super) fn check_declaration(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
         if is_port && !self.model.is_blank(info.name) {
             self.complete(info, spot);
         }
@@ -35,14 +34,14 @@ impl Checker<'_> {
             self.ty(ty, spot);
         }
         if info.doc_string.is_some() {
-            self.markup(info.doc_string, spot);
+            self.check_markup(info.doc_string, spot);
         }
         if !info.metadata_props.is_empty() {
             self.keys(&info.metadata_props, spot, "metadata_props");
         }
     }
 
-    /// The outermost level of the type of a port.
+    /// Checks the outermost level of the type of a port.
     fn complete(&mut self, info: &ValueInfo, spot: Spot) {
         let model = self.model;
         let port = || {
@@ -83,7 +82,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A type with all types in it. The reader bounds how deep they go.
+    /// Checks a type and all types in it. The reader bounds their depth.
     pub(super) fn ty(&mut self, ty: &TypeProto, spot: Spot) {
         let mut next = Some(ty);
         let mut is_inner = false;
@@ -190,7 +189,7 @@ impl Checker<'_> {
     }
 }
 
-/// An element type by the name of the format.
+/// Returns the name of an element type in the format.
 pub(super) fn element_name(number: i32) -> String {
     match DataType(number).name() {
         Some(name) => name.to_string(),
@@ -198,7 +197,7 @@ pub(super) fn element_name(number: i32) -> String {
     }
 }
 
-/// Whether keys of maps may be of an element type.
+/// Whether an element type is permitted for keys of maps.
 pub(super) fn is_key_type(ty: DataType) -> bool {
     matches!(
         ty,

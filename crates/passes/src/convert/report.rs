@@ -143,7 +143,7 @@ impl ConvertReport {
         ConvertReport { imports: found.into_values().collect(), ..ConvertReport::default() }
     }
 
-    fn rewritten(&mut self, op: OpRef, to: u32) {
+    fn add_rewritten(&mut self, op: OpRef, to: u32) {
         let key = (op.def.domain, op.def.name, op.opset);
         let place = self.operators.binary_search_by_key(&key, |op| (op.domain, op.op, op.from));
         let index = place.unwrap_or_else(|index| {
@@ -172,7 +172,7 @@ impl ConvertReport {
         let (before, after) = (nodes(before), nodes(after));
         for (node, op, to) in rewritten {
             if before.contains(node) && after.contains(node) {
-                self.rewritten(*op, *to);
+                self.add_rewritten(*op, *to);
             }
         }
         let counts = |node: &&NodeId| !replaced.expanded.contains(*node);

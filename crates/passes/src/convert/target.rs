@@ -132,7 +132,8 @@ impl Target {
         let has = |release: &Release| release.opsets.iter().any(|(found, _)| *found == domain);
         let first = RELEASES.iter().find(|release| has(release))?;
         Some(format!(
-            "release {} does not have the operator set {}, which the model imports; release {} is the first that has it",
+            "release {} does not have the operator set {}, which the model imports; release {} is \
+             the first that has it",
             release.name,
             shown_domain(domain),
             first.name

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_unknown() {
+    fn too_large_a_sum_is_unknown() {
         let mut adder = Adder::default();
         adder.add(&Dim::Known(i64::MAX).into());
         adder.add(&Dim::Known(i64::MAX).into());

@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
     fn weights(&self, values: impl Iterator<Item = ValueId>) -> [Sum; 2] {
         let [mut elements, mut bytes] = <[Adder; 2]>::default();
         for (elem, dims) in values.filter_map(|value| self.weight(value)) {
-            let [count, size] = stored(elem, dims);
+            let [count, size] = measure_stored(elem, dims);
             elements.add(&count.into());
             bytes.add(&size.into());
         }
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
             runs: runs.clone(),
             work,
         });
-        if let Some(body) = self.calls.of(node).filter(|_| self.called(node).is_none()) {
+        if let Some(body) = self.calls.of(node).filter(|_| self.find_called(node).is_none()) {
             let once = &mut self.bodies_counted_once;
             *once = once.saturating_add(body.bodies_counted_once);
             return Peak { bytes: body.peak, node: None };
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
                 adder.finish()
             }),
         };
-        let (multiply_adds, elements) = match (self.called(node), self.calls.of(node)) {
+        let (multiply_adds, elements) = match (self.find_called(node), self.calls.of(node)) {
             (Some(called), _) => (self.multiply_adds(node, called).into(), made),
             (None, Some(body)) => (body.multiply_adds, body.elements),
             (None, None) => (Dim::Unknown.into(), made),
@@ -327,7 +327,7 @@ impl<'a> Walk<'a> {
         multiply_adds_of(self.model, self.found, node, called, self.bindings)
     }
 
-    fn called(&mut self, node: NodeId) -> Option<Called<'a>> {
+    fn find_called(&mut self, node: NodeId) -> Option<Called<'a>> {
         let found = self.model.node(node);
         let key = (found.domain, found.op_type);
         if let Some(called) = self.called.get(&key) {
@@ -426,7 +426,7 @@ pub(super) fn multiply_adds_of(
 }
 
 /// Returns the numbers of elements and bytes of a stored tensor.
-fn stored(elem: Option<i32>, dims: &[i64]) -> [Dim; 2] {
+fn measure_stored(elem: Option<i32>, dims: &[i64]) -> [Dim; 2] {
     let dims: Vec<Dim> = dims.iter().map(|dim| Dim::Known(*dim)).collect();
     let count = elements(&dims).unwrap_or(Dim::Unknown);
     let elem = elem.and_then(DataType::from_number);

@@ -30,7 +30,7 @@ impl Fit {
     pub(super) fn new(def: &OpDef, from: u32, to: u32) -> Fit {
         let schema = def.schema_at(to);
         let (lacks, narrowed) = match (def.schema_at(from), &schema) {
-            (Some(before), Some(after)) => (lacks(&before, after), narrowed(&before, after)),
+            (Some(before), Some(after)) => (lacks(&before, after), find_narrowed(&before, after)),
             _ => Default::default(),
         };
         Fit { schema, lacks, narrowed }
@@ -115,7 +115,7 @@ impl Fit {
         let lacks = |name: &str| model.attribute_of(node, name).is_none();
         let mut needed = schema.attributes.iter().filter(|attribute| attribute.required);
         if let Some(missing) = needed.find(|attribute| lacks(attribute.name)) {
-            return Err(format!("the attribute {} is required there", missing.name));
+            return Err(format!("that version requires the attribute {}", missing.name));
         }
         let ty = |value: &Option<_>| types.ty((*value)?);
         let of_inputs: Vec<Option<&Type>> = inputs.iter().map(ty).collect();
@@ -152,7 +152,7 @@ fn lacks(before: &Schema, after: &Schema) -> Vec<(&'static str, AttrDefault)> {
 
 /// Returns type variables and fixed types of parameters for which a schema allows fewer types than
 /// the schema before the boundary.
-fn narrowed(before: &Schema, after: &Schema) -> Vec<&'static str> {
+fn find_narrowed(before: &Schema, after: &Schema) -> Vec<&'static str> {
     let takes = |schema: &Schema, ty: &str| match schema.type_var(ty) {
         Some(variable) => variable.allowed.names(),
         None => vec![ty.to_string()],

@@ -8,7 +8,7 @@ use sardonyx_model::{
 use sardonyx_ops::{Infer, Known, Registry, ValueTypes};
 use sardonyx_tensor::{DataType, Tensor};
 
-use super::{called, reference};
+use super::{find_operator, reference};
 use crate::infer::Inference;
 
 /// Types of values.
@@ -120,7 +120,7 @@ impl<'a> Types<'a> {
             return;
         }
         let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
-        let Some(op) = called(model, registry, node, opset) else { return };
+        let Some(op) = find_operator(model, registry, node, opset) else { return };
         let Some(rule) = op.def.inference_at(opset) else { return };
         let types: Vec<Option<&Type>> = inputs.iter().map(|value| self.ty((*value)?)).collect();
         let known: Vec<Option<&Known>> = inputs.iter().map(|value| self.known((*value)?)).collect();
@@ -129,8 +129,8 @@ impl<'a> Types<'a> {
         if rule(&mut cx).is_err() {
             return;
         }
-        let said = cx.finish();
-        for (value, ty) in outputs.iter().zip(said.types) {
+        let outcome = cx.finish();
+        for (value, ty) in outputs.iter().zip(outcome.types) {
             if let (Some(value), Some(ty)) = (value, ty)
                 && self.ty(*value).is_none()
             {

@@ -17,7 +17,7 @@ fn parse(graph: &str) -> Model {
     parsed.expect("the text is a model").model
 }
 
-/// What is left of a model, what went, and in how many steps.
+/// Returns the resulting model, the numbers of eliminated items, and the number of steps.
 fn run(model: Model) -> (Resolved, Eliminated, u64) {
     let mut resolved = resolve(model, Registry::standard()).expect("the model can run");
     let inference = infer(&resolved, InferOptions::default()).expect("the types fit");
@@ -33,8 +33,8 @@ fn run(model: Model) -> (Resolved, Eliminated, u64) {
     (resolved, eliminated, steps)
 }
 
-/// The nodes in order, each as `a, b = Op(c, d)`.
-fn listed(resolved: &Resolved) -> Vec<String> {
+/// Lists the nodes in order, each as `a, b = Op(c, d)`.
+fn list_nodes(resolved: &Resolved) -> Vec<String> {
     let model = resolved.model();
     let name = |value: Option<ValueId>| match value {
         Some(value) => String::from_utf8_lossy(model.text(model.value(value).name)).into_owned(),
@@ -45,7 +45,7 @@ fn listed(resolved: &Resolved) -> Vec<String> {
         names.join(", ")
     };
     let node = |node: &NodeId| {
-        // Everything that is read and made is where it says.
+        // Each input and output is where it is recorded.
         for (index, output) in model.outputs(*node).iter().enumerate() {
             if let Some(output) = output {
                 let producer = Producer::Node(*node, index as u32);
@@ -62,20 +62,20 @@ fn listed(resolved: &Resolved) -> Vec<String> {
     resolved.order().iter().map(node).collect()
 }
 
-/// These nodes are left, and this many nodes and initializers went.
+/// Checks the nodes that are left, and the numbers of eliminated nodes and initializers.
 #[track_caller]
 fn leaves(graph: &str, expected: &[&str], nodes: usize, constants: usize) {
     let (resolved, eliminated, _) = run(parse(graph));
-    assert_eq!(listed(&resolved), expected, "{graph}");
+    assert_eq!(list_nodes(&resolved), expected, "{graph}");
     assert_eq!((eliminated.nodes, eliminated.constants), (nodes, constants), "{graph}");
 }
 
-/// Nothing changes.
+/// Checks that nothing changes.
 #[track_caller]
 fn stays(graph: &str) {
     let before = resolve(parse(graph), Registry::standard()).expect("the model can run");
     let (after, eliminated, _) = run(parse(graph));
-    assert_eq!(listed(&after), listed(&before), "{graph}");
+    assert_eq!(list_nodes(&after), list_nodes(&before), "{graph}");
     assert_eq!(eliminated, Eliminated::default(), "{graph}");
 }
 
@@ -87,7 +87,7 @@ fn equal_nodes_are_done_once() {
         1,
         0,
     );
-    // What is equal only because its inputs are, in another order of attributes.
+    // Equal only because the inputs are, with attributes in another order.
     leaves(
         "g (float[N, 4, 8, 8] x) => (y) {
             a = Relu(x) b = MaxPool <kernel_shape = [2, 2], strides = [2, 1]> (a)
@@ -108,7 +108,7 @@ fn equal_nodes_are_done_once() {
         2,
         0,
     );
-    // Only the later MaxPool gives places: the first one then does, and nothing else moves.
+    // Only the later MaxPool returns positions: then the first one does, and nothing else moves.
     leaves(
         "g (float[N, 4, 8, 8] x) => (y, i) {
             a = MaxPool <kernel_shape = [2, 2]> (x) b, i = MaxPool <kernel_shape = [2, 2]> (x)
@@ -127,7 +127,7 @@ fn equal_nodes_are_done_once() {
         1,
         0,
     );
-    // Graphs of nodes read what is left.
+    // Inner graphs read the remaining values.
     let graph = "g (float[N] x, bool c) => (y) {
         a = Relu(x) b = Relu(x)
         i = If <then_branch = t () => (p) { p = Neg(b) }, else_branch = e () => (q) { q = Abs(b) }> (c)
@@ -145,22 +145,23 @@ fn equal_nodes_are_done_once() {
 }
 
 #[test]
-fn what_differs_stays() {
+fn different_nodes_stay() {
     for graph in [
         "g (float[N] x) => (y) { a = Relu(x) b = Neg(x) y = Add(a, b) }",
         "g (float[N] x) => (y) { a = Relu(x) b = Relu(a) y = Add(a, b) }",
         "g (float[N] x, float[N] z) => (y) { a = Sub(x, z) b = Sub(z, x) y = Add(a, b) }",
         "g (float[N] x) => (y) { a = Elu <alpha = 0.5> (x) b = Elu <alpha = 0.25> (x) y = Add(a, b) }",
-        // By their bits.
+        // Compared by their bits.
         "g (float[N] x) => (y) { a = Elu <alpha = 0.0> (x) b = Elu <alpha = -0.0> (x) y = Add(a, b) }",
         "g (float[N] x) => (y) { a = Cast <to = 1> (x) b = Cast <to = 11> (x) c = Cast <to = 1> (b) y = Add(a, c) }",
-        // An input left out is not one given; nor are two outputs three.
+        // An absent input differs from a present one, and two outputs from three.
         "g (float[N] x, float l) => (y) { a = Clip(x, l) b = Clip(x, , l) y = Add(a, b) }",
         "g (float[6] x) => (y) {
             a, b = Split <num_outputs = 2> (x) c, d, e = Split <num_outputs = 3> (x) y = Concat <axis = 0> (b, e)
         }",
-        // Numbers are drawn anew, even with equal seeds and shapes.
-        "g (float[N] x) => (y) { a = RandomNormalLike <seed = 1.0> (x) b = RandomNormalLike <seed = 1.0> (x) y = Add(a, b) }",
+        // Numbers are drawn again, even with equal seeds and shapes.
+        "g (float[N] x) => (y) { a = RandomNormalLike <seed = 1.0> (x) b = RandomNormalLike <seed \
+         = 1.0> (x) y = Add(a, b) }",
         "g (float[N] x, float r, bool t) => (y) { a = Dropout(x, r, t) b = Dropout(x, r, t) y = Add(a, b) }",
         // Graphs are not compared.
         "g (float[N] x, bool c) => (y) {
@@ -175,7 +176,7 @@ fn what_differs_stays() {
 
 #[test]
 fn outputs_keep_their_names() {
-    // The first node gives what the second gave.
+    // The first node makes the outputs of the second.
     leaves(
         "g (float[N] x) => (y, z) { a = Relu(x) b = Neg(a) y = Relu(x) z = Neg(y) }",
         &["y = Relu(x)", "z = Neg(y)"],
@@ -196,7 +197,7 @@ fn outputs_keep_their_names() {
         1,
         0,
     );
-    // Two names for one value take two nodes.
+    // Two names for one value need two nodes.
     leaves(
         "g (float[N] x) => (y, z, w) { y = Relu(x) z = Relu(x) w = Neg(z) }",
         &["y = Relu(x)", "z = Relu(x)", "w = Neg(y)"],
@@ -215,8 +216,7 @@ fn equal_constants_are_one() {
         1,
         1,
     );
-    // Nodes that hold constants, in whichever form; initializers come first, wherever they are
-    // read.
+    // Nodes that hold constants, in any form; initializers come first, wherever they are read.
     leaves(
         "g (float[N, 2] x) => (y) <float d = {2}> {
             c = Constant <value = float {2}> () e = Constant <value_float = 2.0> ()
@@ -226,7 +226,7 @@ fn equal_constants_are_one() {
         2,
         0,
     );
-    // Sizes that are known count as well.
+    // Known sizes count too.
     leaves(
         "g (float[3, 2] x) => (y) <int64[2] d = {3, 2}> {
             s = Shape(x) a = Relu(x) b = Reshape(a, s) c = Reshape(a, d) y = Add(b, c)
@@ -235,7 +235,7 @@ fn equal_constants_are_one() {
         2,
         0,
     );
-    // A constant that is an output stays where it is.
+    // A constant that is an output stays.
     leaves(
         "g (float[N] x) => (c, y) <float d = {2}> {
             c = Constant <value = float {2}> () a = Mul(x, c) b = Mul(x, d) y = Add(a, b)
@@ -261,7 +261,7 @@ fn equal_constants_are_one() {
     for (c, d) in [("float c = {nan}", "float d = {nan}"), ("float[0] c = {}", "float[0] d = {}")] {
         leaves(&two(c, d), &["a = Less(x, c)", same], 1, 1);
     }
-    // Another type: the same bytes.
+    // Another type with the same bytes.
     stays(
         "g (float[N] x) => (y) <int32 c = {-1}, uint32 d = {4294967295}> {
             a = Cast <to = 1> (c) b = Cast <to = 1> (d) e = Add(x, a) y = Add(e, b)
@@ -277,7 +277,7 @@ fn equal_constants_are_one() {
     );
 }
 
-/// Values that a caller may give are no constants, even if they are equal by default.
+/// Values that a caller may pass are not constants, even if their defaults are equal.
 #[test]
 fn defaults_are_not_constants() {
     stays(
@@ -298,7 +298,7 @@ fn large_constants_are_equal_at_the_same_place() {
     );
     stays(&text);
     let mut model = parse(&text);
-    // As one who writes tied weights stores them.
+    // Tied weights are stored like this.
     let bytes = Buffer::from_vec(vec![0x3F; 4 * size]);
     let span = model.add_bytes(bytes);
     let main = model.main.expect("there is a graph");
@@ -307,11 +307,11 @@ fn large_constants_are_equal_at_the_same_place() {
         initializer.tensor.raw_data = Some(span);
     }
     let (resolved, eliminated, _) = run(model);
-    assert_eq!(listed(&resolved), ["a = Add(x, c)", "y = Mul(a, a)"]);
+    assert_eq!(list_nodes(&resolved), ["a = Add(x, c)", "y = Mul(a, a)"]);
     assert_eq!((eliminated.nodes, eliminated.constants), (1, 1));
 }
 
-/// The work doubles with the size, give or take the constant part.
+/// Checks that the work at most doubles with the size, apart from a constant part.
 fn grows_with_size(nodes: usize, text: impl Fn(usize) -> String) -> Eliminated {
     let (_, _, once) = run(parse(&text(nodes)));
     let (_, eliminated, twice) = run(parse(&text(2 * nodes)));
@@ -320,7 +320,7 @@ fn grows_with_size(nodes: usize, text: impl Fn(usize) -> String) -> Eliminated {
     eliminated
 }
 
-/// A graph of the nodes that `node` writes.
+/// Makes a graph of the nodes that `node` writes.
 fn many(count: usize, outputs: &str, node: impl Fn(&mut String, usize)) -> String {
     let mut text = format!("g (float[N] x) => ({outputs}) <float one = {{1}}> {{ ");
     (0..count).for_each(|index| node(&mut text, index));
@@ -329,7 +329,7 @@ fn many(count: usize, outputs: &str, node: impl Fn(&mut String, usize)) -> Strin
 
 #[test]
 fn a_hundred_thousand_nodes() {
-    // The same value again and again, its name an output at the end.
+    // One value again and again, whose name is an output at the end.
     let equal = |count: usize| {
         many(count, &format!("a{}, y", count - 1), |text, index| {
             let _ = write!(text, "a{index} = Relu(x) ");
@@ -339,7 +339,7 @@ fn a_hundred_thousand_nodes() {
         })
     };
     assert_eq!(grows_with_size(50_000, equal).nodes, 99_999);
-    // Two long ways to the same, equal step by step.
+    // Two long paths that are equal step by step.
     let chains = |count: usize| {
         many(count, &format!("p{0}, q{0}", count - 2), |text, index| {
             let way = ["p", "q"][index % 2];
@@ -349,7 +349,7 @@ fn a_hundred_thousand_nodes() {
         })
     };
     assert_eq!(grows_with_size(50_000, chains).nodes, 49_999);
-    // Equal constants, all of which one value is at last.
+    // Equal constants, which all become one value.
     let constants = |count: usize| {
         many(count, "y", |text, index| {
             let _ = write!(text, "c{index} = Constant <value_float = 2.0> () ");
@@ -359,7 +359,7 @@ fn a_hundred_thousand_nodes() {
         })
     };
     assert_eq!(grows_with_size(50_000, constants).nodes, 99_999);
-    // All different, and all readers of one value.
+    // All nodes differ and read one value.
     let different = |count: usize| {
         many(count, &format!("a{}", count - 1), |text, index| {
             let _ = write!(text, "a{index} = Elu <alpha = {index}.0> (x) ");

@@ -85,7 +85,7 @@ impl Region {
         let types = Types::new(way.inference);
         let build = way.resolved.build(way.gradient);
         let around = Around { arriving, wanted: &wanted, gathered: &gathered };
-        let cx = Backward::new(build, &types, (node, op.schema), around);
+        let cx = Backward::new(build, &types, node, op.schema, around);
         rule(&cx)?;
         let derived = cx.finish();
         way.resolved.note_derived(node, &derived.made);
@@ -115,7 +115,7 @@ impl Region {
                 let elem = way.inference.ty(*x).and_then(Type::elem_of_items);
                 way.zeros(elem.unwrap_or(DataType::Float), *x)
             });
-            let node = way.before("Identity", &[Some(total)], &[]).0;
+            let node = way.add_before("Identity", &[Some(total)], &[]).0;
             let model = way.resolved.model_mut();
             model.drop_output(self.gradient, index);
             model.redefine_output(node, 0, output);
@@ -140,7 +140,7 @@ impl<'a> Way<'a> {
     }
 
     /// Adds a node with one output before the `Gradient` node.
-    pub(super) fn before(
+    pub(super) fn add_before(
         &mut self,
         op: &str,
         inputs: &[Option<ValueId>],
@@ -152,7 +152,7 @@ impl<'a> Way<'a> {
     }
 
     /// Adds a node with one output before `node`.
-    pub(super) fn beside(
+    pub(super) fn add_beside(
         &mut self,
         node: NodeId,
         op: &str,
@@ -173,7 +173,7 @@ impl<'a> Way<'a> {
         inputs: [ValueId; 3],
         item: impl FnOnce(&mut NodeBuilder<'_>, GraphId, ValueId) -> ValueId,
     ) -> (NodeId, ValueId) {
-        let (node, grown) = self.inside(graph, "Loop", &inputs);
+        let (node, grown) = self.add_inside(graph, "Loop", &inputs);
         let mut build = self.resolved.build(self.gradient);
         let made = append_in_body(&mut build, node, item);
         self.made.extend(made);
@@ -181,7 +181,7 @@ impl<'a> Way<'a> {
     }
 
     /// Adds a node of the default domain at the end of a subgraph.
-    pub(super) fn inside(
+    pub(super) fn add_inside(
         &mut self,
         graph: GraphId,
         op: &str,
@@ -219,8 +219,8 @@ impl<'a> Way<'a> {
             return self.per_item(&[like], PerItem::Zeros(elem));
         }
         let zero = self.number("zero", elem, 0.0);
-        let (_, sizes) = self.before("Shape", &[Some(like)], &[]);
-        self.before("Expand", &[Some(zero), Some(sizes)], &[]).1
+        let (_, sizes) = self.add_before("Shape", &[Some(like)], &[]);
+        self.add_before("Expand", &[Some(zero), Some(sizes)], &[]).1
     }
 
     /// Adds the gradient of the sum of the elements of `y` with respect to `y`, which is ones.
@@ -238,8 +238,8 @@ impl<'a> Way<'a> {
         if is_scalar {
             return Ok(one);
         }
-        let (_, sizes) = self.before("Shape", &[Some(y)], &[]);
-        Ok(self.before("Expand", &[Some(one), Some(sizes)], &[]).1)
+        let (_, sizes) = self.add_before("Shape", &[Some(y)], &[]);
+        Ok(self.add_before("Expand", &[Some(one), Some(sizes)], &[]).1)
     }
 
     /// Returns the sum of the gradients that arrived for a value; `None` if none arrived.
@@ -259,7 +259,7 @@ impl<'a> Way<'a> {
             }
             _ => {
                 let inputs: Vec<Option<ValueId>> = parts.iter().copied().map(Some).collect();
-                self.before("Sum", &inputs, &[]).1
+                self.add_before("Sum", &inputs, &[]).1
             }
         };
         arrived.insert(value, vec![total]);

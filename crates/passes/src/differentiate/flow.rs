@@ -51,9 +51,9 @@ impl<'w, 'a> FlowBack<'w, 'a> {
 
     /// Adds an `If` whose branches compute the gradients of the original branches.
     fn branches(&mut self) -> Vec<(ValueId, ValueId)> {
-        let captured = self.captured();
+        let captured = self.find_captured();
         let condition = self.model().inputs(self.flow.node).next().flatten();
-        let (back, _) = self.way.before("If", &[condition], &[]);
+        let (back, _) = self.way.add_before("If", &[condition], &[]);
         self.way.resolved.model_mut().fill_outputs(back, captured.len());
         for (name, branch) in ["then_branch", "else_branch"].into_iter().zip(&self.flow.bodies) {
             let copy = self.copy(*branch, back, name);
@@ -69,7 +69,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
     }
 
     /// Returns the active values that subgraphs of the node capture.
-    fn captured(&self) -> Vec<ValueId> {
+    fn find_captured(&self) -> Vec<ValueId> {
         let model = self.model();
         let graphs: HashSet<GraphId> =
             self.flow.bodies.iter().flat_map(|body| tree(model, *body)).collect();

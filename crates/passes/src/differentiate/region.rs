@@ -69,7 +69,7 @@ impl Region {
             nodes: Vec::new(),
             active: named[..xs].iter().copied().collect(),
         };
-        let needed = region.needed(resolved, is_inner).map_err(fault)?;
+        let needed = region.find_needed(resolved, is_inner).map_err(fault)?;
         region.walk(resolved, inference, &needed, is_inner).map_err(fault)?;
         let has_gradient = |x: &ValueId| {
             let is_tensor = inference.ty(*x).is_none_or(|ty| ty.as_tensor().is_some());
@@ -91,7 +91,7 @@ impl Region {
     }
 
     /// Returns the nodes that the `ys` depend on, back to the named values.
-    fn needed(&self, resolved: &Resolved, is_inner: bool) -> Result<HashSet<NodeId>, String> {
+    fn find_needed(&self, resolved: &Resolved, is_inner: bool) -> Result<HashSet<NodeId>, String> {
         let model = resolved.model();
         let ends: HashSet<ValueId> = self.named.iter().copied().collect();
         let own = model.node(self.gradient).graph;

@@ -16,7 +16,7 @@ use crate::resolve::Resolved;
 use crate::same_meaning::change;
 
 /// Returns the function of a node's operator as ONNX text, at an opset version. `types` are the
-/// known types of the inputs; the list may be shorter. `None` if there is no function for the call,
+/// known types of the inputs; the list may be shorter. `None` if the call has no function,
 /// if operators in it changed between the version that it is written for and this one, or if it
 /// contains a subgraph of the node that captures values.
 pub fn function_of_call(
@@ -108,7 +108,8 @@ pub(crate) fn function_for(
             let (from, to) = (found.opset.into(), newest.into());
             if let Some(change) = change(registry, "", found.def.name, from, to) {
                 return Err(format!(
-                    "its function contains a subgraph and is defined for version {newest} of ai.onnx; the graph has version {from}, and {change}"
+                    "its function contains a subgraph and is defined for version {newest} of \
+                     ai.onnx; the graph has version {from}, and {change}"
                 ));
             }
         }
@@ -166,7 +167,7 @@ pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId)
     why
 }
 
-/// Returns the reason why there is no function for a node.
+/// Returns the reason for which a node has no function.
 fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> String {
     if op.def.functions_of(op.schema.since).is_empty() {
         return "the standard does not define it as a function".to_string();

@@ -1,5 +1,5 @@
-//! Writing what was inferred into the model: types of values between nodes, and what declared types
-//! leave open.
+//! Writes inferred types into a model: types of values between nodes, and the open parts of
+//! declared types.
 
 use hashbrown::HashMap;
 use sardonyx_model::{
@@ -10,26 +10,25 @@ use sardonyx_model::{
 use super::Inference;
 use super::unknown::is_made_up;
 
-/// How sizes that are expressions are written.
+/// Form of sizes that are expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Naming {
-    /// As text in the place of a name, such as `2*N + 5`. Sizes of which nothing is known, and what
-    /// is computed from them, are left open: their names mean nothing outside of inference.
+    /// Text in place of a name, such as `2*N + 5`. Unknown sizes, and expressions of them, stay
+    /// open, since their names have no meaning outside of inference.
     #[default]
     Expressions,
-    /// Not at all: only numbers and names.
+    /// None: only numbers and names are written.
     Names,
-    /// As the reference implementation writes: sizes of which nothing is known get names, outputs
-    /// without a type are listed among the values between nodes as well, and inputs of inner graphs
-    /// get types.
+    /// Form of the reference implementation: unknown sizes get names, outputs without a type are
+    /// also listed among the values between nodes, and inputs of inner graphs get types.
     Reference,
 }
 
-/// Writes inferred types into a model: a list entry for each value that a node makes, and what is
-/// open in existing declarations. Nothing else changes: names and numbers of the file stay, except
-/// that a name gives way to a number.
+/// Writes inferred types into a model: adds a list entry for each output of a node, and completes
+/// open parts of existing declarations. Nothing else changes: names and numbers of the file stay,
+/// except that a number replaces a name.
 ///
-/// `symbols` are numbers that names stand for from now on, in every declaration.
+/// `symbols` are numbers that replace names in every declaration.
 pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &[(String, i64)]) {
     let Some(main) = model.main else { return };
     let mut writer = Writer {
@@ -50,7 +49,7 @@ pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &
     }
 }
 
-/// A declaration of a type, in which sizes that are expressions are texts.
+/// Returns a declaration of a type, with expressions as texts.
 pub fn declaration(model: &mut Model, ty: &Type) -> TypeProto {
     let naming = Naming::Expressions;
     let mut writer =
@@ -58,15 +57,24 @@ pub fn declaration(model: &mut Model, ty: &Type) -> TypeProto {
     writer.proto(model, ty)
 }
 
+/// Completes the open parts of a declaration by a type. Sizes that are expressions are
+/// texts.
+pub(crate) fn complete_declaration(model: &mut Model, declared: &mut TypeProto, ty: &Type) {
+    let naming = Naming::Expressions;
+    let mut writer =
+        Writer { naming, texts: HashMap::new(), last: None, symbols: &[], listed: Vec::new() };
+    writer.fill(model, declared, ty);
+}
+
 struct Writer<'a> {
     naming: Naming,
-    /// What sizes are called.
+    /// Texts of sizes.
     texts: HashMap<Dim, Option<DimValue>>,
-    /// The size that was asked for last, which the next is likely to be.
+    /// Last size that was written, which the next one is likely to be.
     last: Option<(Dim, Option<DimValue>)>,
-    /// Numbers for names.
+    /// Numbers that replace names.
     symbols: &'a [(String, i64)],
-    /// Which values are listed.
+    /// Whether each value is listed.
     listed: Vec<bool>,
 }
 
@@ -76,7 +84,7 @@ impl Writer<'_> {
         let outer = model.main == Some(id);
         for info in &mut graph.inputs {
             let ty = info.value.and_then(|value| found.ty(value));
-            // What the caller of the model gives is not for us to say.
+            // The caller of the model determines the types of its inputs.
             match ty.filter(|_| !outer && self.naming == Naming::Reference) {
                 Some(ty) => self.fill(model, info.ty.get_or_insert_default(), ty),
                 None => self.number(model, info),
@@ -90,7 +98,7 @@ impl Writer<'_> {
         for info in &mut graph.outputs {
             let was_open = info.ty.is_none();
             self.complete(model, found, info);
-            // An output without a type is listed twice by the reference implementation.
+            // The reference implementation lists an output without a type twice.
             if !was_open || self.naming != Naming::Reference {
                 self.note_listed(info.value);
             }
@@ -139,7 +147,7 @@ impl Writer<'_> {
         self.number(model, info);
     }
 
-    /// Puts numbers in the place of names.
+    /// Replaces names by numbers.
     fn number(&self, model: &Model, info: &mut ValueInfo) {
         if self.symbols.is_empty() {
             return;
@@ -162,7 +170,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A declaration of a type.
+    /// Returns a declaration of a type.
     fn proto(&mut self, model: &mut Model, ty: &Type) -> TypeProto {
         let Type::Tensor(tensor) = ty else {
             let mut proto = TypeProto::default();
@@ -183,7 +191,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds what a declaration leaves open. Where it says something else, it stays.
+    /// Completes open parts of a declaration. Other parts stay, even if they contradict.
     fn fill(&mut self, model: &mut Model, proto: &mut TypeProto, ty: &Type) {
         let kind = proto.kind.get_or_insert_with(|| empty(ty));
         match (kind, ty) {
@@ -228,8 +236,11 @@ impl Writer<'_> {
             return;
         }
         for (dim, size) in shape.dims.iter_mut().zip(sizes) {
-            // A mark of an unknown size gives way to what is known of it.
-            let is_named = |value: &DimValue| !matches!(value, DimValue::Param(name) if !Dim::is_name(model.text(*name)));
+            // A placeholder of an unknown size is replaced by the inferred size.
+            let is_named = |value: &DimValue| match value {
+                DimValue::Param(name) => Dim::is_name(model.text(*name)),
+                DimValue::Value(_) => true,
+            };
             match (dim.value.filter(is_named), size) {
                 (Some(DimValue::Value(_)), _) => {}
                 (None, _) | (_, Dim::Known(_)) => {
@@ -240,7 +251,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A size as a file says it.
+    /// Returns a size in the form of the file.
     fn text(&mut self, model: &mut Model, size: &Dim) -> Option<DimValue> {
         match size {
             Dim::Known(size) => Some(DimValue::Value(*size)),
@@ -271,7 +282,7 @@ impl Writer<'_> {
     }
 }
 
-/// Adds what the dimensions of a value mean.
+/// Adds the denotations of a value's dimensions.
 fn denote(model: &Model, ty: &mut TypeProto, found: &Inference, value: ValueId) {
     let shape = match &mut ty.kind {
         Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => shape,
@@ -287,7 +298,7 @@ fn denote(model: &Model, ty: &mut TypeProto, found: &Inference, value: ValueId) 
     }
 }
 
-/// A declaration of the kind of a type that says nothing else yet.
+/// Returns an empty declaration of the kind of a type.
 fn empty(ty: &Type) -> TypeKind {
     let unknown = Default::default();
     match ty {

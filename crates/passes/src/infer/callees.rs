@@ -10,33 +10,33 @@ use super::Style;
 use super::reference::weaken;
 use crate::resolve::Resolved;
 
-/// The owner of the operator sets that count: the model, or one of its functions.
+/// Owner of the imports of operator sets: the model, or a function.
 type Scope = Option<usize>;
 
-/// Key of a callee: the operator sets in force, the domain, and the operator.
+/// Key of a callee: scope of the imports, domain, and operator.
 type CalleeKey = (Scope, Option<Symbol>, Option<Symbol>);
 
 /// Domain, name and overload of a function; empty texts are `None`.
 type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
-/// The definition behind a domain and an operator's name.
+/// Callee of a node, by domain and operator.
 #[derive(Clone, Copy)]
 pub(super) struct Callee<'a> {
-    /// Unique among the callees of one inference.
+    /// Unique number.
     pub(super) number: u32,
     pub(super) schema: Option<&'a Schema>,
-    /// The definition, of an operator of the standard.
+    /// Definition, for an operator of the standard.
     pub(super) operator: Option<&'static OpDef>,
     pub(super) rule: Option<InferFn>,
-    /// The function, where the caller of inference chose it.
+    /// Function, if it has been determined.
     function: Option<usize>,
-    /// Whether the operator set is imported, whatever its version.
+    /// Whether the operator set is imported, in any version.
     pub(super) is_imported: bool,
     /// Whether attributes are graphs.
     pub(super) has_graphs: bool,
-    /// Inputs whose integers decide shapes.
+    /// Inputs whose integers determine shapes.
     pub(super) deciding: &'static [usize],
-    /// Rows of facts that the reference implementation does not derive, in its style.
+    /// Facts that the reference implementation does not derive, in its style.
     pub(super) weaker: weaken::Rows,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Callee<'a> {
             weaker: weaken::Rows::NONE,
         };
         if style.is_reference() {
-            callee.take_reference_rule();
+            callee.use_reference_rule();
         }
         callee
     }
@@ -72,9 +72,9 @@ impl<'a> Callee<'a> {
         Callee { function: Some(function), ..Callee::new(registry, None, 1, style) }
     }
 
-    /// Puts the rule of the reference implementation in the place of the operator's, where it has
-    /// one of its own or none, and notes which facts it does not derive.
-    fn take_reference_rule(&mut self) {
+    /// Replaces the operator's rule by that of the reference implementation, if that has its own or
+    /// none, and records the facts that it does not derive.
+    fn use_reference_rule(&mut self) {
         let (Some(operator), Some(schema)) = (self.operator, self.schema) else {
             return;
         };
@@ -83,11 +83,11 @@ impl<'a> Callee<'a> {
             return;
         }
         self.rule = operator.reference_inference_at(schema.since);
-        self.weaker = weaken::Rows::of(operator, schema.since);
+        self.weaker = weaken::Rows::new(operator, schema.since);
     }
 }
 
-/// Definitions that were looked up so far.
+/// Callees that were looked up so far.
 pub(super) struct Callees<'a> {
     model: &'a Model,
     pub(super) registry: &'a Registry,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Bindings, Dim, Model, NodeId, Producer, ValueId};
-use sardonyx_ops::{InferError, Inferred, Known, Said};
+use sardonyx_ops::{InferError, Inferred, Known, RuleOutcome};
 use sardonyx_proto::shown;
 
 use super::CalledBody;
@@ -15,33 +15,33 @@ use super::problems::MOST_LISTED;
 use super::rulebook::Given;
 use super::unknown::Unknown;
 
-/// A call on the way.
+/// Call in progress.
 pub(super) struct Call {
     pub(super) function: usize,
     pub(super) bindings: Rc<Bindings>,
     pub(super) node: NodeId,
-    /// Which inputs are there; those beyond the end are not.
+    /// Whether each input is present; those beyond the end are absent.
     present: Vec<bool>,
-    /// Whether it is any call: nothing is known of attributes.
+    /// Whether it stands for any call, so that attributes are unknown.
     is_any: bool,
 }
 
 impl Call {
-    /// One of which nothing is known, but that it hands all inputs over. `node` is any.
+    /// Makes a call that stands for any, with all inputs present. `node` may be any node.
     pub(super) fn any(model: &Model, function: usize, node: NodeId) -> Call {
         let inputs = model.graph(model.functions[function].body).inputs.len();
         let present = vec![true; inputs];
         Call { function, bindings: Rc::default(), node, present, is_any: true }
     }
 
-    /// Whether a node has attributes of which nothing is known.
+    /// Whether a node has attributes that are unknown.
     pub(super) fn leaves_open(&self, model: &Model, node: NodeId) -> bool {
         let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
         self.is_any && attributes.any(|attribute| attribute.ref_attr_name().is_some())
     }
 }
 
-/// A call with all that decides what it gives.
+/// Call with everything that determines its outputs.
 pub(super) struct Asked {
     function: usize,
     inputs: Vec<Inferred>,
@@ -58,7 +58,7 @@ impl PartialEq for Asked {
     }
 }
 
-// Calls whose attributes are not known equal none, themselves included: they are asked again.
+// Calls with unknown attributes equal no call, not even themselves, so they are inferred again.
 impl Eq for Asked {}
 
 impl Hash for Asked {
@@ -75,20 +75,20 @@ impl Hash for Asked {
     }
 }
 
-/// What a call gave.
+/// Results of a call.
 pub(super) struct Answer {
     outputs: Vec<Inferred>,
-    /// Numbers of the names that the call made up: another call has others.
+    /// Numbers of the names that the call made up. Another call gets new ones.
     fresh: Range<usize>,
-    /// What was listed on the way as unknown, as far as it is unknown of the outputs.
+    /// Unknown sizes that were listed during the call and are sizes of its outputs.
     unknown: Vec<Unknown>,
     /// The number that the observer gave it.
     observed: Option<usize>,
 }
 
 impl Engine<'_> {
-    /// Whether an input is there: not left out, and no input of a function that the call leaves
-    /// out.
+    /// Whether an input is present: neither left out by the node, nor an input of a function that
+    /// the call leaves out.
     pub(super) fn has(&self, value: Option<ValueId>) -> bool {
         let Some(value) = value else { return false };
         let Some(call) = self.calls.last() else {
@@ -102,13 +102,13 @@ impl Engine<'_> {
             || call.present.get(index as usize).copied().unwrap_or(false)
     }
 
-    /// A call of a function.
+    /// Infers a call of a function.
     pub(super) fn call(
         &mut self,
         node: NodeId,
         function: usize,
         given: &Given<'_>,
-    ) -> Result<Said, InferError> {
+    ) -> Result<RuleOutcome, InferError> {
         let model = self.model;
         let callee = &model.functions[function];
         let name = || shown(model.maybe_text(callee.name).unwrap_or_default());
@@ -142,7 +142,7 @@ impl Engine<'_> {
                 let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
                 let unknown = if fresh.is_empty() { Vec::new() } else { answer.unknown.clone() };
                 self.note_call(node, answer.observed);
-                self.renewed(node, outputs, &fresh, &unknown)
+                self.rename_outputs(node, outputs, &fresh, &unknown)
             }
             None => {
                 let (first, listed) = (self.fresh.count(), self.found.unknown.len());
@@ -186,17 +186,17 @@ impl Engine<'_> {
                 outputs.len()
             )));
         }
-        let mut said = Said::default();
+        let mut outcome = RuleOutcome::default();
         for output in
             outputs.into_iter().chain(std::iter::repeat_with(Inferred::default)).take(count)
         {
-            said.types.push(output.ty);
-            said.known.push(output.known);
+            outcome.types.push(output.ty);
+            outcome.known.push(output.known);
         }
-        Ok(said)
+        Ok(outcome)
     }
 
-    /// What is listed as unknown from a position on, as far as it is a size of these outputs.
+    /// Returns the unknown sizes from `first` on that are sizes of these outputs.
     fn unknown_of(&self, outputs: &[Inferred], first: usize) -> Vec<Unknown> {
         let listed = self.found.unknown.get(first..).unwrap_or_default();
         if listed.is_empty() {
@@ -220,9 +220,9 @@ impl Engine<'_> {
         }
     }
 
-    /// What a call gave before, with new names where it made up names: other data may give other
-    /// sizes.
-    fn renewed(
+    /// Returns the outputs of an equal earlier call, with new names in place of those that it made
+    /// up, since sizes may differ with the data.
+    fn rename_outputs(
         &mut self,
         node: NodeId,
         mut outputs: Vec<Inferred>,
@@ -247,7 +247,7 @@ impl Engine<'_> {
                     }
                 });
             }
-            // Values that were followed through the call are not followed beyond a second one.
+            // Contents that depend on new names are not propagated.
             output.known = output.known.take().filter(|_| new.is_empty());
         }
         self.explain_again(node, &new, unknown);

@@ -1,21 +1,21 @@
-//! When what inference says over open sizes holds for numbers in their place.
+//! Conditions under which results over open sizes hold for the numbers that replace them.
 
 use sardonyx_model::{Computed, Dim, Formula, Formulas, Id, Type, ValueId};
 use sardonyx_ops::Demand;
 
 use super::Inference;
 
-/// What must hold of numbers in the place of [`super::InferOptions::sizes`], so that what inference
-/// says over these is what it would say of the numbers: what nodes demand, and that no tensor is
+/// Conditions on the numbers that replace [`super::InferOptions::sizes`], under which the results
+/// over open sizes equal those over the numbers: the conditions of nodes, and that no tensor is
 /// empty.
 #[derive(Debug)]
 pub struct Conditions {
-    /// The sizes of all values.
+    /// Sizes of all values.
     dims: Vec<Formula>,
     demands: Vec<Condition>,
 }
 
-/// What must hold of the numbers of formulas.
+/// Condition on the numbers of formulas.
 #[derive(Debug)]
 enum Condition {
     Equal(Formula, Formula),
@@ -25,15 +25,15 @@ enum Condition {
 }
 
 impl Conditions {
-    /// The conditions of what inference says of so many values of a model, from formulas over the
-    /// open sizes. `None` if one is too large to be looked at.
+    /// Collects the conditions of the results for `values` values of a model, as formulas over the
+    /// open sizes. `None` if one is too large.
     pub fn new(
         inference: &Inference,
         values: usize,
         formulas: &mut Formulas,
     ) -> Option<Conditions> {
-        // Rules say of a dimension what holds where there are elements. Values that a program does
-        // not keep count as well.
+        // Rules about a dimension hold for tensors with elements. Values that a program does not
+        // keep count too.
         let types = (0..values).filter_map(|value| inference.ty(ValueId::new(value)));
         let dims = types.filter_map(Type::shape).flatten();
         let dims = dims.filter(|dim| dim.known().is_none());
@@ -44,10 +44,11 @@ impl Conditions {
         Some(Conditions { dims, demands: demands.collect::<Option<_>>()? })
     }
 
-    /// Whether they hold.
+    /// Whether the conditions hold.
     pub fn hold(&self, computed: &Computed) -> bool {
         let number = |formula: &Formula| computed.number(*formula);
-        // Of nothing at all, sizes need not be what they are of something: 0 divides by nothing.
+        // Sizes of empty tensors may differ from the formulas: a division by 0 elements has no
+        // result.
         self.dims.iter().all(|dim| number(dim) > 0)
             && self.demands.iter().all(|condition| match condition {
                 Condition::Equal(a, b) => number(a) == number(b),
@@ -60,7 +61,7 @@ impl Conditions {
     }
 }
 
-/// `None` if the demand is too large to be looked at.
+/// Converts a demand to formulas; `None` if it is too large.
 fn condition(demand: &Demand, formulas: &mut Formulas) -> Option<Condition> {
     let mut add = |dim: &Dim| formulas.add(dim);
     Some(match demand {

@@ -18,21 +18,20 @@ use super::unknown::Missing;
 /// Facts about declarations that outlive the beginning of their graph.
 #[derive(Default)]
 pub(super) struct Declarations {
-    /// The sizes that names of the file stand for.
+    /// Sizes for the names of the file.
     sizes: HashMap<Symbol, Dim>,
-    /// Inputs that are constants as well, with the position among these.
+    /// Inputs that are also constants, with the index among the constants.
     pub(super) defaults: HashMap<ValueId, usize>,
-    /// Values to which the file gives more dimensions than a tensor can have, with their number, in
-    /// the style of the reference implementation: it lets them be, so that they matter only where a
-    /// node needs them.
+    /// Values with more declared dimensions than supported, with their number, in the style of the
+    /// reference implementation. It allows them, so they only matter if a node reads them.
     pub(super) too_deep: HashMap<ValueId, usize>,
-    /// Values that are declared with an element type that the standard does not define, in the
-    /// style that notices these.
+    /// Values that are declared with an element type outside of the standard, if these are
+    /// reported.
     pub(super) undefined_elements: HashSet<ValueId>,
 }
 
 impl Engine<'_> {
-    /// Enters types of inputs and constants, and declared types of everything else.
+    /// Sets the types of inputs and constants, and the declared types of other values.
     pub(super) fn begin(&mut self, id: GraphId) {
         if !self.walked.insert(id) {
             self.forget(id);
@@ -46,8 +45,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Forgets the findings of an earlier walk through a graph, and types that were bound to its
-    /// inputs for that walk.
+    /// Forgets the results of an earlier walk through a graph, and the types that its inputs had
+    /// for that walk.
     fn forget(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -59,7 +58,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Enters the types that the lists of a graph declare.
+    /// Sets the types that the lists of a graph declare.
     fn begin_declared(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -67,7 +66,7 @@ impl Engine<'_> {
         let is_read =
             self.style().reads_declarations_in_calls() || !self.calls.last().is_some_and(is_body);
         let declared: &[_] = if is_read { &graph.value_info } else { &[] };
-        // Only of inputs of the model does a declaration hold for all sizes.
+        // Only declarations of inputs of the model hold for all sizes.
         let all_count = self.options.sizes.is_none();
         for info in declared.iter().chain(&graph.outputs).chain(&graph.inputs) {
             let (Some(value), Some(ty)) = (info.value, &info.ty) else { continue };
@@ -80,17 +79,19 @@ impl Engine<'_> {
         }
     }
 
-    /// Enters the type that a list of its graph declares for a value.
+    /// Sets the type that a list of its graph declares for a value.
     fn declare(&mut self, id: GraphId, value: ValueId, ty: &TypeProto) {
         let style = self.style();
         if style.notices_undefined_elements() && has_undefined_element(ty) {
             self.declarations.undefined_elements.insert(value);
         }
         let is_outside_calls = self.calls.is_empty();
-        if let Some(meanings) = denotations::declared(self.model, ty).filter(|_| is_outside_calls) {
+        if let Some(meanings) =
+            denotations::declared_denotations(self.model, ty).filter(|_| is_outside_calls)
+        {
             self.found.denotations.insert(value, meanings);
         }
-        let mut declared = self.declared(ty);
+        let mut declared = self.convert_declared(ty);
         if let Some(rank) = declared.as_mut().and_then(bound_rank) {
             self.report_too_deep(id, value, rank);
         }
@@ -104,8 +105,8 @@ impl Engine<'_> {
         self.found.types.set(value, declared);
     }
 
-    /// The type that a file declares, in the style of this inference.
-    fn declared(&mut self, ty: &TypeProto) -> Option<Type> {
+    /// Converts a declared type in the style of this inference.
+    fn convert_declared(&mut self, ty: &TypeProto) -> Option<Type> {
         let (model, style, numbers) = (self.model, self.style(), self.options.symbols);
         let sizes = &mut self.declarations.sizes;
         model.type_with(ty, &mut |value| match value {
@@ -120,7 +121,7 @@ impl Engine<'_> {
         })
     }
 
-    /// Enters types of sparse constants; compares defaults of inputs with their declarations.
+    /// Sets the types of sparse constants, and compares defaults of inputs with their declarations.
     fn begin_sparse_initializers(&mut self, id: GraphId) {
         let (model, style) = (self.model, self.style());
         for (index, initializer) in model.graph(id).sparse_initializers.iter().enumerate() {
@@ -153,7 +154,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Enters type and elements of a constant, and compares it with its declaration.
+    /// Sets type and elements of a constant, and compares it with its declaration.
     fn begin_initializer(
         &mut self,
         id: GraphId,
@@ -178,8 +179,8 @@ impl Engine<'_> {
             let place = Constant { list: "initializer", index };
             self.report_default(id, place, &constant, &declared);
         }
-        // Before version 4 of the format every constant had to be an input as well, so callers do
-        // not replace it.
+        // Before IR version 4 each constant had to be an input too, which does not mean that
+        // callers override it.
         let had_to_be_input = style.lets_callers_replace_defaults()
             && model.main == Some(id)
             && model.header.ir_version.unwrap_or(0) < 4;
@@ -200,7 +201,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Enters the types that the caller gives to inputs of the main graph.
+    /// Sets the types that the caller gives for inputs of the main graph.
     pub(super) fn begin_given(&mut self, main: GraphId) {
         let inputs = &self.model.graph(main).inputs;
         for (info, given) in inputs.iter().zip(self.options.inputs) {
@@ -226,7 +227,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The type of a constant.
+    /// Returns the type of a constant.
     fn constant(
         &mut self,
         id: GraphId,
@@ -245,8 +246,8 @@ impl Engine<'_> {
     }
 }
 
-/// Whether a declared tensor has elements of a type that the standard does not define; a missing
-/// type is none of these.
+/// Whether a declared tensor has an element type outside of the standard. A missing type does not
+/// count.
 fn has_undefined_element(ty: &TypeProto) -> bool {
     match &ty.kind {
         Some(TypeKind::Tensor { elem_type, .. } | TypeKind::SparseTensor { elem_type, .. }) => {
@@ -260,7 +261,7 @@ fn has_undefined_element(ty: &TypeProto) -> bool {
     }
 }
 
-/// Removes the shape of a tensor of too many dimensions, and gives their number.
+/// Removes the shape of a tensor with too many dimensions, and returns their number.
 pub(super) fn bound_rank(ty: &mut Type) -> Option<usize> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => {

@@ -1,9 +1,9 @@
-//! Denotations of dimensions (`DATA_BATCH` and others): which of them the values between nodes
-//! have, and whether they are those that operators expect.
+//! Denotations of dimensions (`DATA_BATCH` and others): those of the values between nodes, and
+//! their agreement with the expectations of operators.
 //!
 //! Nothing here runs unless the file denotes a dimension. Then the rule of an operator is applied a
-//! second time, to inputs whose sizes are all different symbols: the symbols in the sizes of an
-//! output say which dimensions it comes from.
+//! second time, to inputs whose sizes are distinct symbols: the symbols in the sizes of an output
+//! show which dimensions it comes from.
 
 use hashbrown::HashMap;
 use sardonyx_model::{
@@ -11,7 +11,7 @@ use sardonyx_model::{
     ValueId,
 };
 use sardonyx_ops::operators::IF;
-use sardonyx_ops::{Format, Known, OpDef, Said};
+use sardonyx_ops::{Format, Known, OpDef, RuleOutcome};
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
 
@@ -23,16 +23,15 @@ use super::{Problem, ProblemKind};
 use crate::codes;
 use crate::finding::Spot;
 
-/// By dimension, what it means.
+/// Denotation of each dimension.
 pub(super) type Denotations = SmallVec<[Option<Symbol>; 4]>;
 
-/// Nodes with more inputs hand on nothing: joining the sizes of many inputs takes time that grows
-/// with their square.
+/// Maximum number of inputs of a node that passes denotations on: joining the sizes of many inputs
+/// takes quadratic time.
 const MOST_INPUTS: usize = 64;
 
-/// What a declared type says of its dimensions, if it denotes one.
-/// An empty text denotes nothing.
-pub(super) fn declared(model: &Model, ty: &TypeProto) -> Option<Denotations> {
+/// Returns the denotations in a declared type, if it has any. An empty text denotes nothing.
+pub(super) fn declared_denotations(model: &Model, ty: &TypeProto) -> Option<Denotations> {
     let shape = match ty.kind.as_ref()? {
         TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref()?,
         _ => return None,
@@ -46,7 +45,7 @@ pub(super) fn declared(model: &Model, ty: &TypeProto) -> Option<Denotations> {
 }
 
 impl<'a> Engine<'a> {
-    /// Follows denotations through a graph whose types are known.
+    /// Propagates denotations through a graph whose types are known.
     pub(super) fn denote(&mut self, id: GraphId) {
         if self.enter().is_err() {
             return;
@@ -80,8 +79,8 @@ impl<'a> Engine<'a> {
         let callee = self.callee(node);
         let operator = callee.operator;
         if !graphs.is_empty() {
-            // Outputs of `If` are those of its branches; what a loop hands on may differ from
-            // iteration to iteration.
+            // Outputs of `If` have the denotations of its branches; values that a loop carries may
+            // differ between iterations.
             if operator.is_some_and(|operator| operator.is(&IF)) {
                 self.join_branches(node, &graphs);
             }
@@ -93,7 +92,7 @@ impl<'a> Engine<'a> {
                     self.expect(node, operator.map_or("", |op| op.name), *index, value, *format);
                 }
             }
-            // Filters are no part of the result: it has the format of the first input.
+            // Filters do not determine the result, which has the format of the first input.
             let first = inputs.first().copied().flatten();
             if let Some(found) = first.and_then(|value| self.found.denotations.get(&value)) {
                 let found = found.clone();
@@ -106,14 +105,14 @@ impl<'a> Engine<'a> {
         if inputs.len() > MOST_INPUTS {
             return;
         }
-        for (index, denotations) in self.handed_on(node, &callee, &inputs) {
+        for (index, denotations) in self.propagate(node, &callee, &inputs) {
             if let Some(value) = model.outputs(node)[index] {
                 self.put(value, &denotations);
             }
         }
     }
 
-    /// Notes what the dimensions of a value mean. What the file says of them stays.
+    /// Records the denotations of a value's dimensions. Declared ones stay.
     fn put(&mut self, value: ValueId, denotations: &[Option<Symbol>]) {
         let rank = self.rank(value);
         if rank != Some(denotations.len()) || denotations.iter().all(Option::is_none) {
@@ -133,7 +132,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Outputs of `If`: what all branches agree on.
+    /// Records the denotations of outputs of `If` on which all branches agree.
     fn join_branches(&mut self, node: NodeId, graphs: &[GraphId]) {
         let model = self.model;
         for (index, value) in model.outputs(node).iter().enumerate() {
@@ -155,7 +154,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lists an input whose dimensions mean something else than an operator expects.
+    /// Reports an input whose dimensions have other denotations than an operator expects.
     fn expect(&mut self, node: NodeId, name: &str, index: usize, value: ValueId, format: Format) {
         let Some(found) = self.found.denotations.get(&value) else {
             return;
@@ -170,7 +169,7 @@ impl<'a> Engine<'a> {
         {
             return;
         }
-        let said: Vec<String> = found
+        let outcome: Vec<String> = found
             .iter()
             .map(|found| found.map_or("?".into(), |found| shown(model.text(found))))
             .collect();
@@ -180,7 +179,7 @@ impl<'a> Engine<'a> {
             kind: ProblemKind::Denotation,
             fact: format!(
                 "the dimensions of input {index} are denoted [{}], but {name} expects [{}]",
-                said.join(", "),
+                outcome.join(", "),
                 expected.join(", ")
             ),
             advice: codes::DENOTATION_MISMATCH.help.into(),
@@ -188,8 +187,8 @@ impl<'a> Engine<'a> {
         self.found.add_problem(problem);
     }
 
-    /// By output, the denotations that its dimensions have from those of the inputs.
-    fn handed_on(
+    /// Returns the denotations that the dimensions of each output get from the inputs.
+    fn propagate(
         &mut self,
         node: NodeId,
         callee: &Callee<'a>,
@@ -204,12 +203,12 @@ impl<'a> Engine<'a> {
                 Some(marks.on(self.found.ty(value)?, denotations))
             })
             .collect();
-        let Some(said) = self.said_of(node, callee, inputs, &types) else {
+        let Some(outcome) = self.infer_marked(node, callee, inputs, &types) else {
             return Vec::new();
         };
-        marks.join(&said.equal);
+        marks.join(&outcome.equal);
         let mut found = Vec::new();
-        for (index, ty) in said.types.iter().enumerate() {
+        for (index, ty) in outcome.types.iter().enumerate() {
             if let Some(Type::Tensor(TensorType { shape: Some(shape), .. })) = ty {
                 found.push((index, shape.iter().map(|dim| marks.of(dim)).collect()));
             }
@@ -217,15 +216,14 @@ impl<'a> Engine<'a> {
         found
     }
 
-    /// What is said of a node for inputs of these types. Nothing that is found on the way is
-    /// listed.
-    fn said_of(
+    /// Applies the rule of a node to inputs of these types, without listing problems.
+    fn infer_marked(
         &mut self,
         node: NodeId,
         callee: &Callee<'a>,
         inputs: &[Option<ValueId>],
         types: &[Option<Type>],
-    ) -> Option<Said> {
+    ) -> Option<RuleOutcome> {
         let known: SmallVec<[Option<Known>; 6]> =
             inputs.iter().map(|value| self.found.known((*value)?).cloned()).collect();
         let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
@@ -234,32 +232,32 @@ impl<'a> Engine<'a> {
         given.inputs.extend(types.iter().map(Option::as_ref));
         given.known.extend(known.iter().map(Option::as_ref));
         let listed = (self.found.problems.len(), self.found.unknown.len());
-        let ruling = self.by_walk(node, callee, &given);
+        let results = self.infer_by_walk(node, callee, &given);
         self.found.problems.truncate(listed.0);
         self.found.unknown.truncate(listed.1);
-        Some(ruling.ok()??.said)
+        Some(results.ok()??.outcome)
     }
 }
 
-/// Symbols in the place of sizes, each with the denotation of its dimension.
+/// Symbols in place of sizes, each with the denotation of its dimension.
 #[derive(Default)]
 struct Marks(HashMap<String, Mark>);
 
-/// A symbol in the place of a size.
+/// Symbol in place of a size.
 #[derive(Clone, Copy)]
 struct Mark {
-    /// How many symbols there are before it: those of the first input come first.
+    /// Number of preceding symbols: those of the first input come first.
     order: usize,
     denotation: Option<Symbol>,
 }
 
 impl Marks {
-    /// A type with a new symbol for each size.
+    /// Returns a type with a new symbol for each size.
     fn on(&mut self, ty: &Type, denotations: Option<&Denotations>) -> Type {
         let mut ty = ty.clone();
         if let Type::Tensor(tensor) | Type::SparseTensor(tensor) = &mut ty {
             for (axis, dim) in tensor.shape.iter_mut().flatten().enumerate() {
-                // A file has no symbol that is a number.
+                // A symbol of a file is never a number.
                 let order = self.0.len();
                 let name = order.to_string();
                 *dim = Dim::symbol(&name);
@@ -270,8 +268,8 @@ impl Marks {
         ty
     }
 
-    /// Dimensions that a node demands to be of one size mean the same: what the first one that is
-    /// denoted means.
+    /// Gives dimensions that a node requires to have one size the denotation of the first one that
+    /// has any.
     fn join(&mut self, equal: &[(Dim, Dim)]) {
         for (a, b) in equal {
             let (Some(a), Some(b)) = (a.as_symbol(), b.as_symbol()) else {
@@ -289,11 +287,11 @@ impl Marks {
         }
     }
 
-    /// What a dimension of an output means, by the sizes that it is computed from.
+    /// Returns the denotation of a dimension of an output, from the sizes that it is computed from.
     fn of(&self, dim: &Dim) -> Option<Symbol> {
         let symbols = dim.symbols();
         let first = symbols.first()?;
-        // One of several sizes, as by broadcasting, and no sum or product of them.
+        // It must be one of several sizes, like after broadcasting, not a sum or product of them.
         let same = Dim::symbol(first);
         let is_one_of = dim.substitute(&|_| Some(same.clone())) == same;
         let mut denotations = symbols.iter().map(|name| self.0.get(name)?.denotation);

@@ -27,8 +27,8 @@ impl Inference {
     }
 }
 
-/// Finds nodes whose outputs differ on ONNX Runtime by what the file declares of their inputs,
-/// without inference.
+/// Finds nodes whose outputs differ on ONNX Runtime according to the declared types of their
+/// inputs, without inference.
 pub fn find_differences(model: &Model, registry: &Registry) -> Inference {
     let nodes = candidates(model, registry);
     if nodes.is_empty() {
@@ -38,8 +38,8 @@ pub fn find_differences(model: &Model, registry: &Registry) -> Inference {
     Engine::new(model, registry, options).run_apart(&nodes)
 }
 
-/// Nodes of the main graph, and of graphs in it, that have the name of an operator with
-/// differences.
+/// Returns the nodes of the main graph, and of graphs in it, whose operator's name is that of an
+/// operator with differences.
 fn candidates(model: &Model, registry: &Registry) -> Vec<NodeId> {
     let operators = registry.operators().filter(|operator| operator.difference_rule().is_some());
     let names: HashSet<Symbol> =
@@ -54,15 +54,14 @@ fn candidates(model: &Model, registry: &Registry) -> Vec<NodeId> {
     nodes.filter(is_named).collect()
 }
 
-/// Whether a graph is the main graph or inside of it.
+/// Whether a graph is the main graph or inside it.
 fn is_in_main(model: &Model, id: GraphId) -> bool {
     let around = std::iter::successors(Some(id), |id| model.graph(*id).parent);
     around.last() == model.main
 }
 
 impl Engine<'_> {
-    /// Looks at some nodes by what the file declares of their inputs, and at the constants that
-    /// they read.
+    /// Visits some nodes with the declared types of their inputs and the constants that they read.
     fn run_apart(mut self, nodes: &[NodeId]) -> Inference {
         let mut begun: HashSet<GraphId> = HashSet::new();
         for node in nodes {

@@ -1,11 +1,11 @@
-//! The walk over the nodes.
+//! Walk over the nodes of a graph.
 
 use std::mem::take;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, GraphId, Id, Model, NodeAttributes, NodeId, Texts, Type, ValueId};
-use sardonyx_ops::{Demand, Known, Registry, Said, Schema};
+use sardonyx_ops::{Demand, Known, Registry, RuleOutcome, Schema};
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
@@ -17,17 +17,18 @@ use super::everywhere::InAllCalls;
 use super::inner::Inside;
 use super::judged::Judged;
 use super::problems::Complaints;
-use super::repeats::{Repeats, is_of_types};
-use super::rulebook::{Given, Origin, Rulebook, Ruling, Unsaid};
+use super::repeats::{Repeats, depends_on_types_only};
+use super::rulebook::{Given, NoResult, NodeResults, Origin, Rulebook};
 use super::table::TypeTable;
 use super::unknown::Fresh;
 use super::{InferOptions, Inference, Problem, ProblemKind, Style};
-use crate::order::sorted;
+use crate::order::sort_nodes;
 use crate::resolve::Resolved;
 
-/// Visits of nodes in graphs that are walked through more than once, for each node of the model.
+/// Maximum number of node visits of graphs that are walked through several times, per node of the
+/// model.
 const VISITS_PER_NODE: u64 = 64;
-/// Visits of nodes that every model has in any case.
+/// Number of node visits that every model may have in addition.
 const VISITS: u64 = 100_000;
 
 /// Inference in progress.
@@ -41,30 +42,30 @@ pub(super) struct Engine<'a> {
     pub(super) callees: Callees<'a>,
     pub(super) found: Inference,
     pub(super) equalities: Equalities,
-    /// Demands of nodes on sizes, if they are asked for.
+    /// Conditions of nodes on sizes, if they are recorded.
     pub(super) demands: HashSet<Demand>,
     pub(super) fresh: Fresh,
     pub(super) declarations: Declarations,
-    /// Nodes that were looked at, for those that are given the same.
+    /// Nodes that were visited, for look-up of nodes with equal inputs.
     pub(super) repeats: Repeats,
     pub(super) complaints: Complaints,
-    /// Calls on the way, the innermost last.
+    /// Calls in progress, the innermost last.
     pub(super) calls: Vec<Call>,
-    /// Results of calls of functions, by all that they were given.
+    /// Results of calls of functions, by everything that determines them.
     pub(super) answers: HashMap<Asked, Answer>,
-    /// Findings of all calls about the values of functions, if they are asked for.
+    /// Facts of all calls about the values of functions, if they are collected.
     pub(super) in_all_calls: Option<InAllCalls>,
     pub(super) depth: usize,
-    /// Visits of nodes that are left.
+    /// Number of node visits that are left.
     pub(super) visits: u64,
-    /// The number of the first name that could be made up by the node at hand.
+    /// Number of the first name that the current node could make up.
     pub(super) first_name: usize,
-    /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get
+    /// Whether a single node is inferred: it is compared with its operator, and unknown sizes get
     /// no names.
     pub(super) alone: bool,
-    /// Graphs that were walked through before, whose findings another walk forgets.
+    /// Graphs that were walked through before, for whose values there are results to forget.
     pub(super) walked: HashSet<GraphId>,
-    /// The order of their nodes, where that is not the one of the file.
+    /// Order of the nodes of graphs, if it is not that of the file.
     orders: HashMap<GraphId, Option<Rc<[NodeId]>>>,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Engine<'a> {
         Engine::with(model, registry, None, options)
     }
 
-    /// Inference of a model that is resolved.
+    /// Creates the inference of a resolved model.
     pub(super) fn for_resolved(resolved: &'a Resolved, options: InferOptions<'a>) -> Self {
         Engine::with(resolved.model(), resolved.registry(), Some(resolved), options)
     }
@@ -105,7 +106,7 @@ impl<'a> Engine<'a> {
             answers: HashMap::new(),
             in_all_calls: None,
             depth: 0,
-            visits: visits(model),
+            visits: max_visits(model),
             first_name: 0,
             alone: false,
             walked: HashSet::new(),
@@ -121,7 +122,7 @@ impl<'a> Engine<'a> {
         self.run_with(&[])
     }
 
-    /// Looks at the main graph, then at the graphs of training steps, which see its values.
+    /// Infers the main graph, then the graphs of training steps, which read its values.
     pub(super) fn run_with_training(self) -> Inference {
         let steps = self.model.training_info.iter();
         let steps = steps.flat_map(|step| [step.initialization, step.algorithm]).flatten();
@@ -137,7 +138,7 @@ impl<'a> Engine<'a> {
         self.begin_given(main);
         // The names of a model that is resolved are defined.
         if self.style().lists_undefined_names() && self.resolved.is_none() {
-            self.undefined(main);
+            self.report_undefined(main);
         }
         self.walk(main);
         for step in steps {
@@ -161,7 +162,7 @@ impl<'a> Engine<'a> {
             self.found.types.change(|ty| equalities.apply_to(ty));
         }
         self.found.types.forget_equal();
-        self.found.visits = visits(self.model) - self.visits;
+        self.found.visits = max_visits(self.model) - self.visits;
         self.found.names = self.fresh.count();
         let equalities = take(&mut self.equalities);
         if let Some(sizes) = self.options.sizes {
@@ -170,7 +171,7 @@ impl<'a> Engine<'a> {
         self.found.equalities = equalities.into_learned();
     }
 
-    /// Looks at one graph inside of a node, and at those in it.
+    /// Infers one graph in a node, and graphs in it.
     pub(super) fn run_inside(
         mut self,
         id: GraphId,
@@ -179,7 +180,7 @@ impl<'a> Engine<'a> {
     ) -> Inference {
         self.found.types.clone_from(&around.types);
         self.found.known.clone_from(&around.known);
-        self.fresh = Fresh::after(around.names);
+        self.fresh = Fresh::starting_after(around.names);
         // Earlier findings about these graphs held for other types.
         self.walked.extend(self.resolved.iter().flat_map(|resolved| resolved.graphs()));
         self.begin(id);
@@ -192,8 +193,7 @@ impl<'a> Engine<'a> {
         self.found
     }
 
-    /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand
-    /// in the file.
+    /// Visits the nodes of a graph in topological order, whatever their order in the file.
     pub(super) fn walk(&mut self, id: GraphId) {
         let nodes = &self.model.graph(id).nodes;
         for node in self.order(id).as_deref().unwrap_or(nodes) {
@@ -201,7 +201,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The order of the nodes of a graph, where that is not the one of the file.
+    /// Returns the order of the nodes of a graph, if it is not that of the file.
     pub(super) fn order(&mut self, id: GraphId) -> Option<Rc<[NodeId]>> {
         let model = self.model;
         if !self.style().sorts_nodes() || self.resolved.is_some() {
@@ -209,7 +209,7 @@ impl<'a> Engine<'a> {
         }
         let nodes = &model.graph(id).nodes;
         // A cycle has no order at all.
-        let sort = || sorted(model, nodes).ok().flatten().map(Rc::from);
+        let sort = || sort_nodes(model, nodes).ok().flatten().map(Rc::from);
         self.orders.entry(id).or_insert_with(sort).clone()
     }
 
@@ -245,9 +245,9 @@ impl<'a> Engine<'a> {
         if let Some(main) = self.model.main {
             self.begin(main);
         }
-        let mut types = self.said(node, callee).unwrap_or_default().types;
+        let mut types = self.infer_outputs(node, callee).unwrap_or_default().types;
         for ty in types.iter_mut().flatten() {
-            ty.for_each_dim(&mut only_names);
+            ty.for_each_dim(&mut drop_expressions);
         }
         types.resize(self.model.outputs(node).len(), None);
         (types.into_vec(), self.found.problems)
@@ -273,18 +273,18 @@ impl<'a> Engine<'a> {
         if given.is_some_and(|given| self.repeat(node, &callee, given)) {
             return;
         }
-        let follows_from_types = self.look_at(node, &callee);
+        let follows_from_types = self.visit(node, &callee);
         if let Some(given) = given.filter(|_| follows_from_types) {
             self.keep(node, given);
         }
     }
 
-    /// Infers the outputs of a node and enters them. Returns whether they follow from types alone,
-    /// and nothing is wrong or open.
-    pub(super) fn look_at(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
+    /// Infers the outputs of a node. Returns whether the results follow from types alone, without
+    /// problems and unknown sizes.
+    pub(super) fn visit(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
         let before = (self.complaints.count, self.fresh.count());
-        let Some(said) = self.said(node, callee) else { return false };
-        let follows_from_types = is_of_types(&said);
+        let Some(said) = self.infer_outputs(node, callee) else { return false };
+        let follows_from_types = depends_on_types_only(&said);
         self.outputs(node, said);
         follows_from_types && before == (self.complaints.count, self.fresh.count())
     }
@@ -296,7 +296,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Infers the outputs of a node; `None` if something does not fit, or its operator is unknown.
-    fn said(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<Said> {
+    fn infer_outputs(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<RuleOutcome> {
         let model = self.model;
         if self.style().is_reference() && !self.meets_demands(node, callee) {
             return None;
@@ -306,25 +306,25 @@ impl<'a> Engine<'a> {
         }
         let first_name = self.fresh.count();
         let judged = self.judge(node, callee);
-        // Nodes inside have had their own.
+        // Inner nodes had their own.
         self.first_name = first_name;
         match judged {
-            Ok(Some(judged)) => self.accept(node, judged),
+            Ok(Some(judged)) => self.report_faults(node, judged),
             Ok(None) => {
                 self.report_no_rule(node, callee);
                 None
             }
-            Err(Unsaid::Misfit(error)) => {
+            Err(NoResult::Misfit(error)) => {
                 self.problem(node, ProblemKind::Node, error.0);
                 None
             }
-            Err(Unsaid::Failed) => None,
+            Err(NoResult::Failed) => None,
         }
     }
 
     /// Applies the rule of a node, and compares the result with the signature of its operator;
     /// `None` if there is no rule.
-    fn judge(&mut self, node: NodeId, callee: &Callee<'_>) -> Result<Option<Judged>, Unsaid> {
+    fn judge(&mut self, node: NodeId, callee: &Callee<'_>) -> Result<Option<Judged>, NoResult> {
         let model = self.model;
         let has_rule = callee.schema.is_some();
         if !has_rule && self.callees.function_of(node, callee).is_none() {
@@ -340,8 +340,8 @@ impl<'a> Engine<'a> {
                 given.inputs.push(value.and_then(|value| self.found.ty(value)));
                 given.known.push(value.and_then(|value| self.found.known(value)));
             }
-            let ruling = self.rulebook().apply(node, schema, callee, &given, None)?;
-            return Ok(Some(self.judged(node, callee, &given, ruling)));
+            let results = self.rulebook().apply(node, schema, callee, &given, None)?;
+            return Ok(Some(self.compare_with_operator(node, callee, &given, results)));
         }
         // Findings about the inputs change while graphs are walked through.
         let types: SmallVec<[Option<Type>; 6]> =
@@ -351,8 +351,8 @@ impl<'a> Engine<'a> {
         let mut given = Given::new(&present, &attributes);
         given.inputs.extend(types.iter().map(Option::as_ref));
         given.known.extend(known.iter().map(Option::as_ref));
-        let ruling = self.by_walk(node, callee, &given)?;
-        Ok(ruling.map(|ruling| self.judged(node, callee, &given, ruling)))
+        let results = self.infer_by_walk(node, callee, &given)?;
+        Ok(results.map(|results| self.compare_with_operator(node, callee, &given, results)))
     }
 
     fn rulebook(&self) -> Rulebook<'a> {
@@ -361,36 +361,36 @@ impl<'a> Engine<'a> {
 
     /// Infers the outputs of a node whose attributes are graphs, or that calls a function, by a
     /// walk through these; `None` if it has neither.
-    pub(super) fn by_walk(
+    pub(super) fn infer_by_walk(
         &mut self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-    ) -> Result<Option<Ruling>, Unsaid> {
+    ) -> Result<Option<NodeResults>, NoResult> {
         if let Some(schema) = callee.schema {
             let (rulebook, inside) = (self.rulebook(), Inside::new(self));
             return rulebook.apply(node, schema, callee, given, Some(&inside)).map(Some);
         }
         let Some(function) = self.callees.function_of(node, callee) else { return Ok(None) };
-        let said = self.call(node, function, given).map_err(Unsaid::Misfit)?;
-        Ok(Some(Ruling { said, origin: Origin::Function }))
+        let outcome = self.call(node, function, given).map_err(NoResult::Misfit)?;
+        Ok(Some(NodeResults { outcome, origin: Origin::Function }))
     }
 }
 
-/// Keeps numbers and names, the sizes that the reference implementation knows.
-pub(super) fn only_names(dim: &mut Dim) {
+/// Makes expressions unknown, since the reference implementation has only numbers and names.
+pub(super) fn drop_expressions(dim: &mut Dim) {
     if matches!(dim, Dim::Expr(_)) && dim.as_symbol().is_none() {
         *dim = Dim::Unknown;
     }
 }
 
-/// The limit on visits of nodes.
-fn visits(model: &Model) -> u64 {
+/// Returns the maximum number of node visits.
+fn max_visits(model: &Model) -> u64 {
     VISITS + VISITS_PER_NODE * model.node_count() as u64
 }
 
-/// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map
-/// holds; `Some(None)` if it is not known. Opaque types have none.
+/// Returns the type of the elements of a tensor, or of the tensors in a sequence, an optional or a
+/// map; `Some(None)` if it is unknown. Opaque types have none.
 pub(crate) fn element(ty: &Type) -> Option<Option<DataType>> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.elem),

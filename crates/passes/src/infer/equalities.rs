@@ -1,30 +1,30 @@
-//! What nodes demand of sizes: that two expressions are equal.
+//! Conditions of nodes on sizes: equality of two expressions.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, NodeId, Type};
 use sardonyx_ops::Demand;
 
-/// Two sizes that a node demands to be equal, or it fails when it runs.
+/// Two sizes that a node requires to be equal, or it fails when it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Equality {
     /// The node.
     pub node: NodeId,
-    /// One size.
+    /// First size.
     pub left: Dim,
-    /// The other.
+    /// Second size.
     pub right: Dim,
 }
 
-/// Equalities kept of each kind. One that was solved costs work for every type that follows.
+/// Maximum number of equalities of each kind. Each solved one adds work for all following types.
 const MOST: usize = 1000;
 
-/// Symbols that others stand for.
+/// Symbols that are replaced by other sizes.
 #[derive(Debug, Default)]
 pub(super) struct Equalities {
-    /// What a symbol is known to be. No replaced symbol occurs in what replaces others.
+    /// Replacement of each symbol. No replaced symbol occurs in a replacement.
     replaced: HashMap<String, Dim>,
     learned: Vec<Equality>,
-    /// Equalities that no symbol can be solved for, each listed once.
+    /// Equalities that cannot be solved for a symbol, without duplicates.
     unsolved: HashSet<(Dim, Dim)>,
 }
 
@@ -33,14 +33,14 @@ impl Equalities {
         self.replaced.is_empty()
     }
 
-    /// How many symbols others stand for.
+    /// Returns the number of replaced symbols.
     pub(super) fn count(&self) -> usize {
         self.replaced.len()
     }
 
-    /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else one that
-    /// is not of `sizes`, else the one that is named later in the alphabet: any order will do, as
-    /// long as it is the same in every run.
+    /// Learns that two sizes are equal. Of two symbols it replaces the one for which `is_ours`
+    /// holds, else one that is not among `sizes`, else the later one in the alphabet: any order
+    /// works as long as it is deterministic.
     pub(super) fn learn(
         &mut self,
         node: NodeId,
@@ -67,8 +67,8 @@ impl Equalities {
                     self.replaced.insert(symbol, value);
                 }
             }
-            // It says nothing about other sizes, but people may want to know what their data must
-            // be like.
+            // It does not determine other sizes, but users may need it as a condition on their
+            // data.
             None => {
                 let is_known = left.known().is_some() && right.known().is_some();
                 let mut symbols = left.symbols().into_iter().chain(right.symbols());
@@ -81,7 +81,7 @@ impl Equalities {
         }
     }
 
-    /// A size with symbols replaced by what they are known to be.
+    /// Replaces the symbols of a size.
     pub(super) fn apply(&self, dim: &Dim) -> Dim {
         match dim {
             Dim::Expr(_) if !self.is_empty() => {
@@ -91,7 +91,7 @@ impl Equalities {
         }
     }
 
-    /// The same for all sizes in a type.
+    /// Replaces the symbols in all sizes of a type.
     pub(super) fn apply_to(&self, ty: &mut Type) {
         if !self.is_empty() {
             ty.for_each_dim(&mut |dim| {
@@ -102,8 +102,8 @@ impl Equalities {
         }
     }
 
-    /// A size in terms of some sizes, as far as equalities tell; these themselves stay, even where
-    /// they are equal to others.
+    /// Expresses a size in terms of `sizes`, as far as equalities allow. These themselves are not
+    /// replaced, even if they are equal to others.
     fn in_terms_of(&self, sizes: &HashSet<String>, dim: &Dim) -> Dim {
         dim.substitute(&|name| self.replaced.get(name).filter(|_| !sizes.contains(name)).cloned())
     }
@@ -113,7 +113,7 @@ impl Equalities {
     }
 }
 
-/// What is demanded of sizes alone, in an order that is the same in every run.
+/// Returns the demands that only involve `sizes`, in a deterministic order.
 pub(super) fn over_sizes(
     demands: HashSet<Demand>,
     equalities: &Equalities,

@@ -1,5 +1,5 @@
-//! Inference of what a walk from the main graph does not reach by itself: training steps, and
-//! bodies of functions, of whose values that is kept which is so in every call.
+//! Inference of parts that a walk from the main graph does not reach: training steps, and bodies of
+//! functions, for whose values it keeps the facts that hold in every call.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Id, Model, ValueId};
@@ -10,7 +10,7 @@ use super::calls::Call;
 use super::engine::Engine;
 use crate::order::tree;
 
-/// What is so of the values of functions in all calls that were looked at.
+/// Facts about the values of functions that hold in all calls visited so far.
 #[derive(Debug, Default)]
 pub(super) struct InAllCalls {
     values: HashMap<ValueId, Inferred>,
@@ -18,12 +18,12 @@ pub(super) struct InAllCalls {
 }
 
 impl Engine<'_> {
-    /// Everything: what [`run`](Self::run) finds, what is known in training steps, and in bodies
-    /// of functions what is so in every call of the model. Of a function that nothing calls, that
-    /// is what is so in any call.
+    /// Infers everything: the results of [`run`](Self::run), those of training steps, and for
+    /// bodies of functions the facts that hold in every call of the model. For a function without
+    /// calls, these are the facts that hold in any call.
     pub(super) fn run_everywhere(mut self) -> Inference {
         let model = self.model;
-        let of_any_call = self.of_any_call();
+        let facts_of_any_call = self.facts_of_any_call();
         self.in_all_calls = Some(InAllCalls::default());
         let steps = model.training_info.iter();
         let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
@@ -33,11 +33,11 @@ impl Engine<'_> {
         }
         let InAllCalls { values: mut joined, functions } =
             self.in_all_calls.take().unwrap_or_default();
-        // Where not all calls were looked at, what was seen of some says nothing of the others.
+        // If not all calls were visited, facts of some calls may not hold in the others.
         if self.visits == 0 {
             joined.values_mut().for_each(|found| *found = Inferred::default());
         }
-        for (value, found) in of_any_call {
+        for (value, found) in facts_of_any_call {
             let found = joined.remove(&value).unwrap_or(found);
             self.found.types.set(value, found.ty);
             self.found.known[value.index()] = found.known.map(Box::new);
@@ -46,8 +46,8 @@ impl Engine<'_> {
         self.found
     }
 
-    /// What is so of the values of functions whatever they are given.
-    fn of_any_call(&mut self) -> Vec<(ValueId, Inferred)> {
+    /// Returns the facts about the values of functions that hold for any inputs.
+    fn facts_of_any_call(&mut self) -> Vec<(ValueId, Inferred)> {
         let model = self.model;
         let mut kept = Vec::new();
         for (function, callee) in model.functions.iter().enumerate() {
@@ -59,23 +59,23 @@ impl Engine<'_> {
             self.walk(callee.body);
             self.calls.pop();
             self.complaints.is_unsupported = false;
-            kept.extend(values_of(model, function).map(|value| (value, self.inferred(value))));
+            kept.extend(values_of(model, function).map(|value| (value, self.facts_about(value))));
         }
         kept
     }
 
-    fn inferred(&self, value: ValueId) -> Inferred {
+    fn facts_about(&self, value: ValueId) -> Inferred {
         let ty = self.found.ty(value).cloned();
         Inferred { ty, known: self.found.known(value).cloned() }
     }
 
-    /// Keeps what a call has found of the values of its function, as far as the calls before have
-    /// found it too; nothing if the body could not be inferred.
+    /// Keeps the facts of a call about the values of its function that earlier calls share. Keeps
+    /// none if the body could not be inferred.
     pub(super) fn join_call(&mut self, function: usize, is_inferred: bool) {
         let Some(mut joined) = self.in_all_calls.take() else { return };
         joined.functions.insert(function);
         for value in values_of(self.model, function) {
-            let found = if is_inferred { self.inferred(value) } else { Inferred::default() };
+            let found = if is_inferred { self.facts_about(value) } else { Inferred::default() };
             joined
                 .values
                 .entry(value)
@@ -86,7 +86,7 @@ impl Engine<'_> {
     }
 }
 
-/// Inputs of a function and of graphs in it, and what nodes make there.
+/// Returns the inputs of a function and of graphs in it, and the outputs of the nodes in them.
 fn values_of(model: &Model, function: usize) -> impl Iterator<Item = ValueId> {
     let graphs = tree(model, model.functions[function].body).into_iter();
     graphs.flat_map(|graph| {

@@ -1,4 +1,4 @@
-//! Sizes that a model declares open, and for which its nodes leave one number.
+//! Open sizes of a model for which its nodes allow only one number.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,20 @@ use super::{Equality, Inference};
 use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 
-/// Integers of an input that are shown.
+/// Maximum number of integers of an input that are shown.
 const MOST_SHOWN: usize = 16;
 
+/// Named size that can only be one number.
+struct FixedSize<'a> {
+    name: &'a str,
+    size: i64,
+    /// First input of the model that has the size.
+    input: &'a str,
+}
+
 impl Inference {
-    /// Adds a finding for each named size of an input of the model that can only be one number,
-    /// as a node demands it.
+    /// Adds a finding for each named size of an input of the model that a node restricts to one
+    /// number.
     pub fn fixed_sizes(
         &self,
         model: &Model,
@@ -40,19 +48,21 @@ impl Inference {
                 continue;
             }
             found.add(model, code, severity, Spot::node(equality.node), || {
-                let (fact, advice) = self.fixed(model, equality, (&name, size, input));
+                let (fact, advice) =
+                    self.describe_fixed(model, equality, &FixedSize { name: &name, size, input });
                 (fact, advice.into())
             });
         }
     }
 
-    /// What fixes a size, and what to do about it.
-    fn fixed(
+    /// Describes the restriction of a size, with advice.
+    fn describe_fixed(
         &self,
         model: &Model,
         equality: &Equality,
-        (name, size, input): (&str, i64, &str),
+        fixed: &FixedSize<'_>,
     ) -> (String, String) {
+        let FixedSize { name, size, input } = *fixed;
         let (left, right) = (&equality.left, &equality.right);
         let mut fact = format!("the size {name} of input '{input}' can only be {size}");
         if left.as_symbol() != Some(name) && right.as_symbol() != Some(name) {
@@ -75,8 +85,8 @@ impl Inference {
         (fact, format!("{open}; otherwise, {declare}"))
     }
 
-    /// The first input of a node that is a list of integers which are the same in every run: what
-    /// shapes are stored in.
+    /// Returns the first input of a node that is a list of constant integers, the form of stored
+    /// shapes.
     fn constant_integers(&self, model: &Model, node: NodeId) -> Option<(ValueId, Vec<i64>)> {
         model.inputs(node).flatten().find_map(|value| {
             let values = self.known(value)?.ints()?;
@@ -86,7 +96,7 @@ impl Inference {
     }
 }
 
-/// The names of sizes of the inputs of a model, each with the first input that has it.
+/// Returns the names of sizes of the inputs of a model, each with the first input that has it.
 fn sizes_of_inputs(model: &Model) -> Vec<(String, String)> {
     let mut sizes: Vec<(String, String)> = Vec::new();
     for info in model.main_graph().into_iter().flat_map(|main| &main.inputs) {
@@ -101,7 +111,7 @@ fn sizes_of_inputs(model: &Model) -> Vec<(String, String)> {
     sizes
 }
 
-/// The one name in an equality and the one number for which it holds, if it is linear.
+/// Returns the only name in an equality and the only number for which it holds, if it is linear.
 fn only_number(equality: &Equality) -> Option<(String, i64)> {
     let difference = equality.left.sub(&equality.right);
     let mut names = difference.symbols().into_iter();

@@ -1,4 +1,4 @@
-//! Graphs inside of nodes, and bodies of functions.
+//! Inference of graphs in nodes, and of bodies of functions.
 
 use std::cell::RefCell;
 
@@ -9,12 +9,11 @@ use sardonyx_ops::{InferError, Inferred, Subgraphs};
 use super::engine::{Engine, element};
 use super::unknown::Missing;
 
-/// Graphs within graphs and calls within calls; deeper ones are given up before the stack is.
+/// Maximum depth of nested graphs and calls, which bounds the use of the stack.
 const DEEPEST: usize = 100;
 
 impl Engine<'_> {
-    /// A graph inside of a node, for inputs of which this is known. What was found out about it
-    /// before is forgotten.
+    /// Infers a graph in a node, given the facts about its inputs. Forgets earlier results for it.
     pub(super) fn graph(
         &mut self,
         id: GraphId,
@@ -55,13 +54,11 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// What is given to the inputs of a graph inside of a node, together with what the graph
-    /// declares.
+    /// Binds the inputs of a graph in a node, together with their declared types.
     fn bind_inputs(&mut self, id: GraphId, inputs: &[Inferred]) -> Result<(), InferError> {
         let formal = &self.model.graph(id).inputs;
         let before_4 = self.model.header.ir_version.unwrap_or(0) < 4;
-        // Before version 4 of the format every constant is an input as well, after those that are
-        // given.
+        // Before IR version 4 each constant is also an input, after those that are passed.
         let rest_are_constants = || {
             let rest = formal.iter().skip(inputs.len()).filter_map(|info| info.value);
             let constants = &self.model.graph(id).initializers;
@@ -112,10 +109,11 @@ impl Engine<'_> {
     }
 }
 
-/// The graphs inside of a node, for its rule.
+/// Inference of the graphs in a node, for its rule.
 pub(super) struct Inside<'e, 'a> {
     engine: RefCell<&'e mut Engine<'a>>,
-    /// By graph: how much was listed before it was walked through first.
+    /// Numbers of problems and of unknown sizes that were listed before the first walk through each
+    /// graph.
     marks: RefCell<HashMap<GraphId, (usize, usize)>>,
 }
 
@@ -131,14 +129,14 @@ impl Subgraphs for Inside<'_, '_> {
         let listed = (engine.found.problems.len(), engine.found.unknown.len());
         let mut marks = self.marks.borrow_mut();
         let (problems, unknown) = *marks.entry(graph).or_insert(listed);
-        // Only the last walk counts: those before it knew too little, or too much.
+        // Only the last walk counts: earlier ones knew too little, or too much.
         engine.found.problems.truncate(problems);
         engine.found.unknown.truncate(unknown);
         engine.graph(graph, inputs)
     }
 
     fn forgive(&self, graph: GraphId) {
-        // Graphs are inferred one after the other: what belongs to this one lies between its mark
+        // Graphs are inferred one after the other, so the entries of this one are between its mark
         // and the next.
         let marks = self.marks.borrow();
         if let Some((first, _)) = marks.get(&graph).copied() {

@@ -1,7 +1,7 @@
-//! The result of a node's rule, compared with the signature of its operator.
+//! Results of a node, compared with the signature of its operator.
 
 use sardonyx_model::{NodeId, Type};
-use sardonyx_ops::{Said, Schema};
+use sardonyx_ops::{RuleOutcome, Schema};
 use sardonyx_tensor::shape::RANK_LIMIT;
 
 use super::ProblemKind;
@@ -10,68 +10,68 @@ use super::declarations::bound_rank;
 use super::engine::{Engine, element};
 use super::operands::{Bound, wrong_count};
 use super::problems::MOST_LISTED;
-use super::rulebook::{Given, Origin, Ruling};
+use super::rulebook::{Given, NodeResults, Origin};
 
-/// The result of a rule, and everything about the node that does not fit.
+/// Results of a node, with the faults in them.
 pub(super) struct Judged {
-    said: Said,
-    /// The first operand that is not what the operator takes or makes.
+    outcome: RuleOutcome,
+    /// Difference from the types of its operator.
     misfit: Option<String>,
-    /// Demands of the reference implementation beyond the signature that are not met.
+    /// Further conditions of the reference implementation that do not hold.
     unmet: Vec<String>,
     too_deep: Vec<DeepOutput>,
 }
 
-/// An output of more dimensions than a tensor can have.
+/// Output with more dimensions than supported.
 struct DeepOutput {
     index: usize,
     rank: usize,
 }
 
 impl Engine<'_> {
-    /// Compares the result of a node's rule with the signature of its operator, which completes it
-    /// where the rule left the type of an output open.
-    pub(super) fn judged(
+    /// Compares the results of a node with the signature of its operator, which also completes the
+    /// types of outputs.
+    pub(super) fn compare_with_operator(
         &self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-        ruling: Ruling,
+        results: NodeResults,
     ) -> Judged {
-        let Ruling { mut said, origin } = ruling;
-        let ranks = said.types.iter_mut().enumerate();
+        let NodeResults { mut outcome, origin } = results;
+        let ranks = outcome.types.iter_mut().enumerate();
         let too_deep = ranks
             .filter_map(|(index, ty)| Some(DeepOutput { index, rank: bound_rank(ty.as_mut()?)? }));
         let too_deep = too_deep.collect();
         let (mut misfit, mut unmet) = (None, Vec::new());
         if let Some(schema) = callee.schema {
-            misfit = self.complete(node, schema, given, &mut said, origin);
+            misfit = self.complete(node, schema, given, &mut outcome, origin);
             if self.style().is_reference() && origin == Origin::Standard {
-                unmet = self.unmet(node, callee, given, &said);
+                unmet = self.find_unmet_conditions(node, callee, given, &outcome);
             }
         }
-        Judged { said, misfit, unmet, too_deep }
+        Judged { outcome, misfit, unmet, too_deep }
     }
 
-    /// Fills in the types of outputs that the signature fixes. Gives the first operand that
-    /// contradicts it, if operands are compared.
+    /// Completes the types of outputs by the signature. Returns the first operand that contradicts
+    /// it, if operands are compared.
     fn complete(
         &self,
         node: NodeId,
         schema: &Schema,
         given: &Given<'_>,
-        said: &mut Said,
+        outcome: &mut RuleOutcome,
         origin: Origin,
     ) -> Option<String> {
         let is_compared = self.options.check_types || self.alone && self.depth == 0;
         let is_open = |ty: &Option<Type>| ty.as_ref().is_none_or(|ty| ty.elem().is_none());
-        if !is_compared && !said.types.iter().any(is_open) {
+        if !is_compared && !outcome.types.iter().any(is_open) {
             return None;
         }
         let (mut bound, of_inputs) = Bound::of_inputs(schema, &given.inputs);
         let is_reference = self.style().is_reference();
         if is_compared || !is_reference || origin == Origin::Standard {
-            bound.complete(schema, &mut said.types);
+            bound.complete(schema, &mut outcome.types);
         }
         if !is_compared {
             return None;
@@ -83,11 +83,11 @@ impl Engine<'_> {
         wrong_count(schema, counts)
             .or(of_inputs)
             .or_else(|| without_element(&given.inputs))
-            .or_else(|| bound.outputs(schema, &said.types).err())
+            .or_else(|| bound.outputs(schema, &outcome.types).err())
     }
 
-    /// Writes down what does not fit; gives the result if it counts all the same.
-    pub(super) fn accept(&mut self, node: NodeId, judged: Judged) -> Option<Said> {
+    /// Reports what does not fit. Returns the results if they count nevertheless.
+    pub(super) fn report_faults(&mut self, node: NodeId, judged: Judged) -> Option<RuleOutcome> {
         for DeepOutput { index, rank } in judged.too_deep {
             let fact =
                 format!("output {index} has {rank} dimensions; at most {RANK_LIMIT} are supported");
@@ -102,16 +102,16 @@ impl Engine<'_> {
         for fact in judged.unmet {
             self.problem(node, ProblemKind::Node, fact);
         }
-        if let Some(difference) = &judged.said.difference
+        if let Some(difference) = &judged.outcome.difference
             && self.found.differences.len() < MOST_LISTED
         {
             self.found.differences.insert(node, difference.clone());
         }
-        Some(judged.said)
+        Some(judged.outcome)
     }
 }
 
-/// The first input that is a tensor of elements that the standard does not define.
+/// Describes an input whose element type is not in the standard.
 fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
     let is_without = |ty: &Option<&Type>| ty.is_some_and(|ty| element(ty) == Some(None));
     let index = inputs.iter().position(is_without)?;

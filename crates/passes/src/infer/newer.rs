@@ -1,4 +1,4 @@
-//! Types that only newer versions of an operator take.
+//! Types that only newer versions of an operator accept.
 
 use sardonyx_model::shown_domain;
 use sardonyx_model::{NodeId, Type};
@@ -11,11 +11,11 @@ use crate::codes;
 use crate::finding::{Finding, Spot};
 use crate::resolve::Resolved;
 
-/// Most findings that are listed.
+/// Maximum number of listed findings.
 const MOST_FINDINGS: usize = 1000;
 
-/// Lists the nodes whose inputs have types that a newer version of their operator takes, and not
-/// the version that the import binds.
+/// Lists the nodes whose inputs have types that a newer version of their operator accepts, but not
+/// the imported version.
 pub fn newer_types(resolved: &Resolved, registry: &Registry, types: &Inference) -> Vec<Finding> {
     let nodes = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)).copied();
     let found = nodes.filter_map(|node| newer_type(resolved, registry, types, node));

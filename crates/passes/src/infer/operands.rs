@@ -1,16 +1,17 @@
-//! Types of operands against what an operator takes: the types that are allowed, and type variables
-//! that stand for the same type wherever they occur.
+//! Types of operands compared with those that an operator accepts: the allowed types, and type
+//! variables that stand for the same type wherever they occur.
 
 use sardonyx_model::{TensorType, Type};
 use sardonyx_ops::{Arity, Param, Schema, spell};
 use smallvec::SmallVec;
 
-/// Type variables of a node that stand for a type, with the operand that said so.
+/// Types of the type variables of a node, with the operand that determined each.
 #[derive(Default)]
 pub(crate) struct Bound<'a>(SmallVec<[(&'static str, &'a Type, &'static str, usize); 4]>);
 
 impl<'a> Bound<'a> {
-    /// What the inputs of a node bind, and what does not fit.
+    /// Binds the variables of a node's inputs. Returns a description of the first input that does
+    /// not fit.
     pub(crate) fn of_inputs(
         schema: &Schema,
         inputs: &[Option<&'a Type>],
@@ -27,7 +28,7 @@ impl<'a> Bound<'a> {
         (bound, wrong)
     }
 
-    /// Compares the outputs of a node with what its operator makes and with what the inputs bind.
+    /// Compares the outputs of a node with the types of its operator and with the bound variables.
     pub(crate) fn outputs(
         &mut self,
         schema: &Schema,
@@ -41,13 +42,13 @@ impl<'a> Bound<'a> {
         Ok(())
     }
 
-    /// Whether it is known which element type a variable stands for.
+    /// Whether the element type of a variable is known.
     pub(crate) fn knows(&self, variable: &str) -> bool {
         let mut bound = self.0.iter().filter(|(name, ..)| *name == variable);
         bound.any(|(_, ty, ..)| ty.elem().is_some())
     }
 
-    /// Fills in what variables say of the types of outputs.
+    /// Completes the types of outputs from the variables.
     pub(super) fn complete(&self, schema: &Schema, outputs: &mut [Option<Type>]) {
         for (index, ty) in outputs.iter_mut().enumerate() {
             let by_variable = || self.output(schema, index);
@@ -107,8 +108,8 @@ impl<'a> Bound<'a> {
         Ok(())
     }
 
-    /// The type that an output must have, its sizes aside: that of its variable, or the only one
-    /// there is.
+    /// Returns the type that an output must have, without its sizes: that of its variable, or the
+    /// only allowed one.
     fn output(&self, schema: &Schema, index: usize) -> Option<Type> {
         let param = schema.output(index)?;
         let shared = self.0.iter().find(|(name, ..)| *name == param.ty);
@@ -122,7 +123,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// What is wrong with the number of inputs, or with that of outputs.
+/// Describes a wrong number of inputs or of outputs.
 pub(crate) fn wrong_count(schema: &Schema, counts: [usize; 2]) -> Option<String> {
     let allowed = [schema.input_count(), schema.output_count()];
     let mut all = ["inputs", "outputs"].into_iter().zip(counts).zip(allowed);
@@ -138,7 +139,7 @@ fn is_shared(param: &Param) -> bool {
     !matches!(param.arity, Arity::Variadic { homogeneous: false, .. })
 }
 
-/// Whether two types are the same, sizes aside, as far as known.
+/// Whether two types are equal, as far as they are known, ignoring sizes.
 fn same_kind(a: &Type, b: &Type) -> bool {
     without_sizes(a).merge(&without_sizes(b)).is_some()
 }

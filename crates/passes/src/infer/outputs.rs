@@ -1,11 +1,11 @@
-//! Taking down what is said of the outputs of nodes.
+//! Recording of the results for the outputs of nodes.
 
 use sardonyx_model::{Dim, Id, NodeAttributes, NodeId, Type, ValueId};
-use sardonyx_ops::{AttrValue, Attributes, Demand, Said};
+use sardonyx_ops::{AttrValue, Attributes, Demand, RuleOutcome};
 use smallvec::SmallVec;
 
 use super::ProblemKind;
-use super::engine::{Engine, element, only_names};
+use super::engine::{Engine, drop_expressions, element};
 use super::problems::MOST_LISTED;
 use super::unknown::{Missing, Unknown, usual_reason};
 
@@ -25,26 +25,26 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes down what a node's rule said of its outputs.
-    pub(super) fn outputs(&mut self, node: NodeId, said: Said) {
+    /// Records the results of a node's rule.
+    pub(super) fn outputs(&mut self, node: NodeId, outcome: RuleOutcome) {
         let model = self.model;
-        for fact in said.cut_windows {
+        for fact in outcome.cut_windows {
             self.found.add_cut_window(node, fact);
         }
         if self.style().learns_equalities() {
             let replaced = self.equalities.count();
-            for (a, b) in &said.equal {
+            for (a, b) in &outcome.equal {
                 let fresh = &self.fresh;
                 self.equalities
                     .learn(node, a, b, self.options.sizes, |name| fresh.number(name).is_some());
             }
-            // The same inputs give types in other symbols from here on.
+            // From here on, equal inputs result in types with other symbols.
             if self.equalities.count() > replaced {
                 self.repeats.clear();
             }
             if self.options.sizes.is_some() {
-                let equal = said.equal.into_iter().map(|(a, b)| Demand::Equal(a, b));
-                self.demands.extend(equal.chain(said.demands));
+                let equal = outcome.equal.into_iter().map(|(a, b)| Demand::Equal(a, b));
+                self.demands.extend(equal.chain(outcome.demands));
             }
         }
         let is_constant = || {
@@ -52,11 +52,11 @@ impl Engine<'_> {
             model.maybe_text(found.op_type) == Some(b"Constant") && model.domain_of(node).is_empty()
         };
         let follows = self.style().follows_values() || is_constant();
-        let mut known = said.known.into_iter();
-        for (index, (value, ty)) in model.outputs(node).iter().zip(said.types).enumerate() {
+        let mut known = outcome.known.into_iter();
+        for (index, (value, ty)) in model.outputs(node).iter().zip(outcome.types).enumerate() {
             let known = known.next().flatten().filter(|_| follows);
             let Some(value) = *value else { continue };
-            let reasons = said.reasons.iter().filter(|(output, _)| *output == index);
+            let reasons = outcome.reasons.iter().filter(|(output, _)| *output == index);
             let mut reasons = reasons.map(|(_, reason)| reason.as_ref());
             self.output(node, index, value, ty, &mut reasons);
             let before = self.options.known.and_then(|known| known(value));
@@ -82,7 +82,8 @@ impl Engine<'_> {
         if style.learns_equalities() {
             self.equalities.apply_to(&mut ty);
             if let Type::Sequence(_) = ty {
-                // Names made up while a body ran for one element say nothing of the others.
+                // Names that were made up while a body ran for one element do not hold for the
+                // others.
                 let (fresh, first) = (&self.fresh, self.first_name);
                 ty.for_each_dim(&mut |dim| {
                     let is_new = |name: &String| fresh.number(name).is_some_and(|n| n >= first);
@@ -92,8 +93,8 @@ impl Engine<'_> {
                 });
             }
         } else {
-            // The reference implementation knows numbers and names only, and names what is neither
-            // at once.
+            // The reference implementation has only numbers and names, and names other sizes at
+            // once.
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types.take(value);
@@ -136,7 +137,7 @@ impl Engine<'_> {
         self.found.types.set(value, Some(merged));
     }
 
-    /// Whether a node is a `Loop` whose body returns no optional for this output.
+    /// Whether a node is a `Loop` whose body does not return an optional for this output.
     fn is_opened_by_body(&self, node: NodeId, output: usize) -> bool {
         let model = self.model;
         let is_loop = model.maybe_text(model.node(node).op_type) == Some(b"Loop")
@@ -152,7 +153,7 @@ impl Engine<'_> {
         ty.is_some_and(|ty| !matches!(ty, Type::Optional(_)))
     }
 
-    /// Names what is unknown, so that it can be followed.
+    /// Names unknown sizes, so that they can be propagated.
     fn name_unknown(
         &mut self,
         node: NodeId,
@@ -170,13 +171,13 @@ impl Engine<'_> {
         }
     }
 
-    /// Gives names to sizes that are open: the axes, and their names.
+    /// Names open sizes. Returns the axes and their names.
     pub(super) fn name_open(&mut self, ty: &mut Type) -> SmallVec<[(usize, String); 2]> {
         let style = self.style();
         let mut axis = 0;
         let mut named = SmallVec::new();
         if self.alone {
-            ty.for_each_dim(&mut only_names);
+            ty.for_each_dim(&mut drop_expressions);
             return named;
         }
         if matches!(ty, Type::Sequence(_) | Type::Map(..)) && !style.names_sizes_of_elements() {
@@ -193,7 +194,7 @@ impl Engine<'_> {
         named
     }
 
-    /// Lists what is missing of an output, unless that is because as much is missing of an input.
+    /// Lists a missing type or size of an output, unless as much is missing of an input.
     fn note_unless_it_follows(
         &mut self,
         node: NodeId,
@@ -213,16 +214,16 @@ impl Engine<'_> {
             },
             Some(_) => false,
         });
-        let said = reasons.next();
-        if said.is_some() || !follows {
-            let reason = self.reason(node, &mut said.into_iter());
+        let outcome = reasons.next();
+        if outcome.is_some() || !follows {
+            let reason = self.reason(node, &mut outcome.into_iter());
             self.note(value, missing, Some(node), reason, None);
         }
     }
 
-    /// Why something of an output stays unknown.
-    fn reason(&self, node: NodeId, said: &mut dyn Iterator<Item = &str>) -> String {
-        match said.next() {
+    /// Returns the reason why something of an output stays unknown.
+    fn reason(&self, node: NodeId, outcome: &mut dyn Iterator<Item = &str>) -> String {
+        match outcome.next() {
             Some(reason) => format!("{reason} is known only at run time"),
             None => usual_reason(
                 self.model,

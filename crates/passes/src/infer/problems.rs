@@ -1,4 +1,4 @@
-//! Contradictions, written down with the place and advice.
+//! Reports of contradictions, with place and advice.
 
 use sardonyx_model::{GraphId, Model, NodeId, Type, ValueId, shown_domain};
 use sardonyx_proto::shown;
@@ -11,18 +11,17 @@ use super::{Inference, Problem, ProblemKind};
 use crate::codes;
 use crate::finding::Spot;
 
-/// Entries listed of each kind; longer lists are not read.
+/// Maximum number of listed items of each kind.
 pub(super) const MOST_LISTED: usize = 100_000;
 
-/// State that decides whether a contradiction is worth a line.
+/// Circumstances that decide whether a contradiction is reported.
 #[derive(Default)]
 pub(super) struct Complaints {
-    /// Problems and gaps so far, listed or not.
+    /// Number of problems and unknown sizes so far, listed or not.
     pub(super) count: usize,
-    /// Whether the graph has a node of which nothing is known: types may then be missing further
-    /// down.
+    /// Whether the graph has a node without a rule, which explains missing types after it.
     pub(super) is_unsupported: bool,
-    /// Whether that is so of a graph around this one.
+    /// Whether an outer graph has such a node.
     pub(super) is_muted: bool,
 }
 
@@ -35,12 +34,12 @@ pub(super) struct Constant {
 }
 
 impl Engine<'_> {
-    /// Writes down that something about a node does not fit.
+    /// Reports a contradiction at a node.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
         self.complaints.count += 1;
         if self.style().is_reference() {
-            // Inside of a node it is a reason why that has no types.
+            // Inside a node, it is a reason why that node has no types.
             if self.depth > usize::from(self.alone)
                 && !matches!(kind, ProblemKind::Limit | ProblemKind::Rank)
             {
@@ -62,8 +61,7 @@ impl Engine<'_> {
         self.found.add_problem(Problem { spot: Spot::node(node), kind, fact, advice });
     }
 
-    /// Writes down that the operator of a node has no rule, and with it why the types of its
-    /// outputs stay open.
+    /// Reports a node whose operator has no rule, and the unknown types of its outputs.
     pub(super) fn report_no_rule(&mut self, node: NodeId, callee: &Callee<'_>) {
         let model = self.model;
         let op = model.display(model.node(node).op_type);
@@ -87,8 +85,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes down a value to which the file gives too many dimensions, or keeps that for the nodes
-    /// that need it.
+    /// Reports a value with too many declared dimensions, or records it for the nodes that read it.
     pub(super) fn report_too_deep(&mut self, id: GraphId, value: ValueId, rank: usize) {
         if self.style().is_reference() {
             self.declarations.too_deep.insert(value, rank);
@@ -103,8 +100,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Writes down a value that the lists of its graph declare with types that contradict each
-    /// other.
+    /// Reports a value that the lists of its graph declare with contradictory types.
     pub(super) fn report_declared_twice(
         &mut self,
         id: GraphId,
@@ -132,7 +128,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Writes down a constant that does not fit the declaration of the value.
+    /// Reports a constant that is also an input and does not fit its declaration.
     pub(super) fn report_default(
         &mut self,
         id: GraphId,

@@ -1,13 +1,12 @@
-//! How the reference implementation differs from the rules of operators: what it demands beyond
-//! them, and in `weaken` what it does not say. Where its rule is another one altogether, which
-//! refuses other nodes or looks at other inputs, the operator names it
-//! ([`OpDef::reference_inference_at`]).
+//! Differences of the reference implementation from the rules of operators: its further conditions,
+//! and in `weaken` the facts that it does not derive. If its rule is a different one, which refuses
+//! other nodes or looks at other inputs, the operator names it ([`OpDef::reference_inference_at`]).
 
 use sardonyx_model::{
     AttributeValue, Dim, NoExternalData, NodeId, Producer, TensorProto, Type, ValueId,
 };
 use sardonyx_ops::operators::{ADD, MUL, SUB};
-use sardonyx_ops::{Known, MAX_KNOWN, OpDef, Said, Schema};
+use sardonyx_ops::{Known, MAX_KNOWN, OpDef, RuleOutcome, Schema};
 use sardonyx_tensor::DataType;
 use sardonyx_tensor::shape::RANK_LIMIT;
 
@@ -87,8 +86,8 @@ impl Engine<'_> {
         is_fine
     }
 
-    /// What a value that is constant is made of: an initializer, or the attribute of a Constant.
-    fn stored(&self, value: ValueId) -> Option<&TensorProto> {
+    /// Returns the stored tensor of a constant: an initializer, or the attribute of a `Constant`.
+    fn stored_tensor(&self, value: ValueId) -> Option<&TensorProto> {
         let model = self.model;
         let index = match model.value(value).producer {
             Producer::Initializer(index) => index as usize,
@@ -108,9 +107,9 @@ impl Engine<'_> {
         Some(&constants.get(index)?.tensor)
     }
 
-    /// Why the elements of an input that is a constant cannot be read.
+    /// Returns the reason why the elements of a constant input cannot be read.
     fn unreadable(&self, schema: &Schema, input: usize, value: ValueId) -> Option<String> {
-        let tensor = self.stored(value)?;
+        let tensor = self.stored_tensor(value)?;
         if tensor.is_external() {
             return Some(format!("the data of input {input} must be loaded from its file first"));
         }
@@ -135,8 +134,8 @@ impl Engine<'_> {
         Some(format!("the elements of input {input} cannot be read: {error}"))
     }
 
-    /// Whether a graph of a node gives nothing: the reference implementation says nothing of the
-    /// node then.
+    /// Whether a graph of a node has no outputs. The reference implementation then infers nothing
+    /// for the node.
     fn has_empty_body(&self, node: NodeId) -> bool {
         let model = self.model;
         let mut attributes = model.attributes(node).iter();
@@ -146,13 +145,14 @@ impl Engine<'_> {
         })
     }
 
-    /// What a rule must have said of a node, and what must be so for that, as far as it is not.
-    pub(super) fn unmet(
+    /// Returns the further conditions of the reference implementation that the results of a node do
+    /// not meet.
+    pub(super) fn find_unmet_conditions(
         &self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-        said: &Said,
+        outcome: &RuleOutcome,
     ) -> Vec<String> {
         let mut unmet = Vec::new();
         if self.has_empty_body(node) {
@@ -160,7 +160,7 @@ impl Engine<'_> {
         }
         // The reference implementation refuses nodes whose inputs leave the element type of an
         // output open.
-        let mut outputs = self.model.outputs(node).iter().zip(&said.types);
+        let mut outputs = self.model.outputs(node).iter().zip(&outcome.types);
         let open = outputs.position(|(value, ty)| {
             let is_open = match ty {
                 None => true,
@@ -178,7 +178,7 @@ impl Engine<'_> {
         let adds_up = |operator: &&OpDef| [&ADD, &MUL, &SUB].iter().any(|op| operator.is(op));
         if let Some(operator) = callee.operator.filter(adds_up)
             && data_prop
-            && overflows(given, said)
+            && overflows(given, outcome)
         {
             unmet.push(format!("{}: the result overflows 64 bits", operator.name));
         }
@@ -186,8 +186,8 @@ impl Engine<'_> {
     }
 }
 
-/// Whether numbers that shapes are made of gave something that is no number.
-fn overflows(given: &Given<'_>, said: &Said) -> bool {
+/// Whether a result of known numbers is not a number because it overflows.
+fn overflows(given: &Given<'_>, outcome: &RuleOutcome) -> bool {
     let numbers = |known: Option<&Known>| -> Option<Vec<i64>> {
         let ints = known?.ints()?;
         ints.iter().map(Dim::known).collect()
@@ -196,5 +196,5 @@ fn overflows(given: &Given<'_>, said: &Said) -> bool {
         return false;
     };
     let fits = a.len() == b.len() || a.len() == 1 || b.len() == 1;
-    fits && numbers(said.known.first().and_then(Option::as_ref)).is_none()
+    fits && numbers(outcome.known.first().and_then(Option::as_ref)).is_none()
 }

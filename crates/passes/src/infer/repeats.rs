@@ -1,47 +1,47 @@
-//! Nodes that are given what another node was given: inputs of the same types, the same operator
-//! and the same attributes. What was found of that node is so of them. Models repeat layers, so
-//! that most nodes are such.
+//! Look-up of nodes with equal inputs, operators and attributes: inputs must have equal types. The
+//! results of one such node hold for the others. Most nodes of models with repeated layers are
+//! such.
 //!
-//! Only what follows from types alone is kept: nothing that a rule found by the values of inputs,
-//! and nothing of nodes with a problem, names for open sizes, or demands on sizes.
+//! Only results that follow from types alone are kept: none that a rule derived from the values of
+//! inputs, and none for nodes with problems, names for open sizes, or conditions on sizes.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sardonyx_model::{Attribute, AttributeValue, Id, Model, NodeId};
-use sardonyx_ops::Said;
+use sardonyx_ops::RuleOutcome;
 use smallvec::SmallVec;
 
 use super::callees::Callee;
 use super::engine::Engine;
 
-/// Operands, attributes and numbers in an attribute of nodes that are looked up: to compare longer
-/// lists takes as long as to infer.
+/// Maximum number of operands, of attributes, and of numbers in an attribute of nodes that are
+/// looked up: comparing longer lists takes as long as inference.
 const MOST_LISTED: usize = 64;
 
-/// Words that are kept: more different nodes than that do not repeat each other.
+/// Maximum number of words that are kept: models with that many different nodes do not repeat them.
 const MOST_WORDS: usize = 1 << 18;
 
-/// Stands for the type of an operand that is left out.
+/// Number for an absent operand, in place of that of its type.
 const ABSENT: u32 = u32::MAX;
 
-/// Types found for nodes, by their operands, operators and attributes.
+/// Types of the outputs of nodes, by their operands, operators and attributes.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     found: HashTable<Kept>,
     /// Operands of each kept node, then the numbers of the types of its outputs.
     words: Vec<u32>,
-    /// Operands of the node at hand.
+    /// Operands of the current node.
     given: Vec<u32>,
     hasher: DefaultHashBuilder,
 }
 
-/// A node of which it is known what was found.
+/// Node with known results.
 #[derive(Debug)]
 struct Kept {
     hash: u64,
     node: NodeId,
-    /// Position of its first word, and of what was found of it.
+    /// Index of its first word, and of its results.
     first: u32,
     found: u32,
 }
@@ -51,7 +51,7 @@ struct Kept {
 pub(super) struct GivenHash(u64);
 
 impl Repeats {
-    /// Forgets everything: numbers of types, or what sizes are known to be, have changed.
+    /// Forgets all nodes, since numbers of types or known sizes have changed.
     pub(super) fn clear(&mut self) {
         self.found.clear();
         self.words.clear();
@@ -81,8 +81,8 @@ impl Repeats {
 }
 
 impl Engine<'_> {
-    /// Looks at what a node is given; `None` if more than that decides what is found of it, or it
-    /// would take as long to compare.
+    /// Hashes the inputs of a node; `None` if its results depend on more, or if comparing would
+    /// take as long as inference.
     pub(super) fn given_hash(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<GivenHash> {
         let has_rule = callee.schema.is_some() && !callee.has_graphs;
         let is_usual = self.style().reuses_results() && !self.alone && self.options.rules.is_none();
@@ -98,7 +98,7 @@ impl Engine<'_> {
         given.clear();
         given.extend([callee.number, inputs.len() as u32, attributes.len() as u32]);
         for value in inputs {
-            // A call may leave out an input of which its function declares the type.
+            // A call may leave out an input whose type its function declares.
             given.push(value.map_or(ABSENT, |value| {
                 let is_known = u32::from(self.found.known(value).is_some());
                 let is_given = u32::from(self.has(Some(value)));
@@ -106,7 +106,7 @@ impl Engine<'_> {
                 self.found.types.number(value) << 2 | is_known << 1 | is_given
             }));
         }
-        // What the file declares of outputs is joined with what the operator says.
+        // Declared types of outputs are merged with the inferred ones.
         let declared = outputs.iter();
         given.extend(
             declared.map(|value| value.map_or(ABSENT, |value| self.found.types.number(value))),
@@ -119,18 +119,18 @@ impl Engine<'_> {
         are_compared.then(|| GivenHash(state.finish()))
     }
 
-    /// Whether another node was given the same as one. Its outputs are of the same types then.
+    /// Whether another node had equal inputs. Its outputs then have the same types.
     pub(super) fn repeat(&mut self, node: NodeId, callee: &Callee<'_>, given: GivenHash) -> bool {
         let model = self.model;
         let Some(numbers) = self.repeats.find(model, node, given) else { return false };
         let numbers: SmallVec<[u32; 4]> = numbers.into();
         if cfg!(debug_assertions) {
-            // A rule that looks at more than types, attributes and known values is found here.
-            assert!(self.look_at(node, callee), "a node like {node:?} was found to be fine");
+            // Detects a rule that depends on more than types, attributes and known values.
+            assert!(self.visit(node, callee), "a node like {node:?} was found to be fine");
         }
         for (value, number) in model.outputs(node).iter().zip(numbers) {
             let Some(value) = *value else { continue };
-            debug_assert_eq!(self.found.types.get(value), self.found.types.of_number(number));
+            debug_assert_eq!(self.found.types.get(value), self.found.types.type_of_number(number));
             self.found.types.set_number(value, number);
             let known = self.options.known.and_then(|known| known(value));
             self.found.known[value.index()] = known.map(Box::new);
@@ -138,7 +138,7 @@ impl Engine<'_> {
         true
     }
 
-    /// Keeps what was found of a node.
+    /// Keeps the results of a node.
     pub(super) fn keep(&mut self, node: NodeId, given: GivenHash) {
         let types = &self.found.types;
         let outputs = self.model.outputs(node).iter();
@@ -147,17 +147,17 @@ impl Engine<'_> {
     }
 }
 
-/// Whether something was said that is about one node alone, or about values.
-pub(super) fn is_of_types(said: &Said) -> bool {
-    !said.used_values
-        && said.known.iter().all(Option::is_none)
-        && said.equal.is_empty()
-        && said.demands.is_empty()
-        && said.cut_windows.is_empty()
-        && said.difference.is_none()
+/// Whether the results are independent of a single node and of values.
+pub(super) fn depends_on_types_only(outcome: &RuleOutcome) -> bool {
+    !outcome.used_values
+        && outcome.known.iter().all(Option::is_none)
+        && outcome.equal.is_empty()
+        && outcome.demands.is_empty()
+        && outcome.cut_windows.is_empty()
+        && outcome.difference.is_none()
 }
 
-/// Adds an attribute to a hash. Whether it is one that is compared.
+/// Adds an attribute to a hash. Returns whether it can be compared.
 fn hash_attribute(model: &Model, attribute: &Attribute, state: &mut impl Hasher) -> bool {
     if attribute.ref_attr_name().is_some() {
         return false;
@@ -180,8 +180,8 @@ fn hash_attribute(model: &Model, attribute: &Attribute, state: &mut impl Hasher)
     true
 }
 
-/// Whether the attributes of two nodes are the same, floats by their bits, in the same order. Both
-/// are compared at all.
+/// Whether two nodes have equal attributes in the same order, with floats compared by their bits.
+/// Both must be comparable.
 fn have_same_attributes(model: &Model, a: NodeId, b: NodeId) -> bool {
     let [a, b] = [a, b].map(|node| model.attributes(node));
     a.len() == b.len()
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
     use crate::infer::InferOptions;
 
-    /// How many nodes are kept of a model.
-    fn kept(nodes: &str) -> usize {
+    /// Returns the number of nodes of a model that are kept.
+    fn count_kept(nodes: &str) -> usize {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>
              g (float[N, 4] x, float[N, 4] x2, float[4, N] w, float[M, N] v) => (float[N, 4] y)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_given_the_same_are_looked_at_once() {
+    fn equal_nodes_are_inferred_once() {
         let rows = [
             ("y = Abs (x)", 1),
             ("a = Abs (x) b1 = Abs (x2) c1 = Abs (a) y = Identity (a)", 2),
@@ -255,22 +255,22 @@ mod tests {
             // Values that the rule does not read.
             ("a = Add (x, b) e = Add (x2, c)", 1),
             ("a = Add (b, x) e = Add (c, x2)", 1),
-            // Values that it does.
+            // Values that the rule reads.
             ("a = Reshape (x, s) e = Reshape (x2, s)", 0),
             ("a = Shape (x) e = Shape (x2)", 0),
-            // Sizes that stay open, and demands.
+            // Open sizes, and conditions.
             ("a = NonZero (x) e = NonZero (x2)", 0),
             ("a = MatMul (v, x) e = MatMul (v, x)", 1),
-            // A size that is known from here on: what was found before it is not kept.
+            // A size becomes known here: results before it are not kept.
             ("a = Abs (x) e = Concat <axis = 0> (x, v) h = Abs (x)", 1),
             ("a = Abs (x) e = MatMul (x, x) h = Abs (x)", 1),
             // Problems.
             ("a = Transpose <perm = [0]> (x) e = Transpose <perm = [0]> (x2)", 0),
-            // Graphs and functions: their nodes are kept, unless a call says what they are.
+            // Graphs and functions: their nodes are kept, unless a call determines them.
             ("a = local.f (x) e = local.f (x2) h = local.f <k = 1> (x)", 1),
         ];
         for (nodes, count) in rows {
-            assert_eq!(kept(nodes), count, "{nodes}");
+            assert_eq!(count_kept(nodes), count, "{nodes}");
         }
     }
 }

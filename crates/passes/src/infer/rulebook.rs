@@ -1,14 +1,14 @@
-//! The rules of operators, applied to one node.
+//! Rules of operators, applied to one node.
 
 use sardonyx_model::{Model, NodeAttributes, NodeId, Type};
-use sardonyx_ops::{Infer, InferError, Known, OpDef, Present, Said, Schema, Subgraphs};
+use sardonyx_ops::{Infer, InferError, Known, OpDef, Present, RuleOutcome, Schema, Subgraphs};
 use smallvec::SmallVec;
 
 use super::callees::Callee;
 use super::reference::weaken;
 use super::{InferOptions, RuleAnswer, Rules};
 
-/// Operands and attributes of a node, as its rule sees them.
+/// Inputs and attributes of a node.
 pub(super) struct Given<'g> {
     pub(super) inputs: SmallVec<[Option<&'g Type>; 6]>,
     pub(super) known: SmallVec<[Option<&'g Known>; 6]>,
@@ -22,41 +22,41 @@ impl<'g> Given<'g> {
     }
 }
 
-/// The result of a rule, with the kind of rule.
-pub(super) struct Ruling {
-    pub(super) said: Said,
+/// Results of inference for a node.
+pub(super) struct NodeResults {
+    pub(super) outcome: RuleOutcome,
     pub(super) origin: Origin,
 }
 
-/// The kind of rule that gave a result.
+/// Source of the results of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The rule of an operator of the standard.
+    /// Rule of an operator of the standard.
     Standard,
-    /// A rule of [`InferOptions::rules`].
+    /// Rule of [`InferOptions::rules`].
     Program,
-    /// The body of a function.
+    /// Body of a function.
     Function,
-    /// None: the operator has no rule, and nothing is known but what its signature fixes.
-    Nobody,
+    /// None: the operator has no rule, and only its signature restricts the results.
+    NoRule,
 }
 
-/// The reason why a node has no result.
-pub(super) enum Unsaid {
-    /// Its inputs contradict what its operator demands.
+/// Reason why a node has no results.
+pub(super) enum NoResult {
+    /// The inputs contradict the conditions of the operator.
     Misfit(InferError),
-    /// A rule of the program failed, which knows of it.
+    /// A rule of the program failed, which reports it.
     Failed,
 }
 
-/// The model and the options that rules are applied with.
+/// Context for applying the rules of operators.
 #[derive(Clone, Copy)]
 pub(super) struct Rulebook<'a> {
     model: &'a Model,
     rules: Option<&'a dyn Rules>,
-    /// Whether demands are listed.
+    /// Whether conditions on sizes are recorded.
     demands: bool,
-    /// Whether differences between runtimes are listed.
+    /// Whether differences between runtimes are recorded.
     differences: bool,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Rulebook<'a> {
         callee: &Callee<'_>,
         given: &Given<'_>,
         inside: Option<&dyn Subgraphs>,
-    ) -> Result<Ruling, Unsaid> {
+    ) -> Result<NodeResults, NoResult> {
         let last = given.present.iter().rposition(|present| *present);
         let count_given = last.map_or(0, |last| last + 1);
         let outputs = self.model.outputs(node);
@@ -96,31 +96,31 @@ impl<'a> Rulebook<'a> {
         let mut cx = context(&given.inputs[..count_given], &given.known[..]);
         match self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx)) {
             Some(RuleAnswer::Inferred) => {
-                return Ok(Ruling { said: cx.finish(), origin: Origin::Program });
+                return Ok(NodeResults { outcome: cx.finish(), origin: Origin::Program });
             }
-            Some(RuleAnswer::Failed) => return Err(Unsaid::Failed),
-            Some(RuleAnswer::Misfit(fact)) => return Err(Unsaid::Misfit(InferError(fact))),
+            Some(RuleAnswer::Failed) => return Err(NoResult::Failed),
+            Some(RuleAnswer::Misfit(fact)) => return Err(NoResult::Misfit(InferError(fact))),
             Some(RuleAnswer::NoRule) | None => {}
         }
         let Some(rule) = callee.rule else {
-            return Ok(Ruling { said: cx.finish(), origin: Origin::Nobody });
+            return Ok(NodeResults { outcome: cx.finish(), origin: Origin::NoRule });
         };
-        let mut said = match weaken::hidden(callee.weaker, given) {
+        let mut outcome = match weaken::hide_inputs(callee.weaker, given) {
             Some(seen) => {
                 let types = seen.types();
                 let mut cx = context(&types[..count_given], &seen.known[..]);
-                rule(&mut cx).map_err(Unsaid::Misfit)?;
+                rule(&mut cx).map_err(NoResult::Misfit)?;
                 cx.finish()
             }
             None => {
-                rule(&mut cx).map_err(Unsaid::Misfit)?;
+                rule(&mut cx).map_err(NoResult::Misfit)?;
                 let differs = callee.operator.and_then(OpDef::difference_rule);
                 let differs = differs.filter(|_| self.differences);
                 let difference = differs.and_then(|differs| differs(&cx));
-                Said { difference, ..cx.finish() }
+                RuleOutcome { difference, ..cx.finish() }
             }
         };
-        weaken::weaken(callee.weaker, given, &mut said);
-        Ok(Ruling { said, origin: Origin::Standard })
+        weaken::weaken(callee.weaker, given, &mut outcome);
+        Ok(NodeResults { outcome, origin: Origin::Standard })
     }
 }

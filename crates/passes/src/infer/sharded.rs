@@ -1,4 +1,4 @@
-//! Axes of shardings against the inferred ranks of their tensors.
+//! Axes of shardings compared with the inferred ranks of their tensors.
 
 use hashbrown::HashSet;
 use sardonyx_model::{GraphId, Model, NodeId, TypeKind, ValueId};
@@ -10,8 +10,8 @@ use crate::finding::{Code, Findings, Severity, Spot};
 use crate::order::tree;
 
 impl Inference {
-    /// Adds a finding for each sharding of an axis that its tensor does not have, where only
-    /// inference knows the rank. The check without types compares declared ranks.
+    /// Adds a finding for each sharding of an axis that its tensor does not have, if only inference
+    /// knows the rank. The check without types compares declared ranks.
     pub fn sharded_axes(
         &self,
         model: &Model,
@@ -39,7 +39,7 @@ impl Inference {
         }
     }
 
-    /// Describes an axis that the tensor of a sharding does not have, or that is split twice.
+    /// Describes an axis that the tensor of a sharding does not have, or a duplicate axis.
     fn wrong_axis(&self, model: &Model, node: NodeId, spec: &ShardingSpec<'_>) -> Option<String> {
         let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
         let mut operands = operands.flatten();

@@ -1,28 +1,28 @@
-//! Types of values. Equal types are kept once: a model has many values and few types. A type is
-//! known by a number, so that two nodes that are given the same can be told by a few words.
+//! Types of values. Equal types are stored once: a model has many values and few types. Each type
+//! has a number, so that the inputs of two nodes can be compared by a few words.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sardonyx_model::{Id, Type, ValueId};
 use std::hash::BuildHasher;
 
-/// Types that there may be beyond one for each value before unused ones are removed.
+/// Number of types beyond one per value at which unused ones are removed.
 const SLACK: usize = 1024;
 
 /// Types by value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TypeTable {
-    /// Number of the type of each value, 0 if it is not known.
+    /// Number of the type of each value, 0 if it is unknown.
     numbers: Vec<u32>,
-    /// Types, from number 1 on. Walks through the same graph again leave some that no value has.
+    /// Types, from number 1 on. Further walks through a graph leave some unused.
     types: Vec<Type>,
     /// Numbers by type.
     index: HashTable<Indexed>,
     hasher: DefaultHashBuilder,
-    /// Number of types from which on unused ones are removed.
+    /// Number of types at which unused ones are removed.
     most: usize,
 }
 
-/// The number of a type, with the hash of the type: to compute it again takes longer.
+/// Number of a type, with the hash of the type, since computing it again takes longer.
 #[derive(Debug, Clone, Copy)]
 struct Indexed {
     hash: u64,
@@ -30,44 +30,44 @@ struct Indexed {
 }
 
 impl TypeTable {
-    /// Makes a table for `values` values of which nothing is known.
+    /// Makes a table for `values` values of unknown type.
     pub(super) fn new(values: usize) -> TypeTable {
         TypeTable { numbers: vec![0; values], most: values + SLACK, ..TypeTable::default() }
     }
 
-    /// The type of a value, as far as it is known.
+    /// Returns the type of a value, as far as it is known.
     pub(super) fn get(&self, value: ValueId) -> Option<&Type> {
-        self.of_number(self.number(value))
+        self.type_of_number(self.number(value))
     }
 
-    /// The type of a value, of which nothing is known afterwards.
+    /// Removes and returns the type of a value.
     pub(super) fn take(&mut self, value: ValueId) -> Option<Type> {
         let ty = self.get(value).cloned();
         self.set_number(value, 0);
         ty
     }
 
-    /// Says what is known of a value.
+    /// Sets the type of a value.
     pub(super) fn set(&mut self, value: ValueId, ty: Option<Type>) {
         let number = ty.map_or(0, |ty| self.number_of(ty));
         self.set_number(value, number);
     }
 
-    /// The number of the type of a value; 0 if nothing is known of it. It holds until unused types
-    /// are removed.
+    /// Returns the number of a value's type; 0 if it is unknown. Valid until unused types are
+    /// removed.
     #[inline]
     pub(super) fn number(&self, value: ValueId) -> u32 {
         self.numbers.get(value.index()).copied().unwrap_or(0)
     }
 
-    /// Gives a value the type of a number.
+    /// Sets the type of a value by its number.
     #[inline]
     pub(super) fn set_number(&mut self, value: ValueId, number: u32) {
         self.numbers[value.index()] = number;
     }
 
-    /// The type of a number.
-    pub(super) fn of_number(&self, number: u32) -> Option<&Type> {
+    /// Returns the type with a number.
+    pub(super) fn type_of_number(&self, number: u32) -> Option<&Type> {
         self.types.get((number as usize).checked_sub(1)?)
     }
 
@@ -85,14 +85,14 @@ impl TypeTable {
         number
     }
 
-    /// Whether unused types should be removed: memory grows with the values and not with the walks
-    /// through them.
+    /// Whether unused types should be removed, so that memory grows with the values and not with
+    /// the number of walks.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
         self.types.len() > self.most
     }
 
-    /// Removes types that no value has. Numbers change.
+    /// Removes types without a value. Numbers change.
     pub(super) fn remove_unused(&mut self) {
         let mut new: Vec<u32> = vec![0; self.types.len() + 1];
         let mut types = Vec::new();
@@ -114,13 +114,13 @@ impl TypeTable {
         self.types = types;
     }
 
-    /// Changes types, of all values that have them.
+    /// Changes each type for all values that have it.
     pub(super) fn change(&mut self, change: impl FnMut(&mut Type)) {
         self.types.iter_mut().for_each(change);
         self.forget_equal();
     }
 
-    /// Lets types that are added be new ones, also if there are equal ones.
+    /// Makes types that are added later new ones, even if equal ones exist.
     pub(super) fn forget_equal(&mut self) {
         self.index = HashTable::new();
     }

@@ -1,4 +1,4 @@
-//! Names that nothing defines.
+//! Undefined names.
 
 use sardonyx_model::{GraphId, Producer};
 
@@ -6,19 +6,19 @@ use super::engine::Engine;
 use super::problems::MOST_LISTED;
 use super::unknown::Missing;
 use super::{Problem, ProblemKind};
-use crate::check::{undefined, undefined_output};
+use crate::check::{describe_undefined, describe_undefined_output};
 use crate::codes;
 use crate::finding::Spot;
 use crate::order::tree;
 
-/// Problems of this kind whose advice looks for similar names, which takes a walk through the
-/// model.
+/// Maximum number of problems of this kind whose advice looks for similar names, which takes a walk
+/// through the model.
 const MOST_ADVISED: usize = 20;
 
 impl Engine<'_> {
-    /// Lists what nodes read and graphs give although nothing defines it: in the main graph, in
-    /// the graphs of its nodes, and in functions.
-    pub(super) fn undefined(&mut self, main: GraphId) {
+    /// Reports undefined names that nodes read or graphs return: in the main graph, in the graphs
+    /// of its nodes, and in functions.
+    pub(super) fn report_undefined(&mut self, main: GraphId) {
         let bodies: Vec<GraphId> =
             self.model.functions.iter().map(|function| function.body).collect();
         for graph in tree(self.model, main) {
@@ -29,7 +29,7 @@ impl Engine<'_> {
         for body in bodies {
             for graph in tree(self.model, body) {
                 self.undefined_inputs(graph);
-                // Of a body, each call says which outputs it takes.
+                // Each call of a body selects the outputs that it reads.
                 if graph != body {
                     self.undefined_outputs(graph);
                 }
@@ -37,25 +37,28 @@ impl Engine<'_> {
         }
     }
 
-    /// Lists inputs of a graph that have no name, by which nothing could be given to them, and
-    /// sparse initializers without one, which nothing could read.
+    /// Reports inputs of a graph without a name, which callers cannot pass, and sparse initializers
+    /// without a name, which nodes cannot read.
     fn nameless_values(&mut self, graph: GraphId) {
         let model = self.model;
         for (index, info) in model.graph(graph).inputs.iter().enumerate() {
             if model.is_blank(info.name) {
-                self.nameless(Spot::graph(graph).item("input", index), codes::NAMELESS_VALUE.help);
+                self.report_nameless(
+                    Spot::graph(graph).item("input", index),
+                    codes::NAMELESS_VALUE.help,
+                );
             }
         }
         for (index, initializer) in model.graph(graph).sparse_initializers.iter().enumerate() {
             if model.is_blank(initializer.tensor.values.as_ref().and_then(|values| values.name)) {
                 let spot = Spot::graph(graph).item("sparse_initializer", index);
-                self.nameless(spot, codes::NAMELESS_INITIALIZER.help);
+                self.report_nameless(spot, codes::NAMELESS_INITIALIZER.help);
             }
         }
     }
 
     #[cfg_attr(debug_assertions, track_caller)]
-    fn nameless(&mut self, spot: Spot, advice: &str) {
+    fn report_nameless(&mut self, spot: Spot, advice: &str) {
         if self.found.problems.len() < MOST_LISTED {
             let (kind, fact) = (ProblemKind::Nameless, "the name is missing".into());
             self.found.add_problem(Problem { spot, kind, fact, advice: advice.into() });
@@ -72,7 +75,7 @@ impl Engine<'_> {
                     continue;
                 }
                 let advised = self.found.problems.len() < MOST_ADVISED;
-                let (fact, advice) = undefined(model, graph, found.name, index, advised);
+                let (fact, advice) = describe_undefined(model, graph, found.name, index, advised);
                 let reason = format!("nothing defines it, and the node reads it as input {index}");
                 if self.found.ty(value).is_none() {
                     self.note(value, Missing::Type, Some(*node), reason, None);
@@ -93,7 +96,7 @@ impl Engine<'_> {
             let Some(name) = info.name.filter(|_| !info.value.is_some_and(is_made)) else {
                 continue;
             };
-            let (fact, advice) = undefined_output(model, graph, name);
+            let (fact, advice) = describe_undefined_output(model, graph, name);
             let advice = match &*advice {
                 "" => codes::UNDEFINED_OUTPUT.help.to_string(),
                 advice => advice.to_string(),

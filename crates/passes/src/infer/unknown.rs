@@ -1,64 +1,63 @@
-//! What stays unknown, and why.
+//! Unknown types and sizes, and the reasons.
 
 use std::collections::HashSet;
 
 use sardonyx_model::{Dim, Model, NodeId, Type, ValueId};
 use sardonyx_proto::shown;
 
-/// Something of a value that is not known, at the place where that begins: the node whose rule
-/// could not say it.
+/// Missing fact about a value, at the first node whose rule could not derive it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// The value.
+    /// Value.
     pub value: ValueId,
-    /// What of it.
+    /// Missing fact.
     pub missing: Missing,
-    /// The node that makes it, or the one that reads it if nothing does; `None` for what the file
-    /// leaves open of an input.
+    /// Node that makes the value, or the one that reads it if no node makes it; `None` for an open
+    /// part of an input's declared type.
     pub node: Option<NodeId>,
-    /// Why, in words.
+    /// Reason, in words.
     pub reason: String,
-    /// The call in which it is so, of a value in a function.
+    /// Call in which it is missing, for a value in a function.
     pub call: Option<NodeId>,
-    /// The name that an unknown size has from here on.
+    /// Name that an unknown size has from here on.
     pub symbol: Option<String>,
 }
 
-/// What is not known of a value.
+/// Missing fact about a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// Nothing is known.
+    /// Everything.
     Type,
-    /// The element type.
+    /// Element type.
     Elem,
-    /// The number of dimensions.
+    /// Number of dimensions.
     Rank,
-    /// The size of an axis of the tensor, or of the innermost tensors of a sequence.
+    /// Size of an axis of the tensor, or of the innermost tensors of a sequence.
     Dim(usize),
 }
 
-/// Names for sizes that have none.
+/// Names for unknown sizes.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     taken: Option<HashSet<String>>,
     count: usize,
 }
 
-/// How such names begin, in the reference implementation too.
+/// Prefix of such names, like in the reference implementation.
 const PREFIX: &str = "unk__";
 
-/// Whether a name was made up: a model in whose file it is has it.
+/// Whether a name was made up and does not occur in the model's file.
 pub(super) fn is_made_up(model: &Model, name: &str) -> bool {
     name.starts_with(PREFIX) && model.symbol(name.as_bytes()).is_none()
 }
 
 impl Fresh {
-    /// Names after so many others.
-    pub(super) fn after(count: usize) -> Fresh {
+    /// Continues after `count` names.
+    pub(super) fn starting_after(count: usize) -> Fresh {
         Fresh { taken: None, count }
     }
 
-    /// The next name that the file does not use.
+    /// Returns the next name that the file does not use.
     pub(super) fn next(&mut self, model: &Model) -> String {
         let taken = self.taken.get_or_insert_with(|| {
             let texts = model.all_texts().filter_map(|text| std::str::from_utf8(text).ok());
@@ -74,12 +73,12 @@ impl Fresh {
         }
     }
 
-    /// How many names were tried so far.
+    /// Returns the number of names that were tried so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether a name is one of ours, and its number.
+    /// Returns the number of a name that was made up here.
     pub(super) fn number(&self, name: &str) -> Option<usize> {
         let number = name.strip_prefix(PREFIX)?.parse().ok()?;
         let taken = self.taken.as_ref()?;
@@ -87,7 +86,8 @@ impl Fresh {
     }
 }
 
-/// Why a node could not say something of an output, where its rule does not say more.
+/// Returns the usual reason why a node could not derive something of an output, if its rule has no
+/// own one.
 pub(super) fn usual_reason(
     model: &Model,
     node: NodeId,
@@ -106,7 +106,7 @@ pub(super) fn usual_reason(
             Some(_) => {}
         }
     }
-    // Integers are what shapes, axes and positions come in.
+    // Shapes, axes and positions are integers.
     let decides = inputs.iter().find(|(_, value)| {
         let elem = ty(*value).and_then(|ty| ty.elem());
         let integers = [sardonyx_tensor::DataType::Int64, sardonyx_tensor::DataType::Int32];

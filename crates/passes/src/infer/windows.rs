@@ -1,4 +1,4 @@
-//! Windows of pools that count although the formula of the standard gives none.
+//! Windows of pools that count although the formula of the standard excludes them.
 
 use sardonyx_model::{Model, NodeId};
 
@@ -8,7 +8,7 @@ use crate::codes;
 use crate::finding::{Code, Findings, Severity, Spot};
 
 impl Inference {
-    /// Lists what a rule said of a window, once for each node and size.
+    /// Lists the remark of a rule about a window, once for each node and size.
     pub(super) fn add_cut_window(&mut self, node: NodeId, fact: String) {
         let cut = (node, fact);
         if self.cut_windows.len() < MOST_LISTED && self.cut_windows.last() != Some(&cut) {
@@ -16,7 +16,7 @@ impl Inference {
         }
     }
 
-    /// Adds a finding for each axis of a pool with one window where the formula gives none.
+    /// Adds a finding for each axis of a pool with one window where the formula has none.
     pub fn cut_windows(
         &self,
         model: &Model,

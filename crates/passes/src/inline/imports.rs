@@ -101,7 +101,7 @@ impl Imports {
                 let why = format!(
                     "its function imports version {own} of '{set}', {around} version {here}, and {change}"
                 );
-                let wanted = self.wanted(registry, &own_versions);
+                let wanted = self.find_conflicts(registry, &own_versions);
                 return Err(Conflict { why, wanted });
             }
         }
@@ -113,7 +113,7 @@ impl Imports {
     }
 
     /// Returns the versions of the scope that differ from those of a function.
-    fn wanted(&self, registry: &Registry, of_function: &HashMap<String, i64>) -> Versions {
+    fn find_conflicts(&self, registry: &Registry, of_function: &HashMap<String, i64>) -> Versions {
         let others = of_function.iter().filter_map(|(domain, own)| {
             let here = *self.versions.get(domain)?;
             registry.versions(domain)?;

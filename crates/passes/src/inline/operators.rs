@@ -57,7 +57,7 @@ impl Job<'_> {
         let mut read = Read::default();
         let mut found = Vec::new();
         for scope in scopes {
-            found.push(self.wanted(wanted, *scope, &types, &mut read)?);
+            found.push(self.find_wanted(wanted, *scope, &types, &mut read)?);
         }
         let refusals = self.convert(&read);
         let mut calls = Vec::new();
@@ -75,7 +75,7 @@ impl Job<'_> {
                     self.refuse(node, &codes::FUNCTION_OPSET_MISMATCH, why);
                     continue;
                 }
-                let size = expand::expected(&self.model, &|_| None, &[(node, function)]);
+                let size = expand::count_expected(&self.model, &|_| None, &[(node, function)]);
                 self.expect(size.nodes)?;
                 expand::give_defaults(&mut self.model, node, op);
                 calls.push((node, function));
@@ -94,7 +94,7 @@ impl Job<'_> {
     }
 
     /// Returns the nodes of a scope to be inlined, with their bodies.
-    fn wanted(
+    fn find_wanted(
         &mut self,
         wanted: &dyn Fn(NodeId, OpRef) -> bool,
         scope: Scope,

@@ -69,7 +69,7 @@ impl Functions {
         };
         let called_by = |node| functions.called_by(node);
         functions.callees = (0..count).map(|index| callees(model, index, &called_by)).collect();
-        match functions.sorted() {
+        match functions.sort() {
             Ok(order) => Ok(Functions { order, ..functions }),
             Err(function) => {
                 let spot = Spot::function(function);
@@ -85,7 +85,7 @@ impl Functions {
     }
 
     /// Returns the inputs that calls of the functions must have. `model` is their model.
-    pub(super) fn required(&self, model: &Model, registry: &Registry) -> &RequiredInputs {
+    pub(super) fn find_required(&self, model: &Model, registry: &Registry) -> &RequiredInputs {
         self.required.get_or_init(|| find_required(model, self, registry))
     }
 
@@ -103,7 +103,7 @@ impl Functions {
 
     /// Returns all functions, each after the functions that it calls. The error is a function that
     /// calls itself. Does not recurse, as calls may be nested deeply.
-    fn sorted(&self) -> Result<Vec<usize>, usize> {
+    fn sort(&self) -> Result<Vec<usize>, usize> {
         let mut order = Vec::with_capacity(self.callees.len());
         // `Some(false)` for a function on the current path, `Some(true)` for one in `order`.
         let mut done: Vec<Option<bool>> = vec![None; self.callees.len()];
@@ -282,7 +282,7 @@ impl<'a> Plans<'a> {
     /// Determines which of the functions that calls in a scope reach can be inlined there.
     fn fit(&self, scope: Scope, calls: &[(NodeId, usize)]) -> Fit {
         let (model, functions) = (self.model, self.functions);
-        let reached = self.reached(calls);
+        let reached = self.find_reached(calls);
         let mut imports = Imports::of(model, scope);
         let mut bodies = Bodies::new();
         let mut conflicts: HashMap<usize, Conflict> = HashMap::new();
@@ -364,7 +364,7 @@ impl<'a> Plans<'a> {
     }
 
     /// Returns the selected functions that calls reach, also through each other.
-    fn reached(&self, calls: &[(NodeId, usize)]) -> HashSet<usize> {
+    fn find_reached(&self, calls: &[(NodeId, usize)]) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut open: Vec<usize> = calls.iter().map(|(_, function)| *function).collect();
         while let Some(function) = open.pop() {

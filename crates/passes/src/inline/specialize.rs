@@ -100,7 +100,7 @@ fn inputs_that_change(
             _ => Reading::Other,
         }
     });
-    let required = functions.required(model, registry);
+    let required = functions.find_required(model, registry);
     let found = found.into_iter().enumerate();
     let found = found.map(|(function, inputs)| {
         let formals = &model.graph(model.functions[function].body).inputs;
@@ -318,7 +318,7 @@ impl Specialized {
             Ok(Inlining { model, mut report, origins }) => {
                 self.place_findings(file, &mut report.kept);
                 self.name_functions(&model, &mut report);
-                Ok(Inlining { model, report, origins: self.origins().then(origins) })
+                Ok(Inlining { model, report, origins: self.origins().append(origins) })
             }
             Err(InlineRefusal::Findings(mut findings)) => {
                 self.place_findings(file, &mut findings);
@@ -342,11 +342,11 @@ impl Specialized {
         }
         report.converted.sort();
         report.converted.dedup();
-        report.added = self.added(inlined);
+        report.added = self.list_added(inlined);
     }
 
     /// Lists the added functions that `model` still has, each with its original.
-    pub(crate) fn added(&self, model: &Model) -> Vec<(FunctionId, FunctionId)> {
+    pub(crate) fn list_added(&self, model: &Model) -> Vec<(FunctionId, FunctionId)> {
         let there: BTreeSet<FunctionId> =
             model.functions.iter().map(|function| FunctionId::of(model, function)).collect();
         let added = self.ids.iter().filter(|(id, _)| there.contains(*id));

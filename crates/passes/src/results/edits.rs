@@ -1,30 +1,30 @@
-//! Edits that leave nodes as they are, and the rules that each can break.
+//! Edits that preserve nodes, and the rules that each can break.
 
 use crate::codes::{self, CODES};
 use crate::finding::Code;
 use crate::strip::StripOptions;
 
-/// A change of a model that leaves its nodes as they are.
+/// Change of a model that preserves its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Edit {
-    /// The declared version of an operator set: nodes are of other operators then.
+    /// The declared version of an operator set changes, and so the operators of nodes.
     OperatorSets,
-    /// The version of the file format.
+    /// The version of the file format changes.
     IrVersion,
-    /// Metadata of the model.
+    /// The metadata of the model changes.
     Metadata,
-    /// Initializers that nothing reads are removed.
+    /// Initializers without a reader are removed.
     UnusedInitializers,
     /// Training information is removed.
     Training,
-    /// Texts that nothing refers to are removed: documentation, names of nodes, metadata.
+    /// Texts without a reference are removed: documentation, names of nodes, metadata.
     Texts,
     /// Types of intermediate values are removed.
     Types,
 }
 
-/// Rules that depend on the version of the format.
+/// Rules that depend on the IR version.
 const OF_IR_VERSION: &[&Code] = &[
     &codes::NO_IR_VERSION,
     &codes::NEWER_IR_VERSION,
@@ -55,7 +55,7 @@ const OF_IR_VERSION: &[&Code] = &[
 /// Rules about keys of metadata.
 const OF_METADATA: &[&Code] = &[&codes::DUPLICATE_METADATA];
 
-/// Rules about names that nothing defines any more once an initializer is gone.
+/// Rules about names that become undefined when an initializer is removed.
 const OF_INITIALIZERS: &[&Code] = &[
     &codes::UNDEFINED_VALUE,
     &codes::UNDEFINED_OUTPUT,
@@ -64,7 +64,7 @@ const OF_INITIALIZERS: &[&Code] = &[
 ];
 
 impl Edit {
-    /// The edits that stripping a model makes.
+    /// Returns the edits of stripping a model.
     pub fn of_strip(options: &StripOptions) -> Vec<Edit> {
         let edits = [
             (Edit::Texts, options.docs || options.names || options.metadata),
@@ -75,18 +75,18 @@ impl Edit {
         edits.into_iter().filter_map(|(edit, is_made)| is_made.then_some(edit)).collect()
     }
 
-    /// Whether nodes can call other operators afterwards: then all rules are checked, and types and
-    /// shapes.
+    /// Whether nodes may call other operators afterwards, so that all rules, types and shapes are
+    /// checked.
     pub fn changes_operators(self) -> bool {
         self == Edit::OperatorSets
     }
 
-    /// Whether only rules about the header can be broken, or none.
+    /// Whether the edit can only break rules about the header, or none.
     pub(crate) fn is_of_header(self) -> bool {
         self == Edit::Metadata || self.rules().is_empty()
     }
 
-    /// The rules that the edit can break, unless it [changes
+    /// Returns the rules that the edit can break, unless it [changes
     /// operators](Edit::changes_operators).
     pub fn rules(self) -> &'static [&'static Code] {
         match self {

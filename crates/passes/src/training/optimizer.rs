@@ -134,7 +134,8 @@ pub(super) struct Step {
 /// `keeps_copies` is true.
 pub(super) fn add(
     add: &mut Addition,
-    (optimizer, keeps_copies): (&Optimizer, bool),
+    optimizer: &Optimizer,
+    keeps_copies: bool,
     variables: &[Variable],
     gradients: &[ValueId],
 ) -> Result<Step, DeriveError> {
@@ -159,6 +160,15 @@ pub(super) fn add(
         nodes.all(variables, gradients)?;
     }
     Ok(Step { updates: nodes.updates, learning_rate, float_copies: nodes.float_copies })
+}
+
+/// Decay of a running mean, with the names of its constants.
+#[derive(Clone, Copy)]
+struct Decay {
+    name: &'static str,
+    /// Name of the constant 1 - `value`.
+    rest_name: &'static str,
+    value: f64,
 }
 
 struct Nodes<'a> {
@@ -228,7 +238,7 @@ impl Nodes<'_> {
     /// Returns the learning rate in an element type.
     fn rate_as(&mut self, elem: DataType) -> ValueId {
         let (rate, from) = self.rate;
-        self.cast_once("learning rate", rate, (from, elem))
+        self.cast_once("learning rate", rate, from, elem)
     }
 
     /// Casts a scalar that the steps of all variables share, once for each type.
@@ -236,7 +246,8 @@ impl Nodes<'_> {
         &mut self,
         name: &'static str,
         value: ValueId,
-        (from, to): (DataType, DataType),
+        from: DataType,
+        to: DataType,
     ) -> ValueId {
         if let Some(found) = self.constants.get(&(name, to)) {
             return *found;
@@ -262,7 +273,7 @@ impl Nodes<'_> {
                 None
             };
             let gradient = self.cast(*gradient, variable.elem, elem);
-            let moved = self.moved(variable, (weight, gradient), elem, factors)?;
+            let moved = self.add_update(variable, weight, gradient, elem, factors)?;
             let rounded = self.cast(moved, elem, variable.elem);
             self.update(variable.value, rounded);
             if let Some(remainder) = remainder {
@@ -311,10 +322,11 @@ impl Nodes<'_> {
     }
 
     /// Adds the update of a weight and of its state variables, and returns the new weight.
-    fn moved(
+    fn add_update(
         &mut self,
         variable: &Variable,
-        (mut weight, mut gradient): (ValueId, ValueId),
+        mut weight: ValueId,
+        mut gradient: ValueId,
         elem: DataType,
         factors: Option<(ValueId, ValueId)>,
     ) -> Result<ValueId, DeriveError> {
@@ -357,23 +369,13 @@ impl Nodes<'_> {
                 self.two("Div", gradient, divisor)
             }
             OptimizerKind::Adam { beta1, beta2, epsilon, .. } => {
-                let mean = self.mean(
-                    variable,
-                    "mean",
-                    gradient,
-                    (["beta1", "one_minus_beta1"], beta1),
-                    elem,
-                )?;
+                let decay = Decay { name: "beta1", rest_name: "one_minus_beta1", value: beta1 };
+                let mean = self.mean(variable, "mean", gradient, decay, elem)?;
                 let square = self.two("Mul", gradient, gradient);
-                let squares = self.mean(
-                    variable,
-                    "squares",
-                    square,
-                    (["beta2", "one_minus_beta2"], beta2),
-                    elem,
-                )?;
+                let decay = Decay { name: "beta2", rest_name: "one_minus_beta2", value: beta2 };
+                let squares = self.mean(variable, "squares", square, decay, elem)?;
                 let (_, root) = factors.expect("Adam has factors");
-                let root = self.cast_once("root of correction", root, (DataType::Double, elem));
+                let root = self.cast_once("root of correction", root, DataType::Double, elem);
                 let deviation = self.root(squares);
                 let deviation = self.two("Div", deviation, root);
                 let epsilon = self.constant("epsilon", epsilon, elem);
@@ -382,7 +384,7 @@ impl Nodes<'_> {
             }
         };
         let rate = match factors {
-            Some((rate, _)) => self.cast_once("corrected rate", rate, (DataType::Double, elem)),
+            Some((rate, _)) => self.cast_once("corrected rate", rate, DataType::Double, elem),
             None => self.rate_as(elem),
         };
         let by = self.two("Mul", by, rate);
@@ -395,12 +397,12 @@ impl Nodes<'_> {
         variable: &Variable,
         suffix: &str,
         value: ValueId,
-        ([kept, added], beta): ([&'static str; 2], f64),
+        decay: Decay,
         elem: DataType,
     ) -> Result<ValueId, DeriveError> {
         let state = self.state(variable, suffix, elem)?;
-        let (beta, rest) =
-            (self.constant(kept, beta, elem), self.constant(added, 1.0 - beta, elem));
+        let beta = self.constant(decay.name, decay.value, elem);
+        let rest = self.constant(decay.rest_name, 1.0 - decay.value, elem);
         let kept = self.two("Mul", state, beta);
         let added = self.two("Mul", value, rest);
         let mean = self.two("Add", kept, added);
@@ -462,7 +464,8 @@ impl Nodes<'_> {
                 inputs.push(Some(state));
             }
         }
-        let outputs = self.add.node_of(TRAINING, name, &inputs, changed.len(), &attributes);
+        let outputs =
+            self.add.node_of(TRAINING.0, TRAINING.1, name, &inputs, changed.len(), &attributes);
         for (variable, value) in changed.into_iter().zip(outputs) {
             self.update(variable, value);
         }

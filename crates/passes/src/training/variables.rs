@@ -193,7 +193,7 @@ impl Readers {
                             Some((*output, types.ty(*output)?.shape()?.clone()))
                         }),
                     );
-                } else if let Some(role) = self.role_in(add, (*node, *index), name, &shape) {
+                } else if let Some(role) = self.role_in(add, *node, *index, name, &shape) {
                     return (role, true);
                 }
             }
@@ -205,7 +205,8 @@ impl Readers {
     fn role_in(
         &self,
         add: &Addition,
-        (node, index): (NodeId, usize),
+        node: NodeId,
+        index: usize,
         name: &str,
         shape: &Shape,
     ) -> Option<Role> {

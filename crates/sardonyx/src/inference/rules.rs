@@ -119,7 +119,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
 
     /// Returns the tensor of the node's input at `index` if the input is a dense constant.
     pub fn constant(&self, index: usize) -> Option<&Tensor> {
-        match self.known.known(index)? {
+        match self.known.known_value(index)? {
             Known::Tensor(tensor) => Some(tensor),
             Known::Ints { .. } => None,
         }
@@ -135,7 +135,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     /// Returns the elements of an integer input that is not a constant but has known elements,
     /// perhaps symbolic, such as the output of `Shape`; `None` for other inputs.
     pub fn sizes(&self, index: usize) -> Option<&[Dim]> {
-        match self.known.known(index)? {
+        match self.known.known_value(index)? {
             Known::Tensor(_) => None,
             Known::Ints { values, .. } => Some(values),
         }
@@ -193,7 +193,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         let rule = found.and_then(|operator| operator.inference_at(version));
         match schema.zip(rule) {
             Some((schema, rule)) => {
-                let inferred = self.known.by_rule_of(schema, rule).map_err(to_message)?;
+                let inferred = self.known.apply_rule_of(schema, rule).map_err(to_message)?;
                 Ok(inferred.types.into_vec())
             }
             None => Ok(Vec::new()),

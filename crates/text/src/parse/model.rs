@@ -133,7 +133,7 @@ impl<'a> Parser<'_, 'a> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("the keys here are {}", crate::words::join_words(keys)),
                 };
-                return parser.fail_with(span, format!("`{shown}` is no key here"), help);
+                return parser.fail_with(span, format!("unexpected key `{shown}`"), help);
             }
             if seen.contains(&key.bytes) {
                 let shown = sardonyx_proto::shown(key.bytes);

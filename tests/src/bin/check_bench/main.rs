@@ -1,9 +1,9 @@
-//! Our side of `cargo xtask bench check`, `cargo xtask bench infer` and
-//! `cargo xtask bench commands`: makes the models, and checks one, infers its shapes or runs a
-//! command as often as asked.
+//! Our side of `cargo xtask bench check`, `cargo xtask bench infer` and `cargo xtask bench
+//! commands`: makes the models, and checks one, infers its shapes or runs a command a given number
+//! of times.
 //!
 //! Prints one line of JSON: the times of all repetitions in milliseconds, whether the model is
-//! valid, and the most memory the process had before and after.
+//! valid, and the peak memory of the process before and after.
 
 use clap::{Parser, Subcommand};
 use sardonyx::tool::ModelExt;
@@ -14,7 +14,7 @@ use sardonyx_proto::{
     AttributeType, DataType, Encoder, attribute, function, graph, model, node, operator_set_id,
     tensor,
 };
-use sardonyx_tests::bench::{ports, rss_own_mb, rss_peak_mb, write_model, write_model_of};
+use sardonyx_tests::bench::{rss_own_mb, rss_peak_mb, write_model, write_model_of, write_ports};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -42,7 +42,7 @@ enum Job {
     /// Write the models that are checked.
     Make {
         directory: PathBuf,
-        /// Tiny ones.
+        /// Make small models.
         #[arg(long)]
         smoke: bool,
     },
@@ -64,7 +64,7 @@ enum Job {
     },
     /// Infer the shapes in a model.
     Infer(Inference),
-    /// Open a model, and nothing else.
+    /// Only open a model.
     Open { model: PathBuf },
     /// Run a program, from its start to its exit.
     Process(Process),
@@ -84,10 +84,10 @@ struct Process {
     /// File for the output.
     #[arg(long)]
     answer: PathBuf,
-    /// A file that it may write, and that is not there before.
+    /// File that the program may write, and that does not exist before.
     #[arg(long)]
     output: PathBuf,
-    /// The program and its arguments.
+    /// Program and its arguments.
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
 }
@@ -104,10 +104,10 @@ struct Inference {
     /// Include reading the file in the time.
     #[arg(long)]
     map: bool,
-    /// Hand the result on as slices, weights where they lie, not as one vector.
+    /// Return the result as slices, with weights in their place, instead of one vector.
     #[arg(long)]
     slices: bool,
-    /// Write the result here in the end.
+    /// Write the result to this file at the end.
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -134,7 +134,7 @@ fn check_model(path: &Path, repeat: u32) -> Result {
     let bytes = Buffer::from_vec(fs::read(path)?);
     let options = check::CheckOptions::new();
     let mut errors = 0;
-    let mut answer = timed(repeat, || {
+    let mut answer = measure(repeat, || {
         let model = Model::from_bytes(bytes.clone())?;
         errors = model.check(&options).errors;
         Ok(())
@@ -149,7 +149,7 @@ impl ConvertJob {
         let bytes = Buffer::from_vec(fs::read(path)?);
         let to_21 = convert::ConvertOptions::new(convert::Target::new().opset("", 21));
         let mut result = Vec::new();
-        let mut answer = timed(repeat, || {
+        let mut answer = measure(repeat, || {
             let model = Model::from_bytes(bytes.clone())?;
             let made = match self {
                 ConvertJob::Convert => model.convert(&to_21).map_err(|error| error.to_string())?.0,
@@ -162,14 +162,14 @@ impl ConvertJob {
             result = black_box(made.to_bytes());
             Ok(())
         })?;
-        answer["found"] = json!(made(&sardonyx_model::Model::read(Buffer::from_vec(result))?));
+        answer["found"] = json!(describe(&sardonyx_model::Model::read(Buffer::from_vec(result))?));
         println!("{answer}");
         Ok(())
     }
 }
 
-/// Counts nodes by operator and attributes, and adds the version.
-fn made(model: &sardonyx_model::Model) -> String {
+/// Counts the nodes by operator and the attributes, and adds the version.
+fn describe(model: &sardonyx_model::Model) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut attributes = 0;
     for node in model.main_graph().into_iter().flat_map(|main| &main.nodes) {
@@ -184,7 +184,7 @@ fn made(model: &sardonyx_model::Model) -> String {
 impl Process {
     fn run(&self) -> Result {
         let [program, arguments @ ..] = self.program.as_slice() else {
-            return Err("there is no program".into());
+            return Err("give a program after --".into());
         };
         let mut times = Vec::new();
         for _ in 0..self.repeat {
@@ -193,15 +193,15 @@ impl Process {
             }
             let mut command = Command::new(program);
             command.args(arguments);
-            // What it says on the way is of no interest unless it fails.
+            // Messages of the program are printed only if it fails.
             command.stdout(fs::File::create(&self.answer)?);
             command.stderr(Stdio::piped());
             let start = Instant::now();
             let output = command.spawn()?.wait_with_output()?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
             if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                return Err(format!("{}: {}: {said}", program.display(), output.status).into());
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("{}: {}: {stderr}", program.display(), output.status).into());
             }
         }
         println!("{}", json!({ "ms": times }));
@@ -209,8 +209,8 @@ impl Process {
     }
 }
 
-/// Measures the times of all repetitions of a job, and the memory that the process had.
-fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
+/// Measures the times of all repetitions of a job and the peak memory of the process.
+fn measure(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     let rss_before_mb = rss_peak_mb()?;
     let mut times = Vec::new();
     for _ in 0..repeat {
@@ -225,7 +225,7 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     }))
 }
 
-/// Parts of a job: the time of each in milliseconds, and the most memory after one.
+/// Phases of a job: the time of each in milliseconds, and the peak memory after one.
 struct Phases {
     start: Instant,
     times: Value,
@@ -268,7 +268,7 @@ impl Inference {
         };
         let (mut times, mut most_mb) = (Value::Null, 0f64);
         let before_mb = rss_own_mb()?;
-        let mut answer = timed(self.repeat, || {
+        let mut answer = measure(self.repeat, || {
             let mut phases = Phases::begin();
             let model = typed(&mut phases)?;
             if self.slices {
@@ -288,8 +288,8 @@ impl Inference {
         })?;
         answer["phases"] = times;
         if self.map {
-            // Pages of the mapped file are the model's bytes, in however large pieces the kernel
-            // maps them.
+            // Pages of the mapped file hold the bytes of the model, and their number depends on the
+            // pieces in which the kernel maps them.
             answer["rss_before_mb"] = json!(before_mb);
             answer["rss_peak_mb"] = json!(most_mb);
         }
@@ -302,10 +302,11 @@ impl Inference {
     }
 }
 
-/// The size of the last axis of the models' inputs.
+/// Size of the last axis of the models' inputs.
 const WIDTH: usize = 768;
 
-/// Writes models of many nodes and one of large weights, and each with a name changed.
+/// Writes models of many nodes and one of large weights, and a broken version of each with one name
+/// changed.
 fn make(directory: &Path, smoke: bool) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let count = if smoke { 1_000 } else { 100_000 };
@@ -315,37 +316,37 @@ fn make(directory: &Path, smoke: bool) -> io::Result<()> {
     for (prefix, broken) in [("", false), ("broken-", true)] {
         let file = |name: &str| directory.join(format!("{prefix}{name}"));
         write_model(&file("nodes.onnx"), "check_bench", |out| {
-            nodes(out, count, &ANY_KINDS, |index| index * 7 / 9, broken)
+            write_nodes(out, count, &ANY_KINDS, |index| index * 7 / 9, broken)
         })?;
-        // The last of each group is no mean.
+        // The last node of each group is not a mean.
         let group = FITTING_KINDS.len();
         write_model(&file("shapes.onnx"), "check_bench", |out| {
             let older = |index: usize| index * 7 / 9 / group * group;
-            nodes(out, count / group * group, &FITTING_KINDS, older, broken)
+            write_nodes(out, count / group * group, &FITTING_KINDS, older, broken)
         })?;
         write_model(&file("weights.onnx"), "check_bench", |out| {
-            weighty(out, tensors, &weights, broken)
+            write_weights(out, tensors, &weights, broken)
         })?;
     }
     let count = if smoke { 400 } else { 40_000 };
     for (name, count) in [("opset13.onnx", count), ("opset13-long.onnx", 10 * count)] {
         let kinds = FITTING_KINDS.map(|(name, inputs, floats, ints)| match name {
-            // Before version 18 the outputs say how many there are.
+            // Before version 18 the number of outputs has no attribute.
             "Split" => (name, inputs, floats, &ints[..1]),
             _ => (name, inputs, floats, ints),
         });
         let count = count / kinds.len() * kinds.len();
         let older = |index: usize| index * 7 / 9 / kinds.len() * kinds.len();
-        let body = |out: &mut Encoder<'_>| nodes(out, count, &kinds, older, false);
+        let body = |out: &mut Encoder<'_>| write_nodes(out, count, &kinds, older, false);
         write_model_of(&directory.join(name), "check_bench", 13, body, |_| {})?;
     }
     let count = if smoke { 40 } else { 4_000 };
-    let body = |out: &mut Encoder<'_>| calls(out, count);
-    write_model_of(&directory.join("calls.onnx"), "check_bench", 21, body, ten_nodes)
+    let body = |out: &mut Encoder<'_>| write_calls(out, count);
+    write_model_of(&directory.join("calls.onnx"), "check_bench", 21, body, write_function)
 }
 
-/// Calls of a function, each of what the one before gives.
-fn calls(out: &mut Encoder<'_>, count: usize) {
+/// Writes calls of a function, each of which reads the result of the previous one.
+fn write_calls(out: &mut Encoder<'_>, count: usize) {
     let value = |index: usize| format!("v_{index}");
     for index in 1..=count {
         out.put_message(graph::Node, |out| {
@@ -357,11 +358,11 @@ fn calls(out: &mut Encoder<'_>, count: usize) {
         });
     }
     out.put(graph::Name, b"main_graph");
-    ports(out, &value(0), &value(count));
+    write_ports(out, &value(0), &value(count));
 }
 
-/// The function that is called: ten nodes, one after another.
-fn ten_nodes(out: &mut Encoder<'_>) {
+/// Writes the function that is called: ten nodes in a chain.
+fn write_function(out: &mut Encoder<'_>) {
     out.put_message(model::OpsetImport, |out| {
         out.put(operator_set_id::Domain, b"local");
         out.put(operator_set_id::Version, 1);
@@ -393,10 +394,10 @@ fn ten_nodes(out: &mut Encoder<'_>) {
     });
 }
 
-/// An operator, its number of inputs, and its attributes: floats and integers.
+/// Operator, number of its inputs, and its attributes: floats and integers.
 type Kind = (&'static str, usize, &'static [(&'static str, f32)], &'static [(&'static str, i64)]);
 
-/// Sizes do not fit, which only inference would notice.
+/// Operators whose sizes do not fit, which only inference would notice.
 const ANY_KINDS: [Kind; 6] = [
     ("Gemm", 2, &[("alpha", 0.5)], &[("transB", 1)]),
     ("Concat", 2, &[], &[("axis", 1)]),
@@ -406,8 +407,8 @@ const ANY_KINDS: [Kind; 6] = [
     ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
 ];
 
-/// Sizes fit: a mean of everything is added to a value that is as large as the graph's input, as
-/// are all others.
+/// Operators whose sizes fit: a mean of all elements is added to a value of the size of the graph's
+/// input, which all other values have too.
 const FITTING_KINDS: [Kind; 6] = [
     ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
     ("ReduceMean", 1, &[], &[("keepdims", 1)]),
@@ -417,9 +418,9 @@ const FITTING_KINDS: [Kind; 6] = [
     ("LeakyRelu", 1, &[("alpha", 0.125)], &[]),
 ];
 
-/// Nodes as an exporter writes them: each reads its predecessor, and those with two inputs an
+/// Writes nodes as an exporter does: each reads its predecessor, and those with two inputs an
 /// `older` value.
-fn nodes(
+fn write_nodes(
     out: &mut Encoder<'_>,
     count: usize,
     kinds: &[Kind],
@@ -458,11 +459,11 @@ fn nodes(
         });
     }
     out.put(graph::Name, b"main_graph");
-    ports(out, &value(0), &value(count));
+    write_ports(out, &value(0), &value(count));
 }
 
-/// A chain that adds large weights.
-fn weighty<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken: bool) {
+/// Writes a chain that adds large weights.
+fn write_weights<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken: bool) {
     let value = |index: usize| format!("v_{index}");
     for index in 1..=tensors {
         out.put_message(graph::Node, |out| {
@@ -483,5 +484,5 @@ fn weighty<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken:
             out.put_payload(tensor::RawData, weights);
         });
     }
-    ports(out, &value(0), &value(tensors));
+    write_ports(out, &value(0), &value(tensors));
 }

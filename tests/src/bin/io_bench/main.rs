@@ -1,7 +1,7 @@
-//! Our side of `cargo xtask bench io`: makes the files, and times one job as often as asked.
+//! Our side of `cargo xtask bench io`: makes the files, and times one job a given number of times.
 //!
-//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the rival
-//! must find the same) and the most memory the process ever had.
+//! Prints one line of JSON: the times of all repetitions in milliseconds, the counts of the result
+//! (which must equal those of the rival) and the peak memory of the process.
 
 mod make;
 mod packed;
@@ -39,11 +39,11 @@ enum Job {
     /// Write the files that are measured.
     Make {
         directory: PathBuf,
-        /// Tiny ones.
+        /// Make small files.
         #[arg(long)]
         smoke: bool,
     },
-    /// Open a model, names and uses resolved, and drop it.
+    /// Open a model with its names and uses resolved, and drop it.
     Open { model: PathBuf },
     /// Open a model, read every byte of its weights once, and drop it.
     Touch { model: PathBuf },
@@ -72,27 +72,27 @@ fn run(arguments: &Arguments) -> Result {
     let (times, found) = match &arguments.job {
         Job::Make { directory, smoke } => {
             let scale = if *smoke { Scale::SMOKE } else { Scale::FULL };
-            return Ok(make::all(directory, scale)?);
+            return Ok(make::write_all(directory, scale)?);
         }
         Job::Open { model } => {
             let open_and_drop = || {
                 Model::open(model)?;
                 Ok(())
             };
-            let (times, ()) = timed(repeat, open_and_drop)?;
-            (times, counts(model)?)
+            let (times, ()) = measure(repeat, open_and_drop)?;
+            (times, count_parts(model)?)
         }
-        Job::Touch { model } => timed(repeat, || touch(model))?,
+        Job::Touch { model } => measure(repeat, || touch(model))?,
         Job::Visit { model } => {
             let bytes = fs::read(model)?;
-            let (times, seen) = timed(repeat, || Ok(visit::model(&bytes)?))?;
+            let (times, seen) = measure(repeat, || Ok(visit::visit_model(&bytes)?))?;
             (times, seen.to_string())
         }
         Job::Packed { model } => {
             let bytes = fs::read(model)?;
             let mut lists = packed::Lists::default();
-            let (times, ()) = timed(repeat, || Ok(lists.decode(&bytes)?))?;
-            (times, lists.sums())
+            let (times, ()) = measure(repeat, || Ok(lists.decode(&bytes)?))?;
+            (times, lists.sum())
         }
         Job::Save { model, copy } => {
             let model = Model::open(model)?;
@@ -100,8 +100,8 @@ fn run(arguments: &Arguments) -> Result {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
                 _ => Ok(()),
             };
-            timed_after(repeat, clear, || {
-                // Without waiting for the disk, as the rivals do not wait either.
+            measure_after(repeat, clear, || {
+                // Without waiting for the disk, since the rivals do not wait either.
                 let report = SaveOptions::new().sync(false).save(&model, copy)?;
                 Ok(format!("{} files", report.files.len()))
             })?
@@ -114,7 +114,7 @@ fn run(arguments: &Arguments) -> Result {
                 Ok(fs::create_dir(directory)?)
             };
             let options = SaveOptions::new().weights(Weights::Outside).sync(false);
-            timed_after(repeat, clear, || {
+            measure_after(repeat, clear, || {
                 let report = options.save(&model, copy)?;
                 Ok(format!("{} files", report.files.len()))
             })?
@@ -125,13 +125,13 @@ fn run(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-/// The times of all repetitions in milliseconds, and what the last one gave.
-fn timed<T>(repeat: u32, job: impl FnMut() -> Result<T>) -> Result<(Vec<f64>, T)> {
-    timed_after(repeat, || Ok(()), job)
+/// Times all repetitions in milliseconds. Also returns the result of the last one.
+fn measure<T>(repeat: u32, job: impl FnMut() -> Result<T>) -> Result<(Vec<f64>, T)> {
+    measure_after(repeat, || Ok(()), job)
 }
 
-/// Times a function, but not the preparation before each repetition.
-fn timed_after<T>(
+/// Times a function without the preparation before each repetition.
+fn measure_after<T>(
     repeat: u32,
     mut before: impl FnMut() -> Result,
     mut job: impl FnMut() -> Result<T>,
@@ -148,8 +148,8 @@ fn timed_after<T>(
     }
 }
 
-/// Counts the parts of a file, for comparison; not part of opening.
-fn counts(path: &Path) -> Result<String> {
+/// Counts the parts of a file for comparison, outside of the measured time.
+fn count_parts(path: &Path) -> Result<String> {
     let model = Model::open(path)?;
     Ok(format!("{} nodes, {} initializers", model.node_count(), model.parameters().tensors))
 }

@@ -1,4 +1,4 @@
-//! The files that are measured: made on the spot, the same on every machine.
+//! Files that are measured. They are made on the spot and are the same on every machine.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -13,9 +13,9 @@ use sardonyx_tests::bench::write_model;
 /// Sizes of the files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
-    /// Weights inside the model file.
+    /// Bytes of the weights inside the model file.
     inline_bytes: usize,
-    /// Weights in the file beside the model.
+    /// Bytes of the weights in the file beside the model.
     external_bytes: usize,
     nodes: usize,
     /// Length of each of the three packed lists.
@@ -23,30 +23,32 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Sizes that ratios are measured with.
+    /// Sizes with which ratios are measured.
     pub(crate) const FULL: Scale = Scale {
         inline_bytes: 1 << 30,
         external_bytes: 3 << 30,
         nodes: 100_000,
         numbers: 2_000_000,
     };
-    /// Enough to see that everything runs and agrees.
+    /// Sizes that suffice to check that everything runs and agrees.
     pub(crate) const SMOKE: Scale =
         Scale { inline_bytes: 1 << 20, external_bytes: 3 << 20, nodes: 1_000, numbers: 10_000 };
 }
 
-/// Weights come as tensors of this size, as layers of a network do.
+/// Size of each tensor of weights in bytes, as of the layers of a network.
 const TENSOR_BYTES: usize = 16 << 20;
 const DATA_FILE: &str = "external.data";
 
 /// Writes all files into a directory.
-pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
+pub(crate) fn write_all(directory: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    let weights = pseudo_random_bytes(TENSOR_BYTES.min(scale.inline_bytes));
+    let weights = make_bytes(TENSOR_BYTES.min(scale.inline_bytes));
     let file = |name: &str| directory.join(name);
-    write_model(&file("inline.onnx"), "io_bench", |out| inline(out, scale, &weights))?;
-    write_model(&file("external.onnx"), "io_bench", |out| external(out, scale, weights.len()))?;
-    write_model(&file("nodes.onnx"), "io_bench", |out| nodes(out, scale.nodes))?;
+    write_model(&file("inline.onnx"), "io_bench", |out| write_inline(out, scale, &weights))?;
+    write_model(&file("external.onnx"), "io_bench", |out| {
+        write_external(out, scale, weights.len())
+    })?;
+    write_model(&file("nodes.onnx"), "io_bench", |out| write_nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write_model(&file("packed.onnx"), "io_bench", |out| numbers.encode(out))?;
 
@@ -57,7 +59,7 @@ pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
     data.flush()
 }
 
-fn inline<'a>(out: &mut Encoder<'a>, scale: Scale, weights: &'a [u8]) {
+fn write_inline<'a>(out: &mut Encoder<'a>, scale: Scale, weights: &'a [u8]) {
     out.put(graph::Name, b"inline");
     for index in 0..scale.inline_bytes / weights.len() {
         out.put_message(graph::Initializer, |out| {
@@ -69,7 +71,7 @@ fn inline<'a>(out: &mut Encoder<'a>, scale: Scale, weights: &'a [u8]) {
     }
 }
 
-fn external(out: &mut Encoder<'_>, scale: Scale, length: usize) {
+fn write_external(out: &mut Encoder<'_>, scale: Scale, length: usize) {
     out.put(graph::Name, b"external");
     for index in 0..scale.external_bytes / length {
         let entries = [
@@ -92,8 +94,8 @@ fn external(out: &mut Encoder<'_>, scale: Scale, length: usize) {
     }
 }
 
-/// Small nodes as an exporter writes them: each reads its predecessor and an older value.
-fn nodes(out: &mut Encoder<'_>, count: usize) {
+/// Writes small nodes as an exporter does: each reads its predecessor and an older value.
+fn write_nodes(out: &mut Encoder<'_>, count: usize) {
     const OPERATORS: [&str; 6] = ["Gemm", "Concat", "Softmax", "Add", "LeakyRelu", "Split"];
     let operator = |index: usize| OPERATORS[index % OPERATORS.len()];
     let value = |index: usize| format!("/blk.{}/v_{index}", index / 1000);
@@ -124,8 +126,8 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
     out.put(graph::Name, b"nodes");
 }
 
-/// Typed lists as an exporter without `raw_data` writes them: the packed blocks, ready for the
-/// wire.
+/// Typed lists as an exporter without `raw_data` writes them. Holds the packed blocks in their
+/// encoded form.
 struct Numbers {
     count: usize,
     int64: Vec<u8>,
@@ -139,9 +141,9 @@ impl Numbers {
         let mut numbers =
             Numbers { count, int64: Vec::new(), int32: Vec::new(), float: Vec::new() };
         for _ in 0..count {
-            // Mostly six bytes on the wire.
+            // Mostly six bytes when encoded.
             push_varint(&mut numbers.int64, random.next() >> 24);
-            // One or two bytes, like the 8-bit types that are stored in this list.
+            // One or two bytes, as of the 8-bit types that are stored in this list.
             push_varint(&mut numbers.int32, random.next() >> 56);
             let number = (random.next() >> 40) as f32 / (1 << 24) as f32;
             numbers.float.extend(number.to_le_bytes());
@@ -179,13 +181,12 @@ fn push_varint(block: &mut Vec<u8>, mut value: u64) {
     block.push(value as u8);
 }
 
-fn pseudo_random_bytes(count: usize) -> Vec<u8> {
+fn make_bytes(count: usize) -> Vec<u8> {
     let mut random = Random::new();
     (0..count / 8).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// A linear congruential generator (Knuth's constants): nothing about these files needs better
-/// numbers.
+/// Linear congruential generator with Knuth's constants. These files do not need better numbers.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Decoding typed lists, as `sardonyx-proto` offers it: into lists that are used again.
+//! Decoding of typed lists with `sardonyx-proto`, into lists that are used again.
 
 use sardonyx_proto::{
     Error, GraphField, GraphProto, ModelField, ModelProto, Reader, TensorField, TensorProto,
@@ -20,22 +20,22 @@ impl Lists {
         self.float.clear();
         for field in Reader::<ModelProto>::new(bytes) {
             if let ModelField::Graph(graph) = field? {
-                self.graph(graph)?;
+                self.decode_graph(graph)?;
             }
         }
         Ok(())
     }
 
-    fn graph(&mut self, graph: Reader<'_, GraphProto>) -> Result<(), Error> {
+    fn decode_graph(&mut self, graph: Reader<'_, GraphProto>) -> Result<(), Error> {
         for field in graph {
             if let GraphField::Initializer(tensor) = field? {
-                self.tensor(tensor)?;
+                self.decode_tensor(tensor)?;
             }
         }
         Ok(())
     }
 
-    fn tensor(&mut self, tensor: Reader<'_, TensorProto>) -> Result<(), Error> {
+    fn decode_tensor(&mut self, tensor: Reader<'_, TensorProto>) -> Result<(), Error> {
         for field in tensor {
             match field? {
                 TensorField::Int64Data(chunk) => chunk.decode_into(&mut self.int64)?,
@@ -47,8 +47,8 @@ impl Lists {
         Ok(())
     }
 
-    /// Everything added up, which the rivals do too.
-    pub(crate) fn sums(&self) -> String {
+    /// Adds up all numbers, as the rivals do too.
+    pub(crate) fn sum(&self) -> String {
         let int64: i64 = self.int64.iter().sum();
         let int32: i64 = self.int32.iter().map(|number| i64::from(*number)).sum();
         let float: f64 = self.float.iter().map(|number| f64::from(*number)).sum();

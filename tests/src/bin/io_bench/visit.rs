@@ -1,18 +1,18 @@
-//! Visiting everything: the pull reader over each field of each message, nothing kept.
+//! Visit of every field of every message with the pull reader. Nothing is kept.
 
 use sardonyx_proto::{
     AttributeField, AttributeProto, Error, GraphField, GraphProto, ModelField, ModelProto,
     NodeField, NodeProto, OperatorSetIdField, Reader, Slice,
 };
 
-/// Counts of visited parts, so that skipped ones are noticed.
+/// Counts of visited parts, which show any skipped ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Fields, each element of a list counted, messages included.
     pub(crate) fields: u64,
     /// Bytes of all texts.
     pub(crate) text_bytes: u64,
-    /// The last bytes of all texts, added up: so that the texts are looked at, not only found.
+    /// Sum of the last bytes of all texts, so that the texts are read, not only found.
     pub(crate) text_sum: u64,
 }
 
@@ -34,9 +34,9 @@ impl Seen {
     }
 }
 
-/// Visits a model whose graph is made of nodes with plain attributes, as that of `nodes.onnx` is.
-/// Messages of other kinds would count as one field each; the rival's count would show it.
-pub(crate) fn model(bytes: &[u8]) -> Result<Seen, Error> {
+/// Visits a model whose graph consists of nodes with plain attributes, as in `nodes.onnx`. Messages
+/// of other kinds would count as one field each, which the rival's count would show.
+pub(crate) fn visit_model(bytes: &[u8]) -> Result<Seen, Error> {
     let mut seen = Seen::default();
     for field in Reader::<ModelProto>::new(bytes) {
         seen.fields += 1;
@@ -45,7 +45,7 @@ pub(crate) fn model(bytes: &[u8]) -> Result<Seen, Error> {
             | ModelField::ProducerVersion(text)
             | ModelField::Domain(text)
             | ModelField::DocString(text) => seen.text(text),
-            ModelField::Graph(reader) => graph(reader, &mut seen)?,
+            ModelField::Graph(reader) => visit_graph(reader, &mut seen)?,
             ModelField::OpsetImport(import) => {
                 for field in import {
                     seen.fields += 1;
@@ -60,11 +60,11 @@ pub(crate) fn model(bytes: &[u8]) -> Result<Seen, Error> {
     Ok(seen)
 }
 
-fn graph(reader: Reader<'_, GraphProto>, seen: &mut Seen) -> Result<(), Error> {
+fn visit_graph(reader: Reader<'_, GraphProto>, seen: &mut Seen) -> Result<(), Error> {
     for field in reader {
         seen.fields += 1;
         match field? {
-            GraphField::Node(reader) => node(reader, seen)?,
+            GraphField::Node(reader) => visit_node(reader, seen)?,
             GraphField::Name(text) | GraphField::DocString(text) => seen.text(text),
             _ => {}
         }
@@ -72,7 +72,7 @@ fn graph(reader: Reader<'_, GraphProto>, seen: &mut Seen) -> Result<(), Error> {
     Ok(())
 }
 
-fn node(reader: Reader<'_, NodeProto>, seen: &mut Seen) -> Result<(), Error> {
+fn visit_node(reader: Reader<'_, NodeProto>, seen: &mut Seen) -> Result<(), Error> {
     for field in reader {
         seen.fields += 1;
         match field? {
@@ -83,14 +83,14 @@ fn node(reader: Reader<'_, NodeProto>, seen: &mut Seen) -> Result<(), Error> {
             | NodeField::DocString(text)
             | NodeField::Domain(text)
             | NodeField::Overload(text) => seen.text(text),
-            NodeField::Attribute(reader) => attribute(reader, seen)?,
+            NodeField::Attribute(reader) => visit_attribute(reader, seen)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn attribute(reader: Reader<'_, AttributeProto>, seen: &mut Seen) -> Result<(), Error> {
+fn visit_attribute(reader: Reader<'_, AttributeProto>, seen: &mut Seen) -> Result<(), Error> {
     for field in reader {
         seen.fields += 1;
         match field? {
@@ -99,7 +99,9 @@ fn attribute(reader: Reader<'_, AttributeProto>, seen: &mut Seen) -> Result<(), 
             | AttributeField::Strings(text)
             | AttributeField::DocString(text)
             | AttributeField::RefAttrName(text) => seen.text(text),
-            AttributeField::G(reader) | AttributeField::Graphs(reader) => graph(reader, seen)?,
+            AttributeField::G(reader) | AttributeField::Graphs(reader) => {
+                visit_graph(reader, seen)?
+            }
             _ => {}
         }
     }

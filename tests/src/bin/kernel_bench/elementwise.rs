@@ -1,4 +1,4 @@
-//! Functions of elements, rows and copies: what stands between the products of a network.
+//! Functions of elements, rows and copies, which stand between the products of a network.
 
 use super::{Bench, Group, Work, numbers};
 use sardonyx_kernels::elementwise::{
@@ -44,7 +44,7 @@ pub(super) fn run(bench: &Bench) {
     functions(&mut Group::new(bench, "functions"));
     rows(&mut Group::new(bench, "rows"));
     sums(&mut Group::new(bench, "sums"));
-    fused(&mut Group::new(bench, "pointwise"));
+    measure_fused(&mut Group::new(bench, "pointwise"));
     copies(&mut Group::new(bench, "copies"));
 }
 
@@ -53,7 +53,7 @@ fn functions(group: &mut Group<'_>) {
     let len = CACHED * bench.threads;
     for (name, function) in FUNCTIONS {
         let (x, mut y) = (numbers(len), vec![0.0; len]);
-        group.time(name, moved(2 * len), |_| unary(&bench.exec(), *function, &x, &mut y));
+        group.time(name, describe_move(2 * len), |_| unary(&bench.exec(), *function, &x, &mut y));
     }
 }
 
@@ -62,7 +62,7 @@ fn rows(group: &mut Group<'_>) {
     for &(count, len) in ROWS {
         let (x, mut y) = (numbers(count * len), vec![0.0; count * len]);
         let name = format!("softmax, {count} of {len}");
-        group.time(&name, moved(2 * x.len()), |_| {
+        group.time(&name, describe_move(2 * x.len()), |_| {
             let dims = [count, len, 1];
             f32::softmax(&bench.exec(), Softmax::Softmax, dims, &x, &mut y)
         });
@@ -74,7 +74,7 @@ fn rows(group: &mut Group<'_>) {
         ("layer normalisation", Statistics::MeanVariance),
         ("root mean square", Statistics::RootMeanSquare),
     ] {
-        group.time(&format!("{name}, {count} of {len}"), moved(2 * x.len()), |_| {
+        group.time(&format!("{name}, {count} of {len}"), describe_move(2 * x.len()), |_| {
             f32::normalize_rows(
                 &bench.exec(),
                 ByRow {
@@ -103,7 +103,7 @@ fn sums(group: &mut Group<'_>) {
         broadcast_strides(second, dims, &mut b_strides).expect("the dims fit");
         let (a, b) = (numbers(size(dims)), numbers(size(second)));
         let mut out = vec![0.0; a.len()];
-        let work = bench.moved_maybe_far(2 * a.len() + b.len());
+        let work = bench.describe_move_maybe_far(2 * a.len() + b.len());
         group.time(name, work, |_| {
             f32::binary(
                 &bench.exec(),
@@ -118,7 +118,7 @@ fn sums(group: &mut Group<'_>) {
 }
 
 /// Measures five operations in one pass over memory and in a pass each.
-fn fused(group: &mut Group<'_>) {
+fn measure_fused(group: &mut Group<'_>) {
     five_links(group, "a million elements", 1024);
     five_links(group, "64 MB each", 16 << 10);
 }
@@ -141,12 +141,12 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
         Link::Unary(Unary::Abs),
         Link::Clip { low: 0.0, high: 0.5 },
     ];
-    let work = bench.moved_maybe_far(3 * x.len());
+    let work = bench.describe_move_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
         f32::pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y)
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
-    let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
+    let work = bench.describe_move_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
     group.time(&names[1], work, |_| {
         f32::binary(
             exec,
@@ -173,7 +173,7 @@ fn copies(group: &mut Group<'_>) {
         // Elements of four bytes, as the runtime moves them.
         let x: Vec<[u8; 4]> = (0u32..).map(u32::to_ne_bytes).take(size(dims)).collect();
         let mut y = vec![[0; 4]; x.len()];
-        let work = bench.moved_maybe_far(2 * x.len());
+        let work = bench.describe_move_maybe_far(2 * x.len());
         let out: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
         let strides: Vec<isize> =
             order.iter().map(|&axis| size(&dims[axis + 1..]) as isize).collect();
@@ -185,14 +185,14 @@ fn copies(group: &mut Group<'_>) {
 
 impl Bench {
     /// Returns the work of moving elements of four bytes, from and to memory if there are many.
-    fn moved_maybe_far(&self, elements: usize) -> Work {
-        let work = moved(elements);
+    fn describe_move_maybe_far(&self, elements: usize) -> Work {
+        let work = describe_move(elements);
         Work { from_memory: work.bytes > self.beyond_caches as f64, ..work }
     }
 }
 
 /// Returns the work of moving elements of four bytes, from and to caches.
-fn moved(elements: usize) -> Work {
+fn describe_move(elements: usize) -> Work {
     Work { bytes: 4.0 * elements as f64, ..Work::default() }
 }
 

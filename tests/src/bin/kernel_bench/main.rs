@@ -1,9 +1,9 @@
-//! `cargo xtask bench kernels`, the program: times kernels, and in the same run what the machine
-//! can do at most.
+//! `cargo xtask bench kernels`, the program: times kernels, and in the same run the peaks of the
+//! machine.
 //!
-//! Prints one line of JSON for each measurement: how long it took, how many operations and bytes
-//! that were, and the peaks, the means of what was found before and after the measurement's group.
-//! Clocks drift, so peaks of another minute are not comparable.
+//! Prints one line of JSON for each measurement: its time, the number of operations and bytes, and
+//! the peaks, which are means of those before and after the measurement's group. Clocks drift, so
+//! peaks of another minute are not comparable.
 
 mod bars;
 mod convolutions;
@@ -69,7 +69,7 @@ struct Bench {
     filter: String,
     budget: Duration,
     meter: Meter,
-    /// Bytes that no cache holds.
+    /// Number of bytes that exceeds every cache.
     beyond_caches: usize,
 }
 
@@ -84,7 +84,7 @@ impl Bench {
         self.beyond_caches.div_ceil(bytes.max(1)).clamp(1, 64)
     }
 
-    /// Whether no cache holds so many bytes.
+    /// Returns whether no cache holds so many bytes.
     fn exceeds_caches(&self, bytes: usize) -> bool {
         3 * bytes > self.beyond_caches
     }

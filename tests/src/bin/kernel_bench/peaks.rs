@@ -11,9 +11,9 @@ pub(super) struct Peaks {
     multiply_add: f64,
     /// If there is an instruction for it.
     bf16_dot: Option<f64>,
-    /// Reading what no cache holds.
+    /// Bytes of memory, read past all caches.
     memory: f64,
-    /// Reading what lies in the second cache.
+    /// Bytes read from the second cache.
     cache: f64,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct Meter {
 const MEMORY_WORDS: usize = (512 << 20) / size_of::<u64>();
 /// 64-bit words of each thread.
 const CACHE_WORDS: usize = (512 << 10) / size_of::<u64>();
-/// Some milliseconds.
+/// Steps of a measurement of some milliseconds.
 const STEPS: u32 = 1_000_000;
 const CACHE_PASSES: usize = 300;
-/// The best of these counts.
+/// Rounds of which the best counts.
 const ROUNDS: usize = 4;
 
 impl Meter {

@@ -1,8 +1,8 @@
-//! Our side of `cargo xtask bench text`: makes the models, and times one job as often as asked.
+//! Our side of `cargo xtask bench text`: makes the models, and times one job a given number of
+//! times.
 //!
-//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the same
-//! as when the result was compared with the rival's), and the most memory the process had before
-//! and after.
+//! Prints one line of JSON: the times of all repetitions in milliseconds, the counts of the result
+//! (as when it was compared with the rival's), and the peak memory of the process before and after.
 
 mod make;
 
@@ -38,23 +38,23 @@ enum Job {
     /// Write the models whose text is measured.
     Make {
         directory: PathBuf,
-        /// Tiny ones.
+        /// Make small models.
         #[arg(long)]
         smoke: bool,
     },
-    /// Read a text, and drop the model.
+    /// Read a text and drop the model.
     Parse {
         text: PathBuf,
         /// Write the model that was read.
         #[arg(long)]
         result: Option<PathBuf>,
     },
-    /// Print a model that is in memory.
+    /// Print a model from memory.
     Print {
         model: PathBuf,
         #[arg(long, value_enum, default_value = "portable")]
         form: Chosen,
-        /// Into memory that is used again.
+        /// Print into memory that is used again.
         #[arg(long)]
         reuse: bool,
         /// Write the text that was printed.
@@ -86,15 +86,12 @@ fn run(arguments: &Arguments) -> Result {
     let measured = match &arguments.job {
         Job::Make { directory, smoke } => {
             let scale = if *smoke { Scale::SMOKE } else { Scale::FULL };
-            return Ok(make::all(directory, scale)?);
+            return Ok(make::write_all(directory, scale)?);
         }
         Job::Parse { text, result } => parse(text, result.as_deref(), repeat)?,
         Job::Print { model, form, reuse, result } => {
-            let measured = if *reuse {
-                print_again(model, *form, repeat)?
-            } else {
-                print(model, *form, repeat)?
-            };
+            let measured =
+                if *reuse { reprint(model, *form, repeat)? } else { print(model, *form, repeat)? };
             if let Some(path) = result {
                 fs::write(path, &measured.bytes)?;
             }
@@ -102,7 +99,7 @@ fn run(arguments: &Arguments) -> Result {
         }
         Job::Format { text } => {
             let text = read(text)?;
-            timed(repeat, || {
+            measure(repeat, || {
                 Ok(sardonyx_text::format(text.clone()).map_err(|error| error.to_string())?)
             })?
         }
@@ -138,9 +135,10 @@ fn parse(text: &Path, result: Option<&Path>, repeat: u32) -> Result<Measured> {
         fs::write(path, parse()?.to_bytes())?;
         return Ok(Measured { times: Vec::new(), bytes: Vec::new(), found, rss_before_mb: 0.0 });
     }
-    let measured = timed(repeat, || {
+    let measured = measure(repeat, || {
         let model = parse()?;
-        // Counting is nothing beside parsing; dropping the model counts.
+        // The time of counting is negligible beside parsing; dropping the model is part of the
+        // time.
         let graph = model.main_graph().ok_or("no graph")?;
         found = format!("{} nodes, {} initializers", graph.nodes.len(), graph.initializers.len());
         Ok(Vec::new())
@@ -150,15 +148,15 @@ fn parse(text: &Path, result: Option<&Path>, repeat: u32) -> Result<Measured> {
 
 fn print(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
     let model = Model::read(read(model)?)?;
-    timed(repeat, || Ok(sardonyx_text::model_to_text(&model, options(form))?.0))
+    measure(repeat, || Ok(sardonyx_text::model_to_text(&model, options(form))?.0))
 }
 
-fn print_again(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
+fn reprint(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
     let model = Model::read(read(model)?)?;
     let mut text = Vec::new();
-    // As it is after the first time.
+    // The memory is as after a first print.
     sardonyx_text::print_model(&model, options(form), &mut text)?;
-    let measured = timed(repeat, || {
+    let measured = measure(repeat, || {
         text.clear();
         sardonyx_text::print_model(&model, options(form), &mut text)?;
         Ok(Vec::new())
@@ -181,8 +179,8 @@ fn read(path: &Path) -> Result<Buffer> {
     Ok(Buffer::from_vec(bytes))
 }
 
-/// Times all repetitions. Giving back what they made, all but the last one, counts.
-fn timed(repeat: u32, mut job: impl FnMut() -> Result<Vec<u8>>) -> Result<Measured> {
+/// Times all repetitions. Freeing the results of all but the last is part of the time.
+fn measure(repeat: u32, mut job: impl FnMut() -> Result<Vec<u8>>) -> Result<Measured> {
     let rss_before_mb = rss_peak_mb()?;
     let (mut times, mut bytes) = (Vec::new(), Vec::new());
     for _ in 0..repeat {
@@ -194,7 +192,7 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result<Vec<u8>>) -> Result<Measur
     Ok(Measured { times, bytes, found: String::new(), rss_before_mb })
 }
 
-/// Computes a checksum of a text: its length, and the sum of its 64-bit words.
+/// Computes a checksum of a text: its length and the sum of its 64-bit words.
 fn checksum(text: &[u8]) -> String {
     let (words, rest) = text.as_chunks();
     let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));

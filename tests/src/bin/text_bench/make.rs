@@ -1,11 +1,11 @@
-//! The models whose text is measured: made on the spot, the same on every machine.
+//! Models whose text is measured. They are made on the spot and are the same on every machine.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
-use sardonyx_tests::bench::{ports, write_model};
+use sardonyx_tests::bench::{write_model, write_ports};
 
 /// Sizes of the models.
 #[derive(Debug, Clone, Copy)]
@@ -16,24 +16,24 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Sizes that ratios are measured with.
+    /// Sizes with which ratios are measured.
     pub(crate) const FULL: Scale = Scale { nodes: 100_000, numbers: 2_000_000 };
-    /// Enough to see that everything runs and agrees.
+    /// Sizes that suffice to check that everything runs and agrees.
     pub(crate) const SMOKE: Scale = Scale { nodes: 1_000, numbers: 10_000 };
 }
 
 /// Writes all models into a directory.
-pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
+pub(crate) fn write_all(directory: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let file = |name: &str| directory.join(name);
-    write_model(&file("nodes.onnx"), "text_bench", |out| nodes(out, scale.nodes))?;
+    write_model(&file("nodes.onnx"), "text_bench", |out| write_nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write_model(&file("numbers.onnx"), "text_bench", |out| numbers.encode(out))
 }
 
-/// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them:
-/// each node reads its predecessor and an older value.
-fn nodes(out: &mut Encoder<'_>, count: usize) {
+/// Writes the nodes of `io_bench` with names as PyTorch's exporter gives them: each reads its
+/// predecessor and an older value.
+fn write_nodes(out: &mut Encoder<'_>, count: usize) {
     const OPERATORS: [&str; 6] = ["Gemm", "Concat", "Softmax", "Add", "LeakyRelu", "Split"];
     let operator = |index: usize| OPERATORS[index % OPERATORS.len()];
     let name = |index: usize| {
@@ -68,10 +68,11 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
         });
     }
     out.put(graph::Name, b"main_graph");
-    ports(out, &value(0), &value(count));
+    write_ports(out, &value(0), &value(count));
 }
 
-/// Numbers in typed lists, of which a text is made of: the packed blocks, ready for the wire.
+/// Numbers in typed lists, of which most of a text consists. Holds the packed blocks in their
+/// encoded form.
 struct Numbers {
     count: usize,
     float: Vec<u8>,
@@ -85,7 +86,7 @@ impl Numbers {
         let mut numbers =
             Numbers { count, float: Vec::new(), int32: Vec::new(), int64: Vec::new() };
         for _ in 0..count {
-            numbers.float.extend(random.normal().to_le_bytes());
+            numbers.float.extend(random.draw_normal().to_le_bytes());
             // As many digits as 16-bit numbers have.
             push_varint(&mut numbers.int32, (random.next() as i64 >> 48) as u64);
             // Of either sign, mostly seven digits.
@@ -125,8 +126,7 @@ fn push_varint(block: &mut Vec<u8>, mut value: u64) {
     block.push(value as u8);
 }
 
-/// A linear congruential generator (Knuth's constants): nothing about these models needs better
-/// numbers.
+/// Linear congruential generator with Knuth's constants. These models do not need better numbers.
 struct Random(u64);
 
 impl Random {
@@ -141,13 +141,13 @@ impl Random {
     }
 
     /// Draws a number from 0 to 1, without 0.
-    fn fraction(&mut self) -> f64 {
+    fn draw_fraction(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A normally distributed number (Box and Muller).
-    fn normal(&mut self) -> f32 {
-        let radius = (-2.0 * self.fraction().ln()).sqrt();
-        (radius * (std::f64::consts::TAU * self.fraction()).cos()) as f32
+    /// Draws a normally distributed number (Box and Muller).
+    fn draw_normal(&mut self) -> f32 {
+        let radius = (-2.0 * self.draw_fraction().ln()).sqrt();
+        (radius * (std::f64::consts::TAU * self.draw_fraction()).cos()) as f32
     }
 }

@@ -23,7 +23,7 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 #[derive(Parser)]
 struct Arguments {
-    /// A model; without one, random products are recorded.
+    /// Model; without one, random products are recorded.
     model: Option<PathBuf>,
     /// NAME=FILE.npy
     inputs: Vec<String>,
@@ -33,7 +33,7 @@ struct Arguments {
     /// Milliseconds of repetition for each number of threads.
     #[arg(long, default_value_t = 500)]
     budget: u64,
-    /// Steps to name: those that lose most time.
+    /// Number of steps to list, those that lose the most time.
     #[arg(long, default_value_t = 5)]
     worst: usize,
     #[command(flatten)]
@@ -64,7 +64,7 @@ fn simulate_all(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-/// Times of one step in nanoseconds, and what it ran.
+/// Times of one step in nanoseconds, with the work that it ran.
 #[derive(Clone, Copy, Default)]
 struct Step {
     /// Time on one thread.
@@ -86,7 +86,7 @@ struct Step {
 }
 
 impl Step {
-    /// Whether all threads together wait for memory.
+    /// Returns whether all threads together wait for memory.
     fn is_bound_by_memory(&self) -> bool {
         self.moving >= self.in_regions
     }

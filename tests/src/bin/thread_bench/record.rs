@@ -23,7 +23,7 @@ pub(crate) struct Span {
     pub(crate) threads: usize,
 }
 
-/// A recorded run.
+/// Recorded run.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) spans: Vec<Span>,
@@ -39,7 +39,7 @@ impl Recorded {
         self.spans.iter().map(|span| span.serial + span.chunks.iter().sum::<f64>()).sum()
     }
 
-    /// Keeps the shorter of two times of each part, since others disturb a run.
+    /// Keeps the shorter of two times of each part, since other work disturbs a run.
     fn keep_least(&mut self, other: &Recorded) {
         if self.spans.len() != other.spans.len() {
             return;
@@ -53,7 +53,7 @@ impl Recorded {
     }
 }
 
-/// Fewest runs: whatever disturbs one part of one run does not disturb the same part of all.
+/// Fewest runs, since a disturbance rarely affects the same part of all of them.
 const FEWEST_RUNS: usize = 4;
 
 /// Source of the recorded regions.
@@ -219,7 +219,7 @@ fn read(pair: &str) -> Result<(String, Tensor)> {
     Ok((name.to_string(), npy::read(&Buffer::from_vec(fs::read(file)?))?))
 }
 
-/// A product of random sizes with packed weights.
+/// Product of random sizes with packed weights.
 pub(crate) struct RandomProduct {
     name: String,
     rows: usize,

@@ -1,5 +1,5 @@
-//! A simulation of the thread pool: when each chunk of each region would be done by more threads
-//! than the machine has.
+//! Simulation of the thread pool: when each chunk of each region would be done by more threads than
+//! the machine has.
 //!
 //! Events follow `crates/simd/src/pool.rs`: the caller opens a region, workers that spin see it
 //! after a cache line has moved, parked ones are woken by the threads that are inside. Each thread
@@ -171,7 +171,7 @@ impl Queue {
     }
 }
 
-/// A time that can be compared.
+/// Time with an order.
 #[derive(Clone, Copy, PartialEq)]
 struct Time(f64);
 
@@ -230,7 +230,7 @@ mod tests {
         // A worker that comes when all chunks are done delays nothing.
         let late = Costs { woken_ns: 1e6, ..costs };
         assert_eq!(time(2, &late, &[100.0; 2]), 1.0 + 2.0 * 100.0);
-        // Four by the caller, the others by these.
+        // The caller wakes four workers, and these wake the others.
         assert_eq!(time(9, &costs, &[100.0; 9]), 2.0 * 11.0 + 3.0 + 100.0 + 0.0);
         let alone = Costs { caller_wakes: true, wakes: 64, ..costs };
         assert_eq!(time(9, &alone, &[100.0; 9]), 8.0 + 10.0 + 100.0);

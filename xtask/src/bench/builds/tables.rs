@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_apart_from_libraries() {
+    fn tests_are_distinguished_from_libraries() {
         use CallKind::{BuildScript, Library, Program, TestProgram, UnitTests};
         let calls = [
             call("sardonyx-ops", BuildScript, 1.0),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_slow_or_missing_fails() {
+    fn slow_and_missing_measurements_miss_the_bar() {
         let line = r#"{"name": "a", "bytes": 1, "seconds": 3e-6, "copy_seconds": 2e-6}"#;
         let rows = [Row::from_line(line).expect("it is complete")];
         assert_eq!(missed_bars(&rows, &[("a", 1.5)]), [""; 0]);

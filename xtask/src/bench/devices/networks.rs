@@ -111,7 +111,7 @@ fn time_ways(sides: &Sides, whole: &Case, rounds: usize) -> Result<Vec<Timed>> {
             if round == 0 && index == 0 {
                 sides.ort(Job { threads: 2, ..job }, &reference)?;
             }
-            // What writes nothing must not be judged by what it wrote last time.
+            // A run without an output must not be judged by an earlier output.
             let _ = fs::remove_file(&outputs[index]);
             let sample = sides.ours(job, way.options, &outputs[index])?;
             timed[index].samples.push(sample.map_err(|why| format!("{}: {why}", way.name))?);

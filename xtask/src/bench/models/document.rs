@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const COLUMNS: &str = "\
-Speed is the time of ONNX Runtime divided by ours: 2 means half of its time. Both run on the same cores, pinned, and their
-processes take turns.
+Speed is the time of ONNX Runtime divided by ours: 2 means half of its time. Both run
+on the same cores, pinned, and their processes take turns.
 
 - *speed, best* compares the best run of each in any round; *median* is the median of the rounds.
 - *session* is our time to create a session divided by that of ONNX Runtime. Smaller is better.
@@ -149,7 +149,8 @@ fn refusals(rows: &[Row]) -> String {
 
 fn summary_table(summaries: &[Summary]) -> Result<String> {
     let mut table = String::from(
-        "| group | cases | speed, best, geometric mean | median | smallest | whose |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| group | cases | speed, best, geometric mean | median | smallest | whose |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
     );
     for summary in summaries {
         writeln!(

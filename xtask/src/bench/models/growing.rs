@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_says_both_sums() {
+    fn a_line_without_both_sums_is_refused() {
         let sums = Sums::from_line("{\"first_ms\": 3.0, \"second_ms\": 2.0}\n").expect("both");
         assert_eq!(sums.ratio(), 1.5);
         assert!(Sums::from_line("{\"first_ms\": 3.0}").is_err());

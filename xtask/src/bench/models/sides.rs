@@ -92,7 +92,7 @@ impl Sides {
     ) -> Result<std::result::Result<Sample, String>> {
         let mut first = self.bound(job.processors, &self.ours)?;
         add_job(first.args(["run", "-q"]).args(options), job);
-        // What it complains about, the measurement does as well.
+        // An error of this run occurs in the measurement as well.
         let _ = shell::attempt(&mut first)?;
         let mut command = self.bound(job.processors, &self.ours)?;
         add_job(command.args(["bench", "--json"]).args(options), job);
@@ -215,8 +215,9 @@ mod tests {
     fn complaints_become_short() {
         for (complaint, wanted) in [
             (
-                "error: the model uses 2 operators that this release does not support\n  in m.onnx\n  LSTM, opset 18, 2 nodes: \
-                 operator not implemented\n  ai.onnx.ml.Scaler, opset 1, 1 node: operator not implemented\n",
+                "error: the model uses 2 operators that this release does not support\n  in \
+                 m.onnx\n  LSTM, opset 18, 2 nodes: operator not implemented\n  ai.onnx.ml.Scaler, \
+                 opset 1, 1 node: operator not implemented\n",
                 "LSTM, ai.onnx.ml.Scaler",
             ),
             ("error: too many\n  A, opset 1, 1 node: no\n  and 2 more: B, C\n", "A, B, C"),

@@ -1,4 +1,4 @@
-//! CausalConvWithState.
+//! `CausalConvWithState`.
 
 use sardonyx_model::Dim;
 
@@ -6,7 +6,7 @@ use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
 
-/// The output as the input `[B, C, L]`; the state is as long as a kernel less one.
+/// Infers the output like the input `[B, C, L]`. The state is one element shorter than the kernel.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.string("activation").as_deref() {
         Some("none" | "silu" | "swish") | None => {}
@@ -37,7 +37,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A convolution of the input with the state in front of it, channel by channel.
+/// Builds a convolution of the input after the state, channel by channel.
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     let rank = cx.rank(0).filter(|rank| *rank >= 2);
     let channels = rank.and_then(|_| cx.dim(0, 1).or_else(|| cx.dim(1, 0)))?;
@@ -82,7 +82,7 @@ mod tests {
     use crate::tensor::testing::{outputs, word};
 
     #[test]
-    fn the_state_is_a_kernel_less_one() {
+    fn the_state_is_one_shorter_than_the_kernel() {
         let rows = [
             ("float16[2, 4, 8]; float16[4, 1, 4]", "float16[2, 4, 8]; float16[2, 4, 3]"),
             (

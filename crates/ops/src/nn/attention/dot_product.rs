@@ -1,19 +1,19 @@
-//! The function of Attention.
+//! The function of `Attention`.
 
 use sardonyx_tensor::DataType::Bool;
 
-use super::copied_heads;
+use super::repeat_heads;
 use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
 
-// A few names are those of the reference's function, by which its tests find nodes.
+// Some names are those of the reference's function, since its tests find nodes by them.
 
-/// Inputs and outputs by their positions.
+/// Indices of inputs and outputs.
 const MASK: usize = 3;
 const PAST_KEY: usize = 4;
 const PAST_VALUE: usize = 5;
-/// How many keys of an outer cache are valid, for each element of the batch. Since 24.
+/// Number of valid keys of an outer cache, for each element of the batch. Since 24.
 const VALID_KEYS: usize = 6;
 const PRESENT_KEY: usize = 1;
 const PRESENT_VALUE: usize = 2;
@@ -23,13 +23,13 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     let elem = cx.elem(0)?;
     let precision = cx.int("softmax_precision").unwrap_or(elem);
     if ![FLOAT, BFLOAT16, FLOAT16, DOUBLE].contains(&precision)
-        || (cx.since() >= 25 && !is_sound(cx))
+        || (cx.since() >= 25 && !is_valid(cx))
     {
         return None;
     }
     let packed = heads(cx, "q_num_heads") > 0 && heads(cx, "kv_num_heads") > 0;
     let parts = [
-        apart(cx, packed),
+        split_heads(cx, packed),
         scale(cx, elem),
         cache(cx),
         mask(cx)?,
@@ -51,13 +51,13 @@ fn is_causal(cx: &Expand<'_>) -> bool {
     cx.int("is_causal") == Some(1)
 }
 
-/// Whether the cache of keys and values is kept outside.
+/// Whether the caller keeps the cache of keys and values.
 fn cache_is_outside(cx: &Expand<'_>) -> bool {
     cx.has_input(VALID_KEYS) && !cx.has_input(PAST_KEY)
 }
 
-/// What the standard demands since 25.
-fn is_sound(cx: &Expand<'_>) -> bool {
+/// Whether the call meets the conditions of the standard since 25.
+fn is_valid(cx: &Expand<'_>) -> bool {
     let counts_heads = cx.has("q_num_heads") || cx.has("kv_num_heads");
     let outer_and_inner = cx.has_input(PAST_KEY) || cx.has_output(PRESENT_KEY);
     limits(cx).iter().all(|limit| *limit >= -1)
@@ -67,13 +67,13 @@ fn is_sound(cx: &Expand<'_>) -> bool {
         && !(cx.rank(0) == Some(4) && counts_heads)
 }
 
-/// How many keys to the left and to the right a query sees; -1 for all.
+/// Returns the numbers of keys to the left and to the right that a query sees; -1 for all.
 fn limits(cx: &Expand<'_>) -> [i64; 2] {
     ["left_window_size", "right_window_size"].map(|name| cx.int(name).unwrap_or(-1))
 }
 
-/// Queries, keys and values with an axis for heads, and their sizes.
-fn apart(cx: &Expand<'_>, packed: bool) -> String {
+/// Builds queries, keys and values with an axis for heads, and their sizes.
+fn split_heads(cx: &Expand<'_>, packed: bool) -> String {
     let split = if packed {
         let (query, key) = (heads(cx, "q_num_heads"), heads(cx, "kv_num_heads"));
         let split = |name: &str, input: &str, sizes: &str| {
@@ -109,7 +109,7 @@ fn apart(cx: &Expand<'_>, packed: bool) -> String {
     )
 }
 
-/// The root of the scale, for both factors of the product; and constants that later parts need too.
+/// Builds the root of the scale, for both factors of the product, and constants for later parts.
 fn scale(cx: &Expand<'_>, elem: i64) -> String {
     let given = cx.float("scale");
     let mut constants = vector("one", &[1])
@@ -131,7 +131,7 @@ fn scale(cx: &Expand<'_>, elem: i64) -> String {
     )
 }
 
-/// Keys and values of earlier calls, with those of this one after them.
+/// Builds the keys and values of earlier calls followed by those of this one.
 fn cache(cx: &Expand<'_>) -> String {
     let mut text = if cx.has_input(PAST_KEY) {
         "all_keys = Concat <axis = 2> (past_key, key)
@@ -154,7 +154,7 @@ fn cache(cx: &Expand<'_>) -> String {
     text
 }
 
-/// What is added to the scores, from the mask that the call gives.
+/// Builds the summand of the scores for the mask of the call.
 fn mask(cx: &Expand<'_>) -> Option<String> {
     let constants = float_vector("minus_inf", f32::NEG_INFINITY) + &float_vector("float_zero", 0.0);
     let given = if cx.has_input(MASK) {
@@ -163,7 +163,7 @@ fn mask(cx: &Expand<'_>) -> Option<String> {
         } else {
             "Identity (attn_mask)"
         };
-        // Since 24 a mask may be shorter than the keys, which then are hidden.
+        // Since 24 a mask may be shorter than the keys; the other keys are hidden.
         let filled = match cx.since() {
             ..24 => "AttnBias = Identity (short_bias)",
             _ => {
@@ -186,7 +186,7 @@ fn mask(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// No query sees keys after its own position.
+/// Builds the bias that hides keys after a query's own position.
 fn causal_limit(cx: &Expand<'_>) -> String {
     if !is_causal(cx) {
         return "AttnBiasCausalOrNot = Identity (AttnBias)".to_string();
@@ -222,7 +222,7 @@ fn causal_limit(cx: &Expand<'_>) -> String {
     )
 }
 
-/// No query sees keys that are too far away. Since 25.
+/// Builds the bias that hides keys that are too far away. Since 25.
 fn window(cx: &Expand<'_>) -> String {
     let [left, right] = limits(cx);
     if cx.since() < 25 {
@@ -279,7 +279,8 @@ fn window(cx: &Expand<'_>) -> String {
         window_bias = Add (AttnBiasCausalOrNot, window)"
 }
 
-/// No query sees keys of an outer cache that are not valid. Since 24. With it the bias is complete.
+/// Builds the bias that hides keys of an outer cache that are not valid, which completes the bias.
+/// Since 24.
 fn padding(cx: &Expand<'_>) -> String {
     let bias = if cx.since() < 25 { "AttnBiasCausalOrNot" } else { "window_bias" };
     match (cx.since(), cx.has_input(VALID_KEYS)) {
@@ -303,11 +304,11 @@ fn padding(cx: &Expand<'_>) -> String {
     }
 }
 
-/// Each head of keys and values as often as query heads share it.
+/// Builds each head of keys and values, repeated for all query heads that share it.
 fn shared_heads() -> String {
     let third = vector("third", &[2]);
-    let keys = copied_heads("each_key", "all_keys", "features");
-    let values = copied_heads("each_value", "all_values", "value_features");
+    let keys = repeat_heads("each_key", "all_keys", "features");
+    let values = repeat_heads("each_value", "all_values", "value_features");
     format!(
         "is_equal = Equal (heads, key_heads)
         is_different = Not (is_equal)
@@ -323,7 +324,7 @@ fn shared_heads() -> String {
     )
 }
 
-/// Products of queries and keys, the bias, and the shares that softmax makes of them.
+/// Builds products of queries and keys, the bias, and the softmax of their sum.
 fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
     let last_axis = vector("last_axis", &[-1]);
     let bias = if cx.since() < 24 { "AttnBiasCausalOrNot" } else { "bias" };
@@ -353,7 +354,7 @@ fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
             format!("qk_matmul_output = Identity ({stage})")
         }
     };
-    // Where everything is hidden, softmax gives NaN, and the shares have to be 0.
+    // Softmax returns NaN for queries that see no key, whose weights must be 0.
     format!(
         "typed_bias = Cast <to = {elem}> ({bias})
         turned_keys = Transpose <perm = [0, 1, 3, 2]> (each_key)

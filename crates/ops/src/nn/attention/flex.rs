@@ -1,14 +1,15 @@
-//! FlexAttention.
+//! `FlexAttention`.
 
 use sardonyx_model::{Shape, Type};
 use sardonyx_tensor::DataType;
 
-use super::{check_sharing, copied_heads};
+use super::{check_sharing, repeat_heads};
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, scalar, vector};
 use crate::infer::{Infer, InferError, Inferred};
 use crate::rules::shared_dim;
 
-/// `[B, Hq, L, F]` from queries `[B, Hq, L, E]`, keys `[B, Hk, S, E]` and values `[B, Hk, S, F]`.
+/// Infers `[B, Hq, L, F]` from queries `[B, Hq, L, E]`, keys `[B, Hk, S, E]` and values `[B, Hk, S,
+/// F]`.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for input in 0..3 {
         cx.demand_rank(input, 4)?;
@@ -39,7 +40,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// In which type weights are computed.
+/// Returns the type in which weights are computed.
 fn precision(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     use DataType::{Bfloat16, Double, Float, Float16};
     let Some(number) = cx.int("softmax_precision") else {
@@ -52,7 +53,7 @@ fn precision(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     }
 }
 
-/// Demands that a graph makes of scores or weights other ones of the same type.
+/// Checks that a graph returns scores or weights of the type that it gets.
 fn check_modifier(cx: &Infer<'_>, graph: &str, scores: &Type) -> Result<(), InferError> {
     let input = Inferred { ty: Some(scores.clone()), known: None };
     let Some(outputs) = cx.subgraph(graph, &[input])? else {
@@ -95,10 +96,14 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
                 scale = Identity (quotient)"
         }
     };
-    let (score, score_mod) =
-        modified(cx, "score_mod", "typed_scores", &format!("Cast <to = {precision}> (scores)"))?;
+    let (score, score_mod) = build_modified(
+        cx,
+        "score_mod",
+        "typed_scores",
+        &format!("Cast <to = {precision}> (scores)"),
+    )?;
     let softmax = format!("Softmax <axis = 3> ({score})");
-    let (weights, prob_mod) = modified(cx, "prob_mod", "shares", &softmax)?;
+    let (weights, prob_mod) = build_modified(cx, "prob_mod", "shares", &softmax)?;
     let product = if precision == elem {
         format!("Y = MatMul ({weights}, values)")
     } else {
@@ -109,8 +114,8 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         )
     };
     let third = vector("third", &[2]);
-    let keys = copied_heads("keys", "K", "features");
-    let values = copied_heads("values", "V", "value_features");
+    let keys = repeat_heads("keys", "K", "features");
+    let values = repeat_heads("values", "V", "value_features");
     Some(format!(
         "batch = Shape <start = 0, end = 1> (Q)
         key_count = Shape <start = -2, end = -1> (K)
@@ -135,16 +140,21 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// A value and what the graph of an attribute makes of it: the name of the result, and the nodes.
-fn modified(cx: &Expand<'_>, attribute: &str, name: &str, value: &str) -> Option<(String, String)> {
+/// Builds a value and the graph of an attribute that changes it. Returns the name of the result and
+/// the nodes.
+fn build_modified(
+    cx: &Expand<'_>,
+    attribute: &str,
+    name: &str,
+    value: &str,
+) -> Option<(String, String)> {
     if cx.has(attribute) {
         let graph = cx.graph(attribute, &format!("{attribute}_"))?;
         let ([input], [output]) = (&graph.inputs[..], &graph.outputs[..]) else {
             return None;
         };
         if !graph.nodes.is_empty() || input != output {
-            // The graph's own names are kept, and so it gets its input and gives its output without
-            // more nodes.
+            // The graph keeps its own names, so that its input and output need no further nodes.
             return Some((output.clone(), format!("{input} = {value}\n{}", graph.nodes)));
         }
     }
@@ -160,7 +170,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn one_row_per_query() {
+    fn the_result_has_a_row_per_query() {
         check(
             &FLEX_ATTENTION,
             1,

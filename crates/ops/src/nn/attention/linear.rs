@@ -1,4 +1,4 @@
-//! LinearAttention. Its function is a scan over time, in float32.
+//! `LinearAttention`. Its function is a scan over time in float32.
 
 use sardonyx_model::Dim;
 
@@ -7,7 +7,7 @@ use crate::function::{Expand, float_scalar, vector};
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
 
-/// Inputs by their positions.
+/// Indices of inputs.
 const Q: usize = 0;
 const K: usize = 1;
 const V: usize = 2;
@@ -15,7 +15,7 @@ const PAST: usize = 3;
 const DECAY: usize = 4;
 const BETA: usize = 5;
 
-/// All inputs are `[B, T, …]` with packed heads; the states `[B, Hk, E, F]` are not packed.
+/// Infers from inputs `[B, T, …]` with packed heads; the states `[B, Hk, E, F]` are not packed.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_rule(cx)?;
     let [heads, key_heads] = ["q_num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
@@ -50,14 +50,14 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let packed = packed_size(&value_size, heads, &values, key_heads);
     let output = [batch.clone(), steps, packed];
     cx.set_tensor(0, cx.elem(Q), Some(output.into_iter().collect()));
-    // Without a state to begin with, its type is that of the queries.
+    // Without an initial state, the states have the type of the queries.
     let elem = if cx.has_input(PAST) { cx.elem(PAST) } else { cx.elem(Q) };
     let state = [batch, Dim::Known(key_heads), key_size, value_size];
     cx.set_tensor(1, elem, Some(state.into_iter().collect()));
     Ok(())
 }
 
-/// Demands the inputs that `update_rule` asks for, and no others.
+/// Checks that the node has the inputs that `update_rule` needs, and no others.
 pub(crate) fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
     let rule = cx.string("update_rule").unwrap_or_default();
     let (decays, corrects) = match rule.as_str() {
@@ -81,18 +81,21 @@ pub(crate) fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Decay is for each head or each of its features, beta for each head or for all.
+/// Checks the sizes of decay, one for each head or each of its features, and of beta, one for each
+/// head or for all.
 pub(crate) fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferError> {
     let last = |input: usize| Ok(shared_dim(cx, "factors", &[(input, 2)])?.known());
     let features = Dim::Known(heads).mul(size).known();
-    let fits = |found: i64| match features {
-        Some(features) => found == features,
-        None => size.known().is_none() && found.checked_rem(heads) == Some(0),
-    };
-    if let Some(found) = last(DECAY)?.filter(|found| *found != heads && !fits(*found)) {
-        return cx.fail(format_args!(
-            "decay has {found} factors, not one for each of {heads} heads or of their features"
-        ));
+    if let Some(found) = last(DECAY)?.filter(|found| *found != heads) {
+        let is_per_feature = match features {
+            Some(features) => found == features,
+            None => size.known().is_none() && found.checked_rem(heads) == Some(0),
+        };
+        if !is_per_feature {
+            return cx.fail(format_args!(
+                "decay has {found} factors, not one for each of {heads} heads or of their features"
+            ));
+        }
     }
     if let Some(found) = last(BETA)?.filter(|found| *found != heads && *found != 1) {
         return cx.fail(format_args!("beta has {found} factors, not 1 or {heads}"));
@@ -121,7 +124,7 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         vector("key_heads", &[key_heads]),
     ]
     .concat();
-    // What is scanned, in the order of the inputs of a step.
+    // Scanned inputs, in the order of the inputs of a step.
     let mut scanned = vec![("query", "query_sizes"), ("key", "key_sizes"), ("value", "key_sizes")];
     let mut beta_sizes = "";
     if decays {
@@ -155,7 +158,7 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             .to_string(),
         scale => float_scalar("scale", scale),
     };
-    let Copies { copies, copied, read } = copies_of_state(heads / key_heads);
+    let Copies { copies, copied, read } = copy_state(heads / key_heads);
     let Change { decayed, old, corrected, written } = change(decays, corrects);
     let state_like = if cx.has_input(3) { "past_state" } else { "query" };
     let count = scanned.len();
@@ -174,7 +177,9 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         {first}
         {scale}
         {copies}
-        last_state, outputs = Scan <num_scan_inputs = {count}, body = step (state_before{names}) => (state, output_now) {{
+        last_state, outputs = Scan <
+          num_scan_inputs = {count},
+          body = step (state_before{names}) => (state, output_now) {{
         {casts}
         {decayed}
         key_column = Unsqueeze (key_float, rest)
@@ -196,7 +201,7 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// How query heads that share a state each get a copy of it.
+/// Nodes that copy a state for each query head that shares it.
 struct Copies {
     /// Nodes before the scan.
     copies: String,
@@ -206,8 +211,8 @@ struct Copies {
     read: &'static str,
 }
 
-/// `group`: query heads for each state.
-fn copies_of_state(group: i64) -> Copies {
+/// Returns the nodes for `group` query heads per state.
+fn copy_state(group: i64) -> Copies {
     let (copies, copied, read) = match group {
         1 => (String::new(), "", "state"),
         _ => (
@@ -224,15 +229,15 @@ fn copies_of_state(group: i64) -> Copies {
     Copies { copies, copied, read }
 }
 
-/// How a step changes the state before the product is added to it.
+/// Nodes that change the state before the product is added to it.
 struct Change {
     /// Nodes that multiply the state by the decay.
     decayed: &'static str,
     /// The state after them.
     old: &'static str,
-    /// Nodes that subtract from the value what the state says already.
+    /// Nodes that subtract from the value the prediction of the state.
     corrected: String,
-    /// What is written.
+    /// Name of the value that is written.
     written: &'static str,
 }
 
@@ -247,7 +252,7 @@ fn change(decays: bool, corrects: bool) -> Change {
     } else {
         ("", "state_before")
     };
-    // A correction writes what the state does not yet say.
+    // The delta rules write the difference between the value and the prediction of the state.
     let (corrected, written) = if corrects {
         (
             format!(

@@ -1,10 +1,10 @@
-//! RotaryEmbedding.
+//! `RotaryEmbedding`.
 
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::rules::{same_as_first, shared_dim};
 
-/// As the input, of which the caches know each position.
+/// Infers the output like the input. The caches have an entry for each position.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.rank(0) {
         Some(3) if cx.int("num_heads").is_none() => {
@@ -25,7 +25,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
-    // Heads come before positions in a tensor of rank 4, and after them inside of the function.
+    // Heads come before positions in a tensor of rank 4, and after them inside the function.
     const SWAPPED: &str = "Transpose <perm = [0, 2, 1, 3]>";
     let (input, swapped_back) = match cx.rank(0)? {
         3 => (
@@ -114,7 +114,7 @@ mod tests {
     use crate::tensor::testing::check;
 
     #[test]
-    fn as_the_input() {
+    fn the_output_is_like_the_input() {
         check(
             &ROTARY_EMBEDDING,
             23,

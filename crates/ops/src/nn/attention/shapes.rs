@@ -1,8 +1,8 @@
-//! Inference of Attention.
+//! Inference of `Attention`.
 //!
-//! Queries are `[B, Hq, L, E]` or, packed, `[B, L, Hq * E]`; keys `[B, Hk, S, E]` or
-//! `[B, S, Hk * E]`, values the same with heads of a size of their own. Keys and values of earlier
-//! calls and of all calls are never packed.
+//! Queries are `[B, Hq, L, E]` or, packed, `[B, L, Hq * E]`; keys `[B, Hk, S, E]` or `[B, S, Hk *
+//! E]`; values are like keys but have a head size of their own. Keys and values of earlier calls
+//! and of all calls are never packed.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -17,21 +17,21 @@ const PAST_KEY: usize = 4;
 const PAST_VALUE: usize = 5;
 const VALID_KEYS: usize = 6;
 
-/// What the inputs agree on.
+/// Sizes that several inputs share.
 struct Sizes {
     batch: Dim,
     heads: Dim,
     key_heads: Dim,
     queries: Dim,
-    /// Keys of this call and of those before.
+    /// Number of keys of this call and of earlier ones.
     all_keys: Dim,
     key_size: Dim,
     value_size: Dim,
-    /// If heads are packed, all of those of the output.
+    /// Size of all heads of the output, if heads are packed.
     packed: Option<Dim>,
 }
 
-/// The reference implementation's rule, which compares less.
+/// Infers like the reference implementation, which compares fewer sizes.
 pub(super) fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if cx.since() >= 25 {
         check_combinations(cx)?;
@@ -76,7 +76,8 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// What the reference implementation says: it looks at ranks, and takes each size from one input.
+/// Infers like the reference implementation, which compares ranks and takes each size from one
+/// input.
 fn infer_like_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, cx.elem(Q), None);
     cx.set_tensor(3, cx.elem(Q), None);
@@ -199,7 +200,7 @@ fn batch(cx: &Infer<'_>) -> Result<Dim, InferError> {
     shared_dim(cx, "elements of the batch", &places)
 }
 
-/// Keys of this call and of those before.
+/// Returns the number of keys of this call and of earlier ones.
 fn all_keys(cx: &Infer<'_>, keys: &Dim) -> Result<Dim, InferError> {
     if cx.has_input(PAST_KEY) || cx.has_input(PAST_VALUE) {
         Ok(keys.add(&shared_dim(cx, "past keys", &[(PAST_KEY, 2), (PAST_VALUE, 2)])?))
@@ -208,7 +209,7 @@ fn all_keys(cx: &Infer<'_>, keys: &Dim) -> Result<Dim, InferError> {
     }
 }
 
-/// What the standard demands since 25.
+/// Checks the conditions of the standard since 25.
 fn check_combinations(cx: &Infer<'_>) -> Result<(), InferError> {
     for name in ["left_window_size", "right_window_size"] {
         if let Some(size) = cx.int(name).filter(|size| *size < -1) {
@@ -250,7 +251,7 @@ mod tests {
                 "float[2, 4, 3, 8]; float[?, 2, 5, ?]; float[?, ?, ?, 6]; _; float[2, 2, P, 8]; float[2, 2, ?, ?]",
                 "float[2, 4, 3, 6]; float[2, 2, P + 5, 8]; float[2, 2, P + 5, 6]; float[2, 4, 3, P + 5]",
             ),
-            // Nothing is known of the past but that there is one.
+            // Past keys are present but unknown.
             (
                 "float[2, 4, 3, 8]; float[2, 2, 5, 8]; -; _; -; -",
                 "float[2, 4, 3, ?]; float[2, 2, ?, 8]; ?[2, 2, ?, ?]; float[2, 4, 3, ?]",
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn combinations_that_25_forbids() {
+    fn version_25_forbids_combinations() {
         let qkv = "float[2, 4, 3, 8]; float[2, 2, 5, 8]; float[2, 2, 5, 6]";
         let past = "float[2, 2, 4, 8]; float[2, 2, 4, 6]";
         let rows = [

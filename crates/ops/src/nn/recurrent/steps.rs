@@ -1,14 +1,14 @@
-//! Recurrent layers as scans over their steps, by which they are differentiated, and by which the
-//! one with quantized weights runs.
+//! Recurrent layers as scans over their steps, through which they are differentiated and through
+//! which the one with quantized weights runs.
 //!
-//! The product of the whole input with its weights comes before the scan. From the last step to
-//! the first, the scan goes backwards. Sequences that end early keep their states at the steps that
-//! they do not have, and give zeros there. Floats of 16 bits are computed in 32, as the kernels do.
+//! The product of the whole input with its weights comes before the scan. A direction from the last
+//! step to the first scans backwards. Sequences that end early keep their states during missing
+//! steps, and return zeros there. Floats of 16 bits are computed in 32 bits, like in the kernels.
 //!
-//! With quantized weights the left operand of each product is quantized when it is there: the whole
-//! input at once, states step by step with all sequences of the batch. What sequences lack that end
-//! early is 0, and each of them begins backwards at its own end, so that a step has the same states
-//! as on ONNX Runtime.
+//! With quantized weights, the left operand of each product is quantized when it is available: the
+//! whole input at once, states step by step for all sequences of the batch. Missing steps of
+//! sequences that end early are 0, and each sequence begins backwards at its own end, so that a
+//! step has the same states as on ONNX Runtime.
 
 use std::fmt::Write;
 
@@ -16,46 +16,46 @@ use sardonyx_tensor::DataType;
 
 use crate::function::{Expand, FLOAT, vector};
 
-/// What a layer is.
+/// Kind of a recurrent layer.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum LayerKind {
     Plain,
     Gated { is_linear_first: bool },
     Memory { is_coupled: bool },
 }
 
-impl Kind {
-    /// How many matrices the weights of a direction are.
+impl LayerKind {
+    /// Returns the number of matrices in the weights of a direction.
     fn gates(self) -> usize {
         match self {
-            Kind::Plain => 1,
-            Kind::Gated { .. } => 3,
-            Kind::Memory { .. } => 4,
+            LayerKind::Plain => 1,
+            LayerKind::Gated { .. } => 3,
+            LayerKind::Memory { .. } => 4,
         }
     }
 
-    /// The functions of a direction that names none.
+    /// Returns the default functions of a direction.
     fn functions(self) -> &'static [&'static str] {
         match self {
-            Kind::Plain => &["Tanh"],
-            Kind::Gated { .. } => &["Sigmoid", "Tanh"],
-            Kind::Memory { .. } => &["Sigmoid", "Tanh", "Tanh"],
+            LayerKind::Plain => &["Tanh"],
+            LayerKind::Gated { .. } => &["Sigmoid", "Tanh"],
+            LayerKind::Memory { .. } => &["Sigmoid", "Tanh", "Tanh"],
         }
     }
 
-    /// What is carried from step to step.
+    /// Returns the names of the values that are carried from step to step.
     fn states(self) -> &'static [&'static str] {
         match self {
-            Kind::Plain | Kind::Gated { .. } => &["h"],
-            Kind::Memory { .. } => &["h", "c"],
+            LayerKind::Plain | LayerKind::Gated { .. } => &["h"],
+            LayerKind::Memory { .. } => &["h", "c"],
         }
     }
 }
 
-/// A function of gates.
+/// Function of a gate.
 #[derive(Debug, PartialEq)]
 enum Gate {
-    /// The operator, with its attributes.
+    /// Operator, with its attributes.
     Operator(&'static str, String),
     /// `alpha * x + beta`
     Affine { alpha: f32, beta: f32 },
@@ -68,44 +68,44 @@ enum Gate {
 enum Weights {
     /// Floats, a row for each output.
     Floats,
-    /// Quantized, a column for each output, with scales and zero points of a direction or of each
-    /// of its columns.
+    /// Quantized numbers, a column for each output, with scales and zero points of a direction or
+    /// of each of its columns.
     Codes,
 }
 
-/// `RNN`
-pub(super) fn plain(call: &Expand<'_>) -> Result<String, String> {
-    Layer::of_floats(call, Kind::Plain)?.text()
+/// Builds the scan of an `RNN`.
+pub(super) fn build_plain(call: &Expand<'_>) -> Result<String, String> {
+    Layer::from_floats(call, LayerKind::Plain)?.text()
 }
 
-/// `GRU`
-pub(super) fn gated(call: &Expand<'_>) -> Result<String, String> {
+/// Builds the scan of a `GRU`.
+pub(super) fn build_gated(call: &Expand<'_>) -> Result<String, String> {
     let is_linear_first = call.int("linear_before_reset").unwrap_or(0) != 0;
-    Layer::of_floats(call, Kind::Gated { is_linear_first })?.text()
+    Layer::from_floats(call, LayerKind::Gated { is_linear_first })?.text()
 }
 
-/// `LSTM`
-pub(super) fn memory(call: &Expand<'_>) -> Result<String, String> {
+/// Builds the scan of an `LSTM`.
+pub(super) fn build_memory(call: &Expand<'_>) -> Result<String, String> {
     let is_coupled = call.int("input_forget").unwrap_or(0) != 0;
-    Layer::of_floats(call, Kind::Memory { is_coupled })?.text()
+    Layer::from_floats(call, LayerKind::Memory { is_coupled })?.text()
 }
 
-/// `DynamicQuantizeLSTM`
-pub(crate) fn quantized_memory(call: &Expand<'_>) -> Result<String, String> {
+/// Builds the scan of a `DynamicQuantizeLSTM`.
+pub(crate) fn build_quantized_memory(call: &Expand<'_>) -> Result<String, String> {
     let is_coupled = call.int("input_forget").unwrap_or(0) != 0;
-    Layer::new(call, Kind::Memory { is_coupled }, Weights::Codes, DataType::Float)?.text()
+    Layer::new(call, LayerKind::Memory { is_coupled }, Weights::Codes, DataType::Float)?.text()
 }
 
-/// A layer of which the text is made.
+/// Recurrent layer whose text is being built.
 struct Layer<'a> {
     call: &'a Expand<'a>,
-    kind: Kind,
+    kind: LayerKind,
     weights: Weights,
-    /// In which it is computed.
+    /// Type in which the layer is computed.
     elem: DataType,
-    /// Of the layer, if that is another.
+    /// Number of the type of the layer, if that is another one.
     rounded: Option<i64>,
-    /// By direction: from the last step to the first.
+    /// Whether each direction scans from the last step to the first.
     backwards: &'static [bool],
     gates: Vec<Gate>,
     clip: Option<f32>,
@@ -114,9 +114,9 @@ struct Layer<'a> {
     constants: usize,
 }
 
-/// Inputs by their positions, and their names.
+/// Names of inputs, by their indices.
 const INPUTS: [&str; 8] = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"];
-/// The names of inputs as the nodes read them.
+/// Names of inputs as the nodes read them.
 const OPERANDS: [&str; 8] = ["x", "w", "r", "b", "lengths", "states_h", "states_c", "p"];
 const BIAS: usize = 3;
 const LENGTHS: usize = 4;
@@ -124,7 +124,7 @@ const INITIAL: usize = 5;
 const PEEPHOLES: usize = 7;
 
 impl<'a> Layer<'a> {
-    fn of_floats(call: &'a Expand<'a>, kind: Kind) -> Result<Layer<'a>, String> {
+    fn from_floats(call: &'a Expand<'a>, kind: LayerKind) -> Result<Layer<'a>, String> {
         if call.since() < 14 {
             return Err("an older version of the layer".to_string());
         }
@@ -135,7 +135,7 @@ impl<'a> Layer<'a> {
 
     fn new(
         call: &'a Expand<'a>,
-        kind: Kind,
+        kind: LayerKind,
         weights: Weights,
         given: DataType,
     ) -> Result<Layer<'a>, String> {
@@ -171,7 +171,7 @@ impl<'a> Layer<'a> {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// A scalar of the type in which the layer is computed.
+    /// Adds a scalar of the type in which the layer is computed, and returns its name.
     fn number(&mut self, value: f32) -> String {
         self.constants += 1;
         let name = format!("number_{}", self.constants);
@@ -185,11 +185,11 @@ impl<'a> Layer<'a> {
         self.text += &vector("axis_1", &[1]);
         for index in (0..INPUTS.len()).filter(|index| *index != LENGTHS) {
             if self.call.has_input(index) {
-                self.operand(index);
+                self.add_operand(index);
             }
         }
         let zero = self.number(0.0);
-        // The rows of weights that are floats are outputs, those of codes inputs.
+        // The rows of float weights are outputs, those of quantized ones inputs.
         let axis = if self.weights == Weights::Codes { 1 } else { 2 };
         self.line(format_args!("hidden = Shape <start = {axis}, end = {}> (r)", axis + 1));
         self.line(format_args!("batch = Shape <start = 1, end = 2> (x)"));
@@ -233,9 +233,9 @@ impl<'a> Layer<'a> {
         Ok(self.text)
     }
 
-    /// Gives an operand its name in the nodes: with the batch second, in the type in which the
-    /// layer is computed.
-    fn operand(&mut self, index: usize) {
+    /// Names an operand for the nodes: with the batch second, in the type in which the layer is
+    /// computed.
+    fn add_operand(&mut self, index: usize) {
         let (mut from, to) = (INPUTS[index].to_string(), OPERANDS[index]);
         if self.rounded.is_some() {
             self.line(format_args!("{to}_wide = Cast <to = {FLOAT}> ({from})"));
@@ -263,7 +263,7 @@ impl<'a> Layer<'a> {
         self.line(format_args!("x_codes, x_scale, x_zero = DynamicQuantizeLinear (x_read)"));
     }
 
-    /// The part of an operand that is of a direction, without the axis of directions.
+    /// Adds the part of an operand that belongs to a direction, without the axis of directions.
     fn part(&mut self, index: usize, direction: usize, to: &str) {
         self.part_of(OPERANDS[index], direction, to);
     }
@@ -279,7 +279,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The scan of a direction.
+    /// Adds the scan of a direction.
     fn direction(&mut self, d: usize, zero: &str) {
         let (kind, gates) = (self.kind, self.kind.gates());
         self.part(1, d, &format!("w_{d}"));
@@ -292,7 +292,7 @@ impl<'a> Layer<'a> {
             }
             Weights::Codes => self.product_of_input(d),
         }
-        let is_linear_first = kind == Kind::Gated { is_linear_first: true };
+        let is_linear_first = kind == LayerKind::Gated { is_linear_first: true };
         let mut input = format!("xw_{d}");
         if self.call.has_input(BIAS) {
             self.part(BIAS, d, &format!("b_{d}"));
@@ -305,7 +305,7 @@ impl<'a> Layer<'a> {
             }
             input = format!("xb_{d}");
         }
-        if kind == (Kind::Gated { is_linear_first: false }) {
+        if kind == (LayerKind::Gated { is_linear_first: false }) {
             self.line(format_args!(
                 "rz_{d}, rr_{d}, rc_{d} = Split <axis = 1, num_outputs = {gates}> (rt_{d})"
             ));
@@ -332,7 +332,7 @@ impl<'a> Layer<'a> {
         self.scan(d, &input, &body);
     }
 
-    /// The product of the quantized input with its quantized weights.
+    /// Adds the product of the quantized input with its quantized weights.
     fn product_of_input(&mut self, d: usize) {
         for (name, part) in [("W", "w"), ("R", "r")] {
             self.part_of(&format!("{name}_scale"), d, &format!("{part}_scale_{d}"));
@@ -353,13 +353,13 @@ impl<'a> Layer<'a> {
         ));
     }
 
-    /// Whether a direction goes backwards, and each sequence from its own end: its steps are
+    /// Whether a direction scans backwards and each sequence begins at its own end: its steps are
     /// reversed before and after the scan.
     fn starts_at_ends(&self, d: usize) -> bool {
         self.weights == Weights::Codes && self.backwards[d] && self.call.has_input(LENGTHS)
     }
 
-    /// The scan itself, and its outputs with an axis of directions.
+    /// Adds the scan itself, and its outputs with an axis of directions.
     fn scan(&mut self, d: usize, input: &str, body: &str) {
         let (states, elem) = (self.kind.states(), self.elem.name());
         let has_lengths = self.call.has_input(LENGTHS);
@@ -407,8 +407,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// A step of a direction: what is carried and given follows from `h`, for some layers `c`, and
-    /// the step's share `x` of the product of the input.
+    /// Builds a step of a direction: carried and returned values follow from `h`, in some layers
+    /// `c`, and the step's part `x` of the product of the input.
     fn body(&mut self, d: usize, zero: &str) -> String {
         let mut step = Step {
             d,
@@ -442,15 +442,16 @@ impl<'a> Layer<'a> {
             })
             .collect();
         let next: Vec<String> = match self.kind {
-            Kind::Plain => vec![step.plain(&gates)],
-            Kind::Gated { is_linear_first } => {
+            LayerKind::Plain => vec![step.build_plain(&gates)],
+            LayerKind::Gated { is_linear_first } => {
                 let one = self.number(1.0);
                 let has_bias = self.call.has_input(BIAS);
-                vec![step.gated(&gates, &one, is_linear_first.then_some(has_bias))]
+                vec![step.build_gated(&gates, &one, is_linear_first.then_some(has_bias))]
             }
-            Kind::Memory { is_coupled } => {
+            LayerKind::Memory { is_coupled } => {
                 let one = is_coupled.then(|| self.number(1.0));
-                let [h, c] = step.memory(&gates, one.as_deref(), self.call.has_input(PEEPHOLES));
+                let [h, c] =
+                    step.build_memory(&gates, one.as_deref(), self.call.has_input(PEEPHOLES));
                 vec![h, c]
             }
         };
@@ -476,26 +477,27 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// A function of gates, with the names of its numbers.
+/// Function of a gate, with the names of its numbers.
 enum Applied {
     Operator(&'static str, String),
     Affine(String, String),
     ScaledTanh(String, String),
 }
 
-/// The nodes of a step.
+/// Nodes of a step.
 struct Step {
     d: usize,
     weights: Weights,
     text: String,
     clip: Option<(String, String)>,
     names: usize,
-    /// The number in place of quantized states of sequences that have ended, if any may have.
+    /// Name of the number that replaces quantized states of sequences that have ended, if any may
+    /// have.
     ended: Option<String>,
 }
 
 impl Step {
-    /// A node of one output; gives the name of that.
+    /// Adds a node with one output and returns the name of the output.
     fn node(&mut self, what: std::fmt::Arguments<'_>) -> String {
         self.names += 1;
         let name = format!("step_{}_{}", self.d, self.names);
@@ -503,7 +505,7 @@ impl Step {
         name
     }
 
-    /// The last axis in parts of equal sizes.
+    /// Splits the last axis into parts of equal sizes.
     fn split(&mut self, value: &str, count: usize) -> Vec<String> {
         let first = self.names;
         self.names += count;
@@ -514,7 +516,7 @@ impl Step {
         names
     }
 
-    /// A function of a sum, which is clipped.
+    /// Applies a function to a sum, after clipping it.
     fn apply(&mut self, gate: &Applied, sum: &str) -> String {
         let sum = match self.clip.clone() {
             Some((low, high)) => self.node(format_args!("Clip ({sum}, {low}, {high})")),
@@ -540,7 +542,7 @@ impl Step {
         }
     }
 
-    /// The product of the states, quantized, with their quantized weights.
+    /// Adds the product of the quantized states with their quantized weights.
     fn product_of_codes(&mut self) -> String {
         let d = self.d;
         let mut h = format!("h_{d}");
@@ -560,17 +562,18 @@ impl Step {
         self.node(format_args!("Mul ({floats}, {scale})"))
     }
 
-    /// `h = f(x + h R)`
-    fn plain(&mut self, gates: &[Applied]) -> String {
+    /// Adds a step of an `RNN`: `h = f(x + h R)`.
+    fn build_plain(&mut self, gates: &[Applied]) -> String {
         let d = self.d;
         let product = self.node(format_args!("MatMul (h_{d}, rt_{d})"));
         let sum = self.node(format_args!("Add (x_{d}, {product})"));
         self.apply(&gates[0], &sum)
     }
 
-    /// `h = (1 - z) n + z h` with the gates `z` and `r` and the candidate `n`. In layers whose
-    /// product comes before the reset, says whether that has a bias.
-    fn gated(&mut self, gates: &[Applied], one: &str, linear_first: Option<bool>) -> String {
+    /// Adds a step of a `GRU`: `h = (1 - z) n + z h` with the gates `z` and `r` and the candidate
+    /// `n`. `linear_first` is set for layers whose product comes before the reset, with whether
+    /// that product has a bias.
+    fn build_gated(&mut self, gates: &[Applied], one: &str, linear_first: Option<bool>) -> String {
         let d = self.d;
         let x = self.split(&format!("x_{d}"), 3);
         let h = match linear_first {
@@ -605,9 +608,14 @@ impl Step {
         self.node(format_args!("Add ({new}, {kept})"))
     }
 
-    /// `c = k c + i n` and `h = o q(c)` with the gates `i`, `o` and `k` and the candidate `n`;
-    /// `k` is `one - i` if that is given.
-    fn memory(&mut self, gates: &[Applied], one: Option<&str>, has_peepholes: bool) -> [String; 2] {
+    /// Adds a step of an `LSTM`: `c = k c + i n` and `h = o q(c)` with the gates `i`, `o` and `k`
+    /// and the candidate `n`; `k` is `one - i` if `one` is given.
+    fn build_memory(
+        &mut self,
+        gates: &[Applied],
+        one: Option<&str>,
+        has_peepholes: bool,
+    ) -> [String; 2] {
         let d = self.d;
         let product = match self.weights {
             Weights::Floats => self.node(format_args!("MatMul (h_{d}, rt_{d})")),
@@ -643,8 +651,8 @@ impl Step {
     }
 }
 
-/// The functions of all directions. Those that have a number take the next one of its list.
-fn gates(call: &Expand<'_>, kind: Kind, directions: usize) -> Result<Vec<Gate>, String> {
+/// Returns the functions of all directions. Those that need a number take the next one of its list.
+fn gates(call: &Expand<'_>, kind: LayerKind, directions: usize) -> Result<Vec<Gate>, String> {
     let given = call.strings("activations").filter(|names| !names.is_empty());
     let names = given.unwrap_or_else(|| {
         let all = std::iter::repeat_n(kind.functions(), directions).flatten();

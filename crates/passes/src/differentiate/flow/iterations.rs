@@ -148,9 +148,9 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     let parts = Parts::new(back);
     // The number of iterations is the length of the stacked iteration numbers.
     let numbers = stack_value(back, 0).ok_or_else(|| refusal("the body has no iteration input"))?;
-    let (_, count) = back.way.before("Size", &[Some(numbers)], &[]);
+    let (_, count) = back.way.add_before("Size", &[Some(numbers)], &[]);
     let one = back.way.number("one", DataType::Int64, 1.0);
-    let (_, last) = back.way.before("Sub", &[Some(count), Some(one)], &[]);
+    let (_, last) = back.way.add_before("Sub", &[Some(count), Some(one)], &[]);
     let yes = back.way.number("true", DataType::Bool, 1.0);
     let mut given = vec![Some(count), None];
     given.extend(parts.first(back)?);
@@ -196,11 +196,11 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     }
     for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
         let (Some(arriving), Some(y)) = (*arriving, iteration.given[index]) else { continue };
-        let (_, slice) = back.way.inside(iteration.graph, "Gather", &[arriving, number]);
+        let (_, slice) = back.way.add_inside(iteration.graph, "Gather", &[arriving, number]);
         iteration.ends.push((y, slice));
     }
     back.way.resolved.model_mut().graph_mut(iteration.graph).nodes.rotate_left(copied);
-    let (_, again) = back.way.inside(iteration.graph, "Identity", &[goes_on]);
+    let (_, again) = back.way.add_inside(iteration.graph, "Identity", &[goes_on]);
     back.way.resolved.model_mut().add_graph_output(iteration.graph, again);
     iteration.end(back, &[]);
     let order = [of_back, goes_on].into_iter().chain(iteration.gradients.iter().copied());
@@ -220,7 +220,7 @@ impl Parts {
         let states = taken.skip(back.flow.first_input()).take(back.flow.states).enumerate();
         let active =
             states.filter(|(_, value)| value.is_some_and(|value| back.active.contains(&value)));
-        Parts { active: active.map(|(state, _)| state).collect(), captured: back.captured() }
+        Parts { active: active.map(|(state, _)| state).collect(), captured: back.find_captured() }
     }
 
     /// Returns the initial values of the backward pass: the gradients of the carried values after
@@ -259,7 +259,7 @@ impl Iteration {
     /// later.
     fn new(back: &mut FlowBack<'_, '_>, op: &str, parts: Parts) -> Iteration {
         let body = back.flow.bodies[0];
-        let (node, _) = back.way.before(op, &[], &[]);
+        let (node, _) = back.way.add_before(op, &[], &[]);
         let graph = back.copy(body, node, "body");
         let mut before = inputs_of(back.model(), graph);
         let taken = before.split_off(before.len().min(back.flow.first_input()));
@@ -298,7 +298,7 @@ impl Iteration {
         let mut gradients = back.gradients(self.graph, &xs.collect::<Vec<_>>(), &ends);
         for (index, (_, sum)) in tensors {
             let gradient = &mut gradients[self.parts.active.len() + index];
-            *gradient = back.way.inside(self.graph, "Add", &[sum, *gradient]).1;
+            *gradient = back.way.add_inside(self.graph, "Add", &[sum, *gradient]).1;
         }
         for gradient in gradients {
             back.way.resolved.model_mut().add_graph_output(self.graph, gradient);
@@ -331,7 +331,7 @@ fn define(
     op: &str,
     inputs: &[ValueId],
 ) {
-    let (node, _) = back.way.inside(graph, op, inputs);
+    let (node, _) = back.way.add_inside(graph, op, inputs);
     back.way.resolved.model_mut().redefine_output(node, 0, value);
 }
 
@@ -395,7 +395,7 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     if found.is_some() {
         return found;
     }
-    let (_, stacked) = back.way.inside(body, "Identity", &[value]);
+    let (_, stacked) = back.way.add_inside(body, "Identity", &[value]);
     let output = add_stacked(back, stacked);
     if kind == Kind::Scan {
         ways.push(0, 0);

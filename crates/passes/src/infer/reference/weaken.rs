@@ -1,83 +1,84 @@
-//! What rules know and the reference implementation does not say, removed.
+//! Removal of facts that rules derive and the reference implementation does not.
 //!
-//! The rules of operators say all that is certain. The reference implementation knows less of some
-//! operators: it does not look at an input, or waits for a value before it says a shape. People who
-//! compare both, or rely on what that one leaves open, ask for its style. Then each node goes
-//! through the rows of [`TABLE`] that are about its operator and version, twice:
+//! The rules of operators return all that is certain. The reference implementation derives less for
+//! some operators: it ignores an input, or needs a value before it returns a shape. Users who
+//! compare both, or rely on facts that it leaves open, select its style. Then each node goes
+//! through the rows of [`TABLE`] about its operator and version, twice:
 //!
-//! - Before the rule, [`hidden`] takes away the shapes and values of inputs that the reference
-//!   implementation does not look at. What the rule would find wrong with them is not found then.
-//! - After the rule, [`weaken`] takes away what it said too much. What the rule found wrong stays.
+//! - Before the rule, [`hide_inputs`] removes the shapes and values of inputs that the reference
+//!   implementation ignores, so that the rule does not find contradictions with them.
+//! - After the rule, [`weaken`] removes facts from its results. Contradictions that the rule found
+//!   stay.
 //!
-//! Rows are looked up once for each operator that a model calls, not for each node. The style that
-//! says all that is certain has no rows. Rules that a program brings are left as they are: they are
-//! not rules of the reference implementation.
+//! Rows are looked up once for each operator that a model calls, not for each node. The other style
+//! has no rows. Rules of a program are not changed, since they are not rules of the reference
+//! implementation.
 
 use sardonyx_model::{Attributes, Dim, TensorType, Type};
-use sardonyx_ops::{Known, OpDef, Said};
+use sardonyx_ops::{Known, OpDef, RuleOutcome};
 use smallvec::SmallVec;
 
 use super::super::rulebook::Given;
 
-/// One thing that the reference implementation does not say of some versions of an operator.
+/// Fact that the reference implementation does not derive for some versions of an operator.
 struct Row {
-    /// The versions of which it is true, first and last.
+    /// First and last version that the row is about.
     from: u32,
     until: u32,
     when: When,
     weaker: Weaker,
 }
 
-/// The rows about a version of an operator.
+/// Rows about a version of an operator.
 #[derive(Clone, Copy)]
 pub(in crate::infer) struct Rows {
     rows: &'static [Row],
     version: u32,
 }
 
-/// When a row is about a node.
+/// Condition on a node for a row to apply.
 #[derive(Clone, Copy)]
 enum When {
     Always,
-    /// The node has the input, and nothing is known of the numbers in it.
+    /// The node has the input, and none of its numbers is known.
     Unread(usize),
-    /// The node has the input, nothing is known of the integers in it, and the size of the first
-    /// input along the attribute `axis`, which has this default, is a number.
+    /// The node has the input, none of its integers is known, and the size of the first input along
+    /// the attribute `axis`, which has this default, is a number.
     UnreadAlong(usize, i64),
-    /// The node has the input, and some of the integers in it are not known at all.
+    /// The node has the input, and some of its integers are unknown.
     Open(usize),
-    /// The size of the first input along the attribute `axis`, which has this default, is no
+    /// The size of the first input along the attribute `axis`, which has this default, is not a
     /// number.
     OpenAlong(i64),
-    /// The node has the input, and some of the integers in it are not constant.
+    /// The node has the input, and some of its integers are not constant.
     Varying(usize),
-    /// The shape of one of the inputs is not known.
+    /// The shape of one of the inputs is unknown.
     Unranked(&'static [usize]),
-    /// The shape of any input is not known.
+    /// The shape of any input is unknown.
     AnyUnranked,
 }
 
-/// What is not said, or not looked at.
+/// Facts that are not derived, or inputs that are ignored.
 #[derive(Clone, Copy)]
 enum Weaker {
-    /// The shapes of these inputs are not looked at.
+    /// Ignores the shapes of these inputs.
     Hides(&'static [usize]),
-    /// The shapes of all inputs but the first are not looked at.
+    /// Ignores the shapes of all inputs but the first.
     HidesRest,
-    /// The elements of the input are not looked at.
+    /// Ignores the elements of the input.
     HidesValue(usize),
-    /// Nothing but the element types of outputs is said.
+    /// Derives only the element types of outputs.
     NoShapes,
-    /// The shapes of all outputs but the first are not said.
+    /// Does not derive the shapes of outputs after the first.
     NoShapesOfRest,
-    /// The sizes of these outputs are not said, only how many they are.
+    /// Derives only the ranks of these outputs, not their sizes.
     NoSizes(&'static [usize]),
 }
 
 use Weaker::{Hides, HidesRest, HidesValue, NoShapes, NoShapesOfRest, NoSizes};
 use When::{Always, AnyUnranked, Open, OpenAlong, Unranked, Unread, UnreadAlong, Varying};
 
-/// Operators, by their full names, with their rows. An operator is in one list at most.
+/// Operators, by full name, with their rows. Each operator is in at most one list.
 static TABLE: &[(&[&str], &[Row])] = &[
     // Of operands that broadcast by attributes, or not at all, the first has the shape.
     (
@@ -85,7 +86,7 @@ static TABLE: &[(&[&str], &[Row])] = &[
             "Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Mean", "Min", "Mul", "Or",
             "Pow", "Sub", "Sum", "Xor",
         ],
-        &[until(6, Always, HidesRest)],
+        &[row_until(6, Always, HidesRest)],
     ),
     (&["PRelu"], &[row(7, Always, HidesRest)]),
     (
@@ -97,21 +98,21 @@ static TABLE: &[(&[&str], &[Row])] = &[
         &[row(1, Unranked(&[0, 1]), NoShapes)],
     ),
     (&["Concat", "Einsum"], &[row(1, AnyUnranked, NoShapes)]),
-    (&["BatchNormalization"], &[until(13, Always, NoShapesOfRest)]),
+    (&["BatchNormalization"], &[row_until(13, Always, NoShapesOfRest)]),
     (&["BlackmanWindow", "HammingWindow", "HannWindow"], &[row(1, Varying(0), NoShapes)]),
     (&["CenterCropPad"], &[row(1, Unread(1), Hides(&[0, 1]))]),
     (&["Compress"], &[row(1, Always, HidesValue(1))]),
-    (&["Dropout"], &[until(6, Always, NoShapesOfRest)]),
+    (&["Dropout"], &[row_until(6, Always, NoShapesOfRest)]),
     (&["GatherElements"], &[row(1, Always, Hides(&[0]))]),
-    // From version 13 on, each operand gives its size by itself.
-    (&["Gemm"], &[row(1, Always, Hides(&[2])), until(12, Unranked(&[0, 1]), NoShapes)]),
+    // Since version 13, each operand determines its size by itself.
+    (&["Gemm"], &[row(1, Always, Hides(&[2])), row_until(12, Unranked(&[0, 1]), NoShapes)]),
     (&["GRU", "LSTM", "RNN"], &[row(1, Always, Hides(&[1, 2, 3, 4, 5, 6, 7]))]),
     (&["LayerNormalization", "RMSNormalization"], &[row(1, Always, Hides(&[1, 2]))]),
     (&["MaxUnpool"], &[row(1, Unread(2), NoShapes), row(1, Unranked(&[0, 1]), NoShapes)]),
     (&["MelWeightMatrix"], &[row(1, Varying(0), NoShapes), row(1, Varying(1), NoShapes)]),
-    (&["NonMaxSuppression"], &[row(1, Always, Hides(&[0, 1])), until(10, Always, NoShapes)]),
-    // Indices are compared with a depth that is known.
-    (&["OneHot"], &[until(10, Unread(1), HidesValue(0))]),
+    (&["NonMaxSuppression"], &[row(1, Always, Hides(&[0, 1])), row_until(10, Always, NoShapes)]),
+    // Indices are only compared with a known depth.
+    (&["OneHot"], &[row_until(10, Unread(1), HidesValue(0))]),
     (&["Pad"], &[row(1, Unranked(&[0]), NoShapes), row(18, Varying(3), NoShapes)]),
     (
         &[
@@ -129,7 +130,7 @@ static TABLE: &[(&[&str], &[Row])] = &[
         // Axes became an input in version 13 or 18.
         &[row(13, Varying(1), NoShapes), row(1, Unranked(&[0]), NoShapes)],
     ),
-    (&["Reshape"], &[until(13, Varying(1), NoShapes)]),
+    (&["Reshape"], &[row_until(13, Varying(1), NoShapes)]),
     (
         &["Resize"],
         &[
@@ -153,20 +154,20 @@ static TABLE: &[(&[&str], &[Row])] = &[
     ),
     (&["SwiGLU"], &[row(1, Unranked(&[0, 1]), NoShapes)]),
     // Before version 6 tiles were two inputs.
-    (&["Tile"], &[until(5, Always, NoShapes), row(6, Unranked(&[0]), NoShapes)]),
+    (&["Tile"], &[row_until(5, Always, NoShapes), row(6, Unranked(&[0]), NoShapes)]),
     (&["TopK"], &[row(10, Open(1), NoSizes(&[0, 1])), row(10, OpenAlong(-1), NoSizes(&[0, 1]))]),
     (&["Unique"], &[row(1, Always, NoSizes(&[2]))]),
-    (&["ai.onnx.ml.LabelEncoder"], &[until(1, Always, NoShapes)]),
+    (&["ai.onnx.ml.LabelEncoder"], &[row_until(1, Always, NoShapes)]),
     (&["ai.onnx.ml.SVMClassifier"], &[row(1, Always, NoShapes)]),
 ];
 
-/// A row about a version and all later ones.
+/// Makes a row about a version and all later ones.
 const fn row(from: u32, when: When, weaker: Weaker) -> Row {
     Row { from, until: u32::MAX, when, weaker }
 }
 
-/// A row about all versions up to one.
-const fn until(until: u32, when: When, weaker: Weaker) -> Row {
+/// Makes a row about all versions up to one.
+const fn row_until(until: u32, when: When, weaker: Weaker) -> Row {
     Row { from: 1, until, when, weaker }
 }
 
@@ -174,15 +175,15 @@ impl Rows {
     /// No rows.
     pub(in crate::infer) const NONE: Rows = Rows { rows: &[], version: 0 };
 
-    /// The rows about a version of an operator.
-    pub(in crate::infer) fn of(operator: &OpDef, version: u32) -> Rows {
+    /// Returns the rows about a version of an operator.
+    pub(in crate::infer) fn new(operator: &OpDef, version: u32) -> Rows {
         let name = operator.full_name();
         let mut lists = TABLE.iter();
         let found = lists.find(|(names, _)| names.contains(&name.as_str()));
         found.map_or(Rows::NONE, |(_, rows)| Rows { rows, version })
     }
 
-    /// The changes for a node.
+    /// Returns the changes for a node.
     fn changes(self, given: &Given<'_>) -> impl Iterator<Item = Weaker> {
         let rows = self.rows.iter();
         let rows = rows.filter(move |row| (row.from..=row.until).contains(&self.version));
@@ -227,26 +228,27 @@ impl When {
     }
 }
 
-/// The sizes of an input.
+/// Returns the sizes of an input.
 fn shape<'g>(given: &Given<'g>, index: usize) -> Option<&'g [Dim]> {
     given.inputs.get(index).copied().flatten()?.as_tensor()?.shape.as_deref()
 }
 
-/// Types and values of the inputs of a node that the reference implementation sees.
+/// Types and contents of a node's inputs that the reference implementation uses.
 pub(in crate::infer) struct Seen<'g> {
     types: SmallVec<[Option<Type>; 6]>,
     pub(in crate::infer) known: SmallVec<[Option<&'g Known>; 6]>,
 }
 
 impl Seen<'_> {
-    /// The types.
+    /// Returns the types.
     pub(in crate::infer) fn types(&self) -> SmallVec<[Option<&Type>; 6]> {
         self.types.iter().map(Option::as_ref).collect()
     }
 }
 
-/// The inputs as the reference implementation looks at them, if that is less than is known.
-pub(in crate::infer) fn hidden<'g>(rows: Rows, given: &Given<'g>) -> Option<Seen<'g>> {
+/// Returns the inputs without the facts that the reference implementation ignores, or `None` if it
+/// uses all.
+pub(in crate::infer) fn hide_inputs<'g>(rows: Rows, given: &Given<'g>) -> Option<Seen<'g>> {
     let mut seen: Option<Seen<'g>> = None;
     for change in rows.changes(given) {
         let is_hidden = |index: usize| match change {
@@ -277,25 +279,25 @@ pub(in crate::infer) fn hidden<'g>(rows: Rows, given: &Given<'g>) -> Option<Seen
     seen
 }
 
-/// Takes away what the reference implementation does not say.
-pub(in crate::infer) fn weaken(rows: Rows, given: &Given<'_>, said: &mut Said) {
+/// Removes facts that the reference implementation does not derive.
+pub(in crate::infer) fn weaken(rows: Rows, given: &Given<'_>, outcome: &mut RuleOutcome) {
     for change in rows.changes(given) {
         match change {
             Hides(_) | HidesRest | HidesValue(_) => {}
             NoShapes | NoShapesOfRest => {
                 let first = usize::from(matches!(change, NoShapesOfRest));
-                for ty in said.types.iter_mut().skip(first) {
+                for ty in outcome.types.iter_mut().skip(first) {
                     if let Some(Type::Tensor(tensor)) = ty {
                         tensor.shape = None;
                     }
                 }
-                // Values would tell the shapes again.
-                said.known.truncate(first);
+                // Contents would reveal the shapes.
+                outcome.known.truncate(first);
             }
             NoSizes(outputs) => {
                 for output in outputs {
                     if let Some(Some(Type::Tensor(TensorType { shape: Some(shape), .. }))) =
-                        said.types.get_mut(*output)
+                        outcome.types.get_mut(*output)
                     {
                         shape.fill(Dim::Unknown);
                     }
@@ -314,18 +316,17 @@ mod tests {
     use super::super::super::{InferOptions, Style, infer_node};
     use super::{Row, TABLE};
 
-    /// Nodes of the operators of the table in some versions of the operator sets; what both styles
-    /// say of them is beside the files.
+    /// Nodes of the operators of the table in some versions of the operator sets. Files beside them
+    /// have the results of both styles.
     const SHOWN: [&[u8]; 5] = [
-        include_bytes!("../../../../../tests/infer/reference_says_less.onnxtxt"),
-        include_bytes!("../../../../../tests/infer/reference_says_less_13.onnxtxt"),
-        include_bytes!("../../../../../tests/infer/reference_says_less_10.onnxtxt"),
-        include_bytes!("../../../../../tests/infer/reference_says_less_6.onnxtxt"),
-        include_bytes!("../../../../../tests/infer/reference_says_less_5.onnxtxt"),
+        include_bytes!("../../../../../tests/infer/weaker_reference_types.onnxtxt"),
+        include_bytes!("../../../../../tests/infer/weaker_reference_types_13.onnxtxt"),
+        include_bytes!("../../../../../tests/infer/weaker_reference_types_10.onnxtxt"),
+        include_bytes!("../../../../../tests/infer/weaker_reference_types_6.onnxtxt"),
+        include_bytes!("../../../../../tests/infer/weaker_reference_types_5.onnxtxt"),
     ];
 
-    /// The full names and versions of the operators of a model of which the styles say different
-    /// things.
+    /// Returns the full names and versions of the operators of a model for which the styles differ.
     fn different(text: &[u8]) -> Vec<(String, u32)> {
         let parsed = parse_model(Buffer::from(text.to_vec()), ParseOptions::default());
         let model = parsed.expect("the text is a model").model;
@@ -336,12 +337,12 @@ mod tests {
             let (domain, name) = (model.domain_of(*node), model.display(model.node(*node).op_type));
             let version = u32::try_from(opsets[&domain]).expect("a version is small");
             let schema = registry.schema(&domain, &name, version).expect("it is of the standard");
-            let said = |style| {
+            let outcome = |style| {
                 let options = InferOptions { style, ..InferOptions::default() };
                 infer_node(&model, &registry, *node, schema, options)
             };
-            let (all, wrong) = said(Style::Algebra);
-            let (less, wrong_to_reference) = said(Style::Reference { data_prop: true });
+            let (all, wrong) = outcome(Style::Algebra);
+            let (less, wrong_to_reference) = outcome(Style::Reference { data_prop: true });
             assert!(wrong_to_reference.is_empty(), "{name}: {wrong_to_reference:?}");
             if all != less || !wrong.is_empty() {
                 let operator = registry.operator(&domain, &name).expect("it has a definition");
@@ -364,7 +365,7 @@ mod tests {
                 let is_shown = shown
                     .iter()
                     .any(|(found, version)| found == name && (from..=until).contains(&version));
-                assert!(is_shown, "no node shows what is not said of {name} {from} to {until}");
+                assert!(is_shown, "no node covers {name} from version {from} to {until}");
             }
         }
         let count = all.len();

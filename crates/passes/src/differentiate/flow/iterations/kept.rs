@@ -158,17 +158,17 @@ impl List {
         let initial = initial(back, state)?;
         let elem = elem_of(back, initial)?;
         let dtype = [("dtype", AttrValue::Int(elem.number().into()))];
-        let empty = back.way.beside(node, "SequenceEmpty", &[], &dtype);
+        let empty = back.way.add_beside(node, "SequenceEmpty", &[], &dtype);
         let mut build = back.way.resolved.build(node);
         let yes = build.constant("true", &Tensor::scalar(Bool8::from(true)));
         let graph = build.model().node(node).graph;
         let all = build.model_mut().add_value(graph, "kept");
         let items = back.way.is_sequence(initial).then(|| {
-            let (_, length) = back.way.inside(body, "SequenceLength", &[value]);
+            let (_, length) = back.way.add_inside(body, "SequenceLength", &[value]);
             let lengths = add_stacked(back, length);
             let axis = back.way.number("axis", DataType::Int64, 0.0);
             let exclusive = [("exclusive", AttrValue::Int(1))];
-            let starts = back.way.beside(reader, "CumSum", &[lengths, axis], &exclusive);
+            let starts = back.way.add_beside(reader, "CumSum", &[lengths, axis], &exclusive);
             Items { length, lengths, starts }
         });
         Ok(List { value, all, empty, yes, items })
@@ -185,10 +185,10 @@ impl List {
     ) {
         let all = self.all;
         let node = match &self.items {
-            None => back.way.inside(graph, "SequenceAt", &[all, number]).0,
+            None => back.way.add_inside(graph, "SequenceAt", &[all, number]).0,
             Some(items) => {
                 let [count, start] = [items.lengths, items.starts]
-                    .map(|of| back.way.inside(graph, "Gather", &[of, number]).1);
+                    .map(|of| back.way.add_inside(graph, "Gather", &[of, number]).1);
                 let inputs = [count, self.yes, self.empty];
                 let (node, _) = back.way.append(graph, inputs, |build, body, number| {
                     let inputs = [Some(start), Some(number)];
@@ -227,7 +227,7 @@ impl List {
         let so_far = model.add_graph_input(body, "kept");
         let value = self.value;
         let grown = match self.items {
-            None => back.way.inside(body, "SequenceInsert", &[so_far, value]).1,
+            None => back.way.add_inside(body, "SequenceInsert", &[so_far, value]).1,
             Some(items) => {
                 let inputs = [items.length, self.yes, so_far];
                 let appended = back.way.append(body, inputs, |build, body, number| {
