@@ -1,6 +1,8 @@
 //! Forms of reports for the crate `serde`. The answers of the command have the same keys, as it
 //! writes these forms.
 
+mod diff;
+
 use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 

@@ -65,7 +65,7 @@ pub use derivatives::{
 pub use diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
     ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind,
-    Spread, TensorChange, VersionAdvice, diff,
+    Spread, TensorChange, VersionAdvice, diff, format_version,
 };
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{

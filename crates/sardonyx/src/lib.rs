@@ -73,7 +73,6 @@ mod cost;
 mod custom;
 pub mod device;
 mod devices;
-mod diff;
 mod difference;
 mod digest;
 pub mod edit;

@@ -1,23 +1,7 @@
-//! Parses and formats versions of models and domains.
+//! Parses versions of models and domains.
 
-/// Formats a version of a model or an operator set for display. ONNX versions are plain numbers, or
-/// semantic versions whose three numbers are packed into one.
-///
-/// ```
-/// use sardonyx::tool::format_version;
-///
-/// assert_eq!(format_version(17), "17");
-/// assert_eq!(format_version((1 << 48) + (2 << 32) + 345), "1.2.345");
-/// ```
-pub fn format_version(version: i64) -> String {
-    if version >> 32 == 0 || version < 0 {
-        return version.to_string();
-    }
-    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
-}
-
-/// Parses a version as [`format_version`] formats it: a plain number, or a semantic version, whose
-/// three numbers are packed into one. `None` for any other text.
+/// Parses a version as [`format_version`](crate::tool::format_version) formats it: a plain number,
+/// or a semantic version, whose three numbers are packed into one. `None` for any other text.
 ///
 /// ```
 /// use sardonyx::tool::parse_version;
@@ -49,6 +33,7 @@ pub fn parse_version(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sardonyx_passes::format_version;
 
     #[test]
     fn versions_are_packed_or_plain() {

@@ -105,3 +105,12 @@ fn lowest(version: i64, impact: Impact) -> Option<i64> {
 fn is_semantic(version: i64) -> bool {
     version >= 1 << 32
 }
+
+/// Formats a version of a model or an operator set for display. ONNX versions are plain numbers, or
+/// semantic versions whose three numbers are packed into one.
+pub fn format_version(version: i64) -> String {
+    if version >> 32 == 0 || version < 0 {
+        return version.to_string();
+    }
+    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
+}
