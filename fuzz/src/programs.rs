@@ -60,7 +60,7 @@ pub(crate) fn model(input: &[u8]) -> Model {
 }
 
 /// Equal, or numbers that are not numbers.
-fn same(a: &Value, b: &Value) -> bool {
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Tensor(a), Value::Tensor(b)) => {
             let texts = |tensor: &sardonyx::Tensor| -> Vec<String> {

@@ -19,6 +19,7 @@ mod derivatives;
 mod diff;
 mod differentiate;
 mod expand;
+mod extract;
 mod finding;
 mod function_id;
 mod fuse;
@@ -30,6 +31,7 @@ mod json_form;
 mod node_path;
 pub mod order;
 pub mod payload;
+mod reduce;
 mod required;
 mod resolve;
 mod results;
@@ -71,6 +73,7 @@ pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{
     Expansions, expand_calls, expand_operators, expand_to_split, function_of_call, why_no_function,
 };
+pub use extract::{Cut, ExtractRefusal, ExtractReport, Extracted, cut_around, extract};
 pub use finding::{
     CheckReport, Code, Finding, Findings, InnerSpot, Place, Places, Reference, Severity, Spot,
     SpotPart, name_of_node, place_of_node,
@@ -90,6 +93,7 @@ pub use ir_version::{
 #[cfg(feature = "serde")]
 pub use json_form::BriefFinding;
 pub use node_path::{NodePath, Part, PathNode};
+pub use reduce::{CheckAnswer, ReduceOptions, ReduceReport, Reduced, reduce};
 pub use resolve::{OpId, Resolved, resolve};
 pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
 pub use sequences::unpack_sequences;

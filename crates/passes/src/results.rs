@@ -18,7 +18,7 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol};
 use sardonyx_ops::Registry;
 
 use crate::check::{
-    CheckOptions, Levels, add_contradictions, check_header_into, check_into, infer_to_check,
+    CheckOptions, Levels, add_contradictions, check_header_into, check_into, codes, infer_to_check,
 };
 use crate::finding::{Fault, Finding, Findings, Place, Places, Spot, SpotPart, name_of_element};
 use crate::infer::Inference;
@@ -43,8 +43,12 @@ pub enum JobKind {
     Convert,
     /// Adding gradients, or expanding `Gradient` nodes.
     Differentiate,
+    /// Extracting a part.
+    Extract,
     /// Inlining calls of functions and operators.
     Inline,
+    /// Reducing to a small example.
+    Reduce,
     /// Changing the header.
     Set,
     /// Dividing a model among devices.
@@ -60,7 +64,9 @@ impl JobKind {
             JobKind::AddTraining => "add-training",
             JobKind::Convert => "convert",
             JobKind::Differentiate => "differentiate",
+            JobKind::Extract => "extract",
             JobKind::Inline => "inline",
+            JobKind::Reduce => "reduce",
             JobKind::Set => "set",
             JobKind::Shard => "shard",
             JobKind::Strip => "strip",
@@ -190,12 +196,14 @@ impl JobInput<'_> {
         }
         let compare = Comparison { input: self.model, result, origins };
         let (input_rules, input_inferred) = faults(self.model, &options);
-        let new = compare.new_faults(rules, input_rules);
+        let input_types = faults_of_types(self.model, &options, &input_inferred);
+        // A fault that inference finds in the input breaks a rule where a job declares the type.
+        let new = compare.new_faults(rules, [input_rules, input_types.clone()].concat());
         if !new.is_empty() {
             let found = check_into(result, &options, Findings::only(new, LISTED));
             return Err(compare.listed(self.job, found));
         }
-        let new = compare.new_faults(types, faults_of_types(self.model, &options, &input_inferred));
+        let new = compare.new_faults(types, input_types);
         if new.is_empty() {
             return Ok(true);
         }
@@ -238,9 +246,16 @@ impl JobInput<'_> {
     }
 
     fn options(self) -> CheckOptions {
+        let levels = match self.job {
+            // A shape that inference does not find cannot be declared.
+            JobKind::Extract | JobKind::Reduce => {
+                Levels::errors().suppress(&codes::SHAPELESS_VALUE)
+            }
+            _ => Levels::errors(),
+        };
         CheckOptions {
             registry: self.registry.clone().including_microsoft(),
-            levels: Levels::errors(),
+            levels,
             // Models of ranks have the collectives of an engine, wherever that has them.
             added_operators: self.job == JobKind::Shard,
             ..CheckOptions::default()

@@ -52,6 +52,12 @@ impl Levels {
         Levels { only: Some(codes), ..self }
     }
 
+    /// Suppresses a code.
+    pub(crate) fn suppress(mut self, code: &'static Code) -> Levels {
+        self.wishes.insert(code.name, None);
+        self
+    }
+
     /// Says these codes, too, if only shared ones are said.
     pub(super) fn and_also(self, also: &'static [&'static Code]) -> Levels {
         Levels { also, ..self }

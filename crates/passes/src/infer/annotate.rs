@@ -58,6 +58,15 @@ pub fn declaration(model: &mut Model, ty: &Type) -> TypeProto {
     writer.proto(model, ty)
 }
 
+/// Completes the open parts of a declaration by a type. Sizes that are expressions are
+/// texts.
+pub(crate) fn complete_declaration(model: &mut Model, declared: &mut TypeProto, ty: &Type) {
+    let naming = Naming::Expressions;
+    let mut writer =
+        Writer { naming, texts: HashMap::new(), last: None, symbols: &[], listed: Vec::new() };
+    writer.fill(model, declared, ty);
+}
+
 struct Writer<'a> {
     naming: Naming,
     /// What sizes are called.
