@@ -29,23 +29,3 @@ pub fn parse_version(text: &str) -> Option<i64> {
     let packed = u64::from(major) << 48 | u64::from(minor) << 32 | u64::from(patch);
     Some(packed as i64)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sardonyx_passes::format_version;
-
-    #[test]
-    fn versions_are_packed_or_plain() {
-        let rows = [
-            (0, "0"),
-            (21, "21"),
-            (i64::MAX, "32767.65535.4294967295"),
-            (-1, "-1"),
-            (1 << 32, "0.1.0"),
-        ];
-        for (version, expected) in rows {
-            assert_eq!(format_version(version), expected);
-        }
-    }
-}

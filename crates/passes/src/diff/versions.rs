@@ -114,3 +114,22 @@ pub fn format_version(version: i64) -> String {
     }
     format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::format_version;
+
+    #[test]
+    fn versions_are_packed_or_plain() {
+        let rows = [
+            (0, "0"),
+            (21, "21"),
+            (i64::MAX, "32767.65535.4294967295"),
+            (-1, "-1"),
+            (1 << 32, "0.1.0"),
+        ];
+        for (version, expected) in rows {
+            assert_eq!(format_version(version), expected);
+        }
+    }
+}
