@@ -22,6 +22,7 @@ mod notation_roundtrip;
 mod npy;
 mod npz;
 mod operators;
+mod parts;
 mod programs;
 mod proto_read;
 mod proto_roundtrip;
@@ -76,6 +77,7 @@ pub const PROPERTIES: &[Property] = &[
     property("text_format", text_format::check).text().selector(1).share(2),
     property("operators", operators::check).share(8),
     property("programs", programs::check).share(4),
+    property("parts", parts::check),
     property("session", session::check).share(4),
 ];
 

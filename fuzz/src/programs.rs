@@ -61,7 +61,7 @@ pub(crate) fn make_model(input: &[u8]) -> Model {
 }
 
 /// Returns whether values are equal, where NaN equals NaN.
-fn is_equal(a: &Value, b: &Value) -> bool {
+pub(crate) fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Tensor(a), Value::Tensor(b)) => {
             let texts = |tensor: &sardonyx::Tensor| -> Vec<String> {

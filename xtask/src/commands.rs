@@ -37,6 +37,8 @@ const PAGES: &[(&str, &str)] = &[
     ("pack", "files.md#weights-outside-of-the-model"),
     ("set", "files.md#changing-a-model"),
     ("strip", "files.md#changing-a-model"),
+    ("extract", "files.md#a-part-of-a-model-extract"),
+    ("reduce", "files.md#a-small-example-of-a-problem-reduce"),
     ("print", "files.md#models-as-text"),
     ("parse", "files.md#models-as-text"),
     ("fmt", "files.md#one-layout-and-git"),

@@ -5,17 +5,17 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
-use sardonyx::tool::diff::{
+use sardonyx::check::diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
     NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
 };
-use sardonyx::tool::format_version;
-use sardonyx::tool::{ModelExt, shown_domain};
+use sardonyx::tool::{format_version, shown_domain};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{format_count, group_digits};
 use crate::model_arg::{Limits, ModelArg};
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -397,6 +397,7 @@ fn describe_version(diff: &ModelDiff) -> String {
             return "version: results and interface are the same, model_version need not change"
                 .to_string();
         }
+        Impact::Patch if diff.is_weights_only() => "patch (same interface, only weights differ)",
         Impact::Patch => "patch (same interface)",
         Impact::Minor => "minor (callers need no change)",
         Impact::Major => "major (callers may fail)",
@@ -411,116 +412,10 @@ fn describe_version(diff: &ModelDiff) -> String {
 }
 
 fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
-    let version = &diff.version;
-    json!({
+    let models = json!({
         "schema": SCHEMA,
         "before": before.display().to_string(),
         "after": after.display().to_string(),
-        "equal": diff.is_empty(),
-        "header": diff.header.iter().map(field_to_json).collect::<Vec<_>>(),
-        "imports": diff.imports.iter().map(|change| json!({
-            "domain": shown_domain(&change.domain),
-            "before": change.before,
-            "after": change.after,
-        })).collect::<Vec<_>>(),
-        "ports": diff.ports.iter().map(port_to_json).collect::<Vec<_>>(),
-        "parts": diff.parts.iter().map(|part| json!({
-            "name": part.name,
-            "change": if part.is_added { "added" } else { "removed" },
-        })).collect::<Vec<_>>(),
-        "graphs": diff.graphs.iter().map(graph_to_json).collect::<Vec<_>>(),
-        "version": {
-            "impact": version.impact.name(),
-            "before": format_version(version.before),
-            "after": format_version(version.after),
-            "advised": version.advised.map(format_version),
-            "followed": version.is_followed,
-        },
-    })
-}
-
-fn field_to_json(change: &FieldChange) -> Value {
-    json!({"field": change.field, "before": change.before, "after": change.after})
-}
-
-fn port_to_json(change: &PortChange) -> Value {
-    json!({
-        "kind": change.kind.name(),
-        "name": change.name,
-        "before": change.before,
-        "after": change.after,
-        "impact": change.impact.name(),
-        "meaning": change.meaning,
-    })
-}
-
-fn graph_to_json(graph: &GraphDiff) -> Value {
-    json!({
-        "place": graph.place,
-        "nodes_before": graph.nodes_before,
-        "nodes_after": graph.nodes_after,
-        "nodes": graph.nodes.iter().map(|change| json!({
-            "change": change.kind.name(),
-            "place": change.place,
-            "before": change.before,
-            "after": change.after,
-            "details": change.details.iter().map(detail_to_json).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-        "constants": graph.constants.iter().map(|change| json!({
-            "name": change.name,
-            "before": change.before,
-            "after": change.after,
-            "content": content_to_json(&change.content),
-        })).collect::<Vec<_>>(),
-        "outputs": graph.outputs,
-        "ports": graph.ports.iter().map(port_to_json).collect::<Vec<_>>(),
-        "types": graph.types,
-        "fields": graph.fields.iter().map(field_to_json).collect::<Vec<_>>(),
-    })
-}
-
-fn detail_to_json(detail: &NodeDetail) -> Value {
-    match detail {
-        NodeDetail::Callee { before, after } => {
-            json!({"kind": "operator", "before": before, "after": after})
-        }
-        NodeDetail::Attribute { name, before, after, content } => json!({
-            "kind": "attribute",
-            "name": name,
-            "before": before,
-            "after": after,
-            "content": content_to_json(content),
-        }),
-        NodeDetail::Input { index, before, after } => {
-            json!({"kind": "input", "index": index, "before": before, "after": after})
-        }
-        NodeDetail::Output { index, before, after } => {
-            json!({"kind": "output", "index": index, "before": before, "after": after})
-        }
-        NodeDetail::Field(change) => {
-            let mut field = field_to_json(change);
-            field["kind"] = "field".into();
-            field
-        }
-        _ => json!({"kind": "other"}),
-    }
-}
-
-fn content_to_json(content: &TensorChange) -> Value {
-    match content {
-        TensorChange::None => Value::Null,
-        TensorChange::Type => json!({"differs": "type"}),
-        TensorChange::Values(spread) => {
-            let finite = |number: f64| number.is_finite().then_some(number);
-            json!({
-                "differs": "values",
-                "count": spread.count,
-                "total": spread.total,
-                "largest": finite(spread.largest),
-                "mean": finite(spread.mean),
-            })
-        }
-        TensorChange::Unknown(why) => json!({"differs": "unknown", "why": why}),
-        _ => json!({"differs": "other"}),
-    }
+    });
+    merge_objects(models, json!(diff))
 }

@@ -42,6 +42,11 @@ pub(crate) struct Inputs {
 }
 
 impl Args {
+    /// Whether files or options give inputs.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.files.is_empty() || self.filling.seed().is_some()
+    }
+
     /// Returns the first input file if its name is a number and no such file exists; else `None`.
     /// The number was probably meant for the preceding option, which takes no number.
     pub(crate) fn find_stray_number(&self) -> Option<&str> {

@@ -25,6 +25,7 @@ mod escape;
 mod expect;
 mod explain_model;
 mod externalize;
+mod extract;
 mod failure;
 mod files;
 mod filling;
@@ -53,6 +54,7 @@ mod parse;
 mod print;
 mod profile;
 mod random;
+mod reduce;
 mod refused;
 mod rules;
 mod run;
@@ -118,6 +120,8 @@ enum Command {
     Set(set::Args),
     Strip(strip::Args),
     Inline(inline::Args),
+    Extract(Box<extract::Args>),
+    Reduce(reduce::Args),
     Shard(shard::Args),
     Check(check::Args),
     Infer(infer::Args),
@@ -180,6 +184,8 @@ pub fn run_command() -> ExitCode {
             Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
+            Command::Extract(args) => extract::extract(&args, &terminal),
+            Command::Reduce(args) => reduce::reduce(&args, &terminal),
             Command::Shard(args) => shard::shard(&args, &terminal),
             Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
             Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),

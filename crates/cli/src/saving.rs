@@ -119,6 +119,11 @@ impl Args {
         self.target_at(self.output.as_deref(), arg, model)
     }
 
+    /// Whether `--replace` is given.
+    pub(crate) fn replaces_data(&self) -> bool {
+        self.replace
+    }
+
     /// Returns the path of `--output`; `None` without the option.
     pub(crate) fn output(&self) -> Option<&Path> {
         self.output.as_deref()

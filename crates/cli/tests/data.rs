@@ -21,10 +21,13 @@ const SUITES: &[(&str, &[&str])] = &[
     ("cost", &["onnxtxt"]),
     ("devices", &["onnxtxt"]),
     ("diff", &["onnxtxt"]),
+    ("extract", &["onnxtxt"]),
     ("infer", &["onnxtxt"]),
     ("inline", &["onnxtxt", "txtpb"]),
     ("program", &["onnxtxt"]),
     ("ranks", &["onnxtxt"]),
+    // Commands of a shell that Unix systems have.
+    ("reduce", &["onnxtxt"]),
     // Models whose inputs have default values, with the outputs of a run.
     ("run", &["onnxtxt", "txtpb"]),
     ("text", &["onnxtxt"]),
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
     trials.extend(switched::trials());
     for (directory, suffixes) in SUITES {
         // Ranks are processes, which only Unix systems can connect.
-        if *directory != "ranks" || cfg!(unix) {
+        if !["ranks", "reduce"].contains(directory) || cfg!(unix) {
             trials.extend(runner::trials(directory, suffixes));
         }
     }

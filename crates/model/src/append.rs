@@ -2,8 +2,8 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::graph::{Graph, Model, Producer, ValueInfo};
-use crate::ids::{GraphId, ValueId};
+use crate::graph::{Graph, Model, Producer, Value, ValueInfo};
+use crate::ids::{GraphId, NodeId, ValueId};
 use crate::source::Unknowns;
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
@@ -126,6 +126,76 @@ impl Model {
         self.values[value].producer = Producer::Input(inputs.len() as u32);
         let name = Some(self.values[value].name);
         inputs.push(ValueInfo { name, value: Some(value), ty, ..ValueInfo::default() });
+    }
+
+    /// Moves a value of another graph into `graph`, where nothing defines it.
+    pub fn move_value(&mut self, value: ValueId, graph: GraphId) {
+        let value = &mut self.values[value];
+        (value.graph, value.producer, value.is_output) = (graph, Producer::Nothing, false);
+    }
+
+    /// Moves an initializer of another graph, dense or sparse, into `graph`. Any other value
+    /// becomes an undefined value of `graph`.
+    pub fn adopt_initializer(&mut self, value: ValueId, graph: GraphId) {
+        let Value { graph: home, producer, .. } = self.values[value];
+        self.move_value(value, graph);
+        match producer {
+            Producer::Initializer(index) => {
+                let found = self.graphs[home].initializers.get(index as usize).cloned();
+                let initializers = &mut self.graphs[graph].initializers;
+                if let Some(found) = found {
+                    self.values[value].producer = Producer::Initializer(initializers.len() as u32);
+                    initializers.push(found);
+                }
+            }
+            Producer::SparseInitializer(index) => {
+                let found = self.graphs[home].sparse_initializers.get(index as usize).cloned();
+                let sparse = &mut self.graphs[graph].sparse_initializers;
+                if let Some(found) = found {
+                    self.values[value].producer = Producer::SparseInitializer(sparse.len() as u32);
+                    sparse.push(found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves nodes of other graphs, with their outputs, to the front of `graph`. The graph must see
+    /// the values that they read.
+    pub fn move_nodes(&mut self, nodes: &[NodeId], graph: GraphId) {
+        let moved: HashSet<NodeId> = nodes.iter().copied().collect();
+        let homes: HashSet<GraphId> = nodes.iter().map(|node| self.nodes[*node].graph).collect();
+        for home in homes {
+            self.graphs[home].nodes.retain(|node| !moved.contains(node));
+        }
+        for node in nodes {
+            self.nodes[*node].graph = graph;
+            for index in self.nodes[*node].outputs.indices() {
+                if let Some(value) = self.output_lists[index] {
+                    self.values[value].graph = graph;
+                    self.values[value].is_output = false;
+                }
+            }
+        }
+        self.graphs[graph].nodes.splice(0..0, nodes.iter().copied());
+    }
+
+    /// Returns the type of the tensor that an initializer stores; `None` for other values.
+    pub fn type_of_initializer(&self, value: ValueId) -> Option<TypeProto> {
+        let Value { graph, producer, .. } = &self.values[value];
+        let graph = &self.graphs[*graph];
+        match *producer {
+            Producer::Initializer(index) => {
+                let tensor = &graph.initializers.get(index as usize)?.tensor;
+                Some(type_of(tensor.data_type, &tensor.dims))
+            }
+            Producer::SparseInitializer(index) => {
+                let tensor = &graph.sparse_initializers.get(index as usize)?.tensor;
+                let elem = tensor.values.as_ref().and_then(|values| values.data_type);
+                Some(type_of(elem, &tensor.dims))
+            }
+            _ => None,
+        }
     }
 
     /// Adds an empty graph without a parent.

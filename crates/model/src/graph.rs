@@ -449,6 +449,13 @@ impl Model {
         uses.map(|id| self.uses[id].value)
     }
 
+    /// Returns the input of a node at a position; `None` if it is omitted or there is none.
+    #[inline]
+    pub fn input(&self, node: NodeId, index: usize) -> Option<ValueId> {
+        let id = self.nodes[node].inputs.indices().nth(index)?;
+        self.uses[crate::ids::Id::new(id)].value
+    }
+
     /// Returns the outputs of a node; `None` for an omitted output.
     #[inline]
     pub fn outputs(&self, node: NodeId) -> &[Option<ValueId>] {

@@ -24,7 +24,7 @@ use crate::finding::{Places, Spot};
 pub use constants::{ConstantChange, Spread, TensorChange};
 pub use interface::{PortChange, PortKind};
 pub use nodes::{NodeChange, NodeChangeKind, NodeDetail};
-pub use versions::{Impact, VersionAdvice};
+pub use versions::{Impact, VersionAdvice, format_version};
 
 use matching::Matching;
 use side::Side;
@@ -145,6 +145,19 @@ impl GraphDiff {
             && self.fields.is_empty()
     }
 
+    /// Whether only values of constants differ, and names, documentation and the like.
+    fn is_weights_only(&self) -> bool {
+        let mut nodes = self.nodes.iter();
+        let mut constants = self.constants.iter();
+        nodes.all(|node| matches!(node.kind, NodeChangeKind::Renamed | NodeChangeKind::Annotated))
+            && self.outputs.is_empty()
+            && self.ports.iter().all(|change| change.impact == Impact::None)
+            && constants.all(|change| {
+                let is_in_both = change.before.is_some() && change.after.is_some();
+                is_in_both && matches!(change.content, TensorChange::None | TensorChange::Values(_))
+            })
+    }
+
     /// Returns the number of nodes with a kind of change.
     pub fn count(&self, kind: NodeChangeKind) -> usize {
         self.nodes.iter().filter(|change| change.kind == kind).count()
@@ -160,6 +173,20 @@ impl ModelDiff {
             && self.ports.is_empty()
             && self.parts.is_empty()
             && self.graphs.is_empty()
+    }
+
+    /// Whether the models compute the same with other weights: values of constants differ, and
+    /// otherwise only names, documentation and the like.
+    pub fn is_weights_only(&self) -> bool {
+        let only_weights = self.graphs.iter().all(GraphDiff::is_weights_only);
+        let constants = self.graphs.iter().flat_map(|graph| &graph.constants);
+        let mut changed = constants.filter(|change| !change.content.is_none());
+        only_weights
+            && changed.next().is_some()
+            && self.imports.is_empty()
+            && self.parts.is_empty()
+            && self.ports.iter().all(|change| change.impact == Impact::None)
+            && !self.header.iter().any(|change| change.field == "ir_version")
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hashbrown::HashMap;
-use sardonyx_model::{Function, Model, Symbol, normalize_domain, shown_domain};
+use sardonyx_model::{Function, Model, NodeId, Symbol, normalize_domain, shown_domain};
 
 use crate::codes;
 use crate::finding::{Finding, Spot};
@@ -25,6 +25,19 @@ impl FunctionId {
         let text = |symbol| model.display(symbol).into_owned();
         let domain = normalize_domain(&model.display(function.domain)).to_string();
         FunctionId { domain, name: text(function.name), overload: text(function.overload) }
+    }
+
+    /// Returns the function of the model that a node calls; `None` if it calls an operator.
+    pub fn called_by(model: &Model, node: NodeId) -> Option<FunctionId> {
+        let key_of_node = {
+            let node = model.node(node);
+            function_key(model, node.domain, node.op_type, node.overload)
+        };
+        let mut functions = model.functions.iter();
+        let called = functions.find(|found| {
+            function_key(model, found.domain, found.name, found.overload) == key_of_node
+        });
+        called.map(|function| FunctionId::of(model, function))
     }
 }
 

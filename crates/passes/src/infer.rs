@@ -48,6 +48,7 @@ use crate::codes;
 use crate::finding::{Code, Finding, Findings, Places, Severity, Spot, SpotPart};
 use crate::resolve::Resolved;
 
+pub(crate) use annotate::complete_declaration;
 pub use annotate::declaration;
 pub use annotate::{Naming, annotate};
 pub use conditions::Conditions;

@@ -1,15 +1,21 @@
 //! Forms of reports for the crate `serde`. The answers of the command have the same keys, as it
 //! writes these forms.
 
+mod diff;
+
+use std::collections::BTreeMap;
+
 use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 
 use crate::convert::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator};
 use crate::derivatives::GradientReport;
 use crate::expand::Expansions;
+use crate::extract::ExtractReport;
 use crate::finding::{CheckReport, Finding, Severity};
 use crate::function_id::FunctionId;
 use crate::inline::{InlineReport, WithoutBody};
+use crate::reduce::ReduceReport;
 use crate::strip::StripReport;
 use crate::training::TrainingReport;
 
@@ -100,6 +106,69 @@ impl Serialize for CheckReport {
             types_checked: self.types_checked,
             findings: &self.findings,
             not_listed: not_listed.collect(),
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// Writes the names of `inputs`, `added` inputs, `outputs` and `shapeless` values, and the numbers
+/// of
+/// `nodes`, `constants` and `functions`, each with that of the model, such as `nodes_before`.
+impl Serialize for ExtractReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            inputs: &'a [String],
+            added: &'a [String],
+            outputs: &'a [String],
+            shapeless: &'a [String],
+            captured: usize,
+            nodes: usize,
+            nodes_before: usize,
+            constants: usize,
+            constants_before: usize,
+            functions: usize,
+            functions_before: usize,
+        }
+        let form = Form {
+            inputs: &self.inputs,
+            added: &self.added,
+            outputs: &self.outputs,
+            shapeless: &self.shapeless,
+            captured: self.captured,
+            nodes: self.nodes,
+            nodes_before: self.nodes_before,
+            constants: self.constants,
+            constants_before: self.constants_before,
+            functions: self.functions,
+            functions_before: self.functions_before,
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// Writes the number of `checks`, accepted candidates by `steps`, the numbers of `nodes` and
+/// `elements` of constants, before and after, and whether the reduction was `stopped`.
+impl Serialize for ReduceReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            checks: u64,
+            steps: &'a BTreeMap<&'static str, usize>,
+            nodes: usize,
+            nodes_before: usize,
+            elements: u64,
+            elements_before: u64,
+            stopped: bool,
+        }
+        let form = Form {
+            checks: self.checks,
+            steps: &self.steps,
+            nodes: self.nodes,
+            nodes_before: self.nodes_before,
+            elements: self.elements,
+            elements_before: self.elements_before,
+            stopped: self.stopped,
         };
         form.serialize(serializer)
     }

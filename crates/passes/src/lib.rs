@@ -21,6 +21,7 @@ mod derivatives;
 mod diff;
 mod differentiate;
 mod expand;
+mod extract;
 mod finding;
 mod function_id;
 mod fuse;
@@ -33,6 +34,7 @@ mod node_path;
 pub mod order;
 mod origins;
 pub mod payload;
+mod reduce;
 mod required;
 mod resolve;
 mod results;
@@ -69,12 +71,13 @@ pub use derivatives::{
 pub use diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
     ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind,
-    Spread, TensorChange, VersionAdvice, diff,
+    Spread, TensorChange, VersionAdvice, diff, format_version,
 };
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{
     Expansions, expand_calls, expand_operators, expand_to_split, function_of_call, why_no_function,
 };
+pub use extract::{Cut, ExtractRefusal, ExtractReport, Extracted, cut_around, extract};
 pub use finding::{
     CheckReport, Code, Finding, Findings, InnerSpot, Place, Places, Reference, Severity, Spot,
     SpotPart, name_of_node, place_of_node,
@@ -95,6 +98,7 @@ pub use ir_version::{
 pub use json_form::BriefFinding;
 pub use node_path::{NodePath, Part, PathNode};
 pub use origins::Origins;
+pub use reduce::{CheckAnswer, ReduceOptions, ReduceReport, Reduced, reduce};
 pub use resolve::{OpId, Resolved, resolve};
 pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Rejected};
 pub use sequences::unpack_sequences;

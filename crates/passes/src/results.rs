@@ -18,6 +18,7 @@ use sardonyx_ops::Registry;
 
 use crate::check::{CheckOptions, Levels, check_header_into, check_into};
 use crate::check_types::{add_contradictions, infer_to_check};
+use crate::codes;
 use crate::finding::{Fault, Finding, Findings, Place, Places, Spot, SpotPart, name_of_element};
 use crate::infer::Inference;
 use crate::origins::Origins;
@@ -41,8 +42,12 @@ pub enum JobKind {
     Convert,
     /// Adding gradients, or expanding `Gradient` nodes.
     Differentiate,
+    /// Extracting a part.
+    Extract,
     /// Inlining calls of functions and operators.
     Inline,
+    /// Reducing to a small example.
+    Reduce,
     /// Changing the header.
     Set,
     /// Dividing a model among devices.
@@ -58,7 +63,9 @@ impl JobKind {
             JobKind::AddTraining => "add-training",
             JobKind::Convert => "convert",
             JobKind::Differentiate => "differentiate",
+            JobKind::Extract => "extract",
             JobKind::Inline => "inline",
+            JobKind::Reduce => "reduce",
             JobKind::Set => "set",
             JobKind::Shard => "shard",
             JobKind::Strip => "strip",
@@ -188,12 +195,14 @@ impl JobInput<'_> {
         }
         let compare = Comparison { input: self.model, result, origins };
         let (input_rules, input_inferred) = faults(self.model, &options);
-        let new = compare.new_faults(rules, input_rules);
+        let input_types = faults_of_types(self.model, &options, &input_inferred);
+        // A fault that inference finds in the input breaks a rule where a job declares the type.
+        let new = compare.new_faults(rules, [input_rules, input_types.clone()].concat());
         if !new.is_empty() {
             let found = check_into(result, &options, Findings::keep_only(new, LISTED));
             return Err(compare.list_errors(self.job, found));
         }
-        let new = compare.new_faults(types, faults_of_types(self.model, &options, &input_inferred));
+        let new = compare.new_faults(types, input_types);
         if new.is_empty() {
             return Ok(true);
         }
@@ -236,9 +245,16 @@ impl JobInput<'_> {
     }
 
     fn options(self) -> CheckOptions {
+        let levels = match self.job {
+            // A shape that inference does not find cannot be declared.
+            JobKind::Extract | JobKind::Reduce => {
+                Levels::errors().suppress(&codes::SHAPELESS_VALUE)
+            }
+            _ => Levels::errors(),
+        };
         CheckOptions {
             registry: self.registry.clone().including_microsoft(),
-            levels: Levels::errors(),
+            levels,
             // Models of ranks have collectives of an engine, in the engine's domain.
             added_operators: self.job == JobKind::Shard,
             ..CheckOptions::default()

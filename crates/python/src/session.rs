@@ -2,6 +2,7 @@
 //! models.
 
 mod arrays;
+mod editing;
 mod elements;
 mod engine;
 mod errors;
@@ -59,6 +60,10 @@ pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
+    module.add_function(wrap_pyfunction!(editing::extract, module)?)?;
+    module.add_function(wrap_pyfunction!(editing::extract_file, module)?)?;
+    module.add_function(wrap_pyfunction!(editing::reduce, module)?)?;
+    module.add_function(wrap_pyfunction!(editing::diff, module)?)?;
     module.add_function(wrap_pyfunction!(shard::shard, module)?)?;
     module.add_function(wrap_pyfunction!(opened::model_content, module)?)
 }

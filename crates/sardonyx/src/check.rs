@@ -1,5 +1,5 @@
-//! Checks whether models follow the ONNX standard. A report lists all findings, each with its
-//! place, the rule and advice.
+//! Checks whether models follow the ONNX standard, and compares models. A report lists all
+//! findings, each with its place, the rule and advice; [`diff`] lists differences.
 //!
 //! ```
 //! use sardonyx::{Model, check};
@@ -16,6 +16,7 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
+pub mod diff;
 pub(crate) mod document;
 pub(crate) mod excerpt;
 

@@ -1,8 +1,9 @@
-//! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts.
+//! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts, extracts
+//! parts.
 //!
-//! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
-//! [`Model::strip`]. An operation that rewrites a graph checks its result: if that has errors that
-//! the model did not have, the operation fails with [`EditError::Invalid`].
+//! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`],
+//! [`Model::extract`] and [`Model::strip`]. An operation that rewrites a graph checks its result:
+//! if that has errors that the model did not have, the operation fails with [`EditError::Invalid`].
 
 use sardonyx_model::{
     DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto, normalize_domain,
@@ -16,11 +17,16 @@ use crate::model::Model;
 #[doc(inline)]
 pub use crate::edit_error::EditError;
 #[doc(inline)]
+pub use crate::extract::ExtractOptions;
+#[doc(inline)]
 pub use crate::inline::InlineOptions;
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]
-pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
+pub use sardonyx_passes::{
+    CheckAnswer, ExtractReport, FunctionId, InlineReport, ReduceOptions, ReduceReport,
+    StripOptions, StripReport,
+};
 
 /// Edits header fields of a model, such as versions, producer and metadata.
 ///

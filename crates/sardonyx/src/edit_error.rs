@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-/// Error of an operation that rewrites a model: [`Model::convert`], [`Model::inline`],
-/// [`Model::strip`], [`Model::add_training`], [`Model::add_gradients`] and
+/// Error of an operation that rewrites a model: [`Model::convert`], [`Model::extract`],
+/// [`Model::inline`], [`Model::strip`], [`Model::add_training`], [`Model::add_gradients`] and
 /// [`Model::expand_gradients`]. The model stays unchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -31,6 +31,13 @@ pub enum EditError {
         /// Name of the operator that is most similar to the pattern, if one is similar.
         similar: Option<String>,
     },
+    /// A name or pattern of a part to extract that no value or node of the model has.
+    UnknownValue {
+        /// Name or pattern without a match.
+        name: String,
+        /// Most similar name of a value or node, if one is similar.
+        similar: Option<String>,
+    },
     /// Inlining would create more nodes than
     /// [`InlineOptions::limit`](crate::edit::InlineOptions::limit) allows.
     TooLarge {
@@ -39,6 +46,8 @@ pub enum EditError {
         /// Maximum number of nodes that inlining may create.
         limit: u64,
     },
+    /// Reason why the selected part cannot be a model of its own.
+    NotExtractable(String),
     /// Findings about nodes without an exact equivalent in the target versions of a conversion.
     NotConvertible(Vec<Finding>),
     /// Findings about nodes and values that have no gradient or cannot be trained.
@@ -86,12 +95,13 @@ impl EditError {
         EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
     }
 
-    /// Returns the name of the function or operator that is most similar to the unmatched pattern
-    /// of this error; `None` for other errors.
+    /// Returns the name of the function, operator or value that is most similar to the unmatched
+    /// pattern of this error; `None` for other errors.
     fn similar_name(&self) -> Option<&str> {
         match self {
             EditError::UnknownFunction { similar, .. }
-            | EditError::UnknownOperator { similar, .. } => similar.as_deref(),
+            | EditError::UnknownOperator { similar, .. }
+            | EditError::UnknownValue { similar, .. } => similar.as_deref(),
             _ => None,
         }
     }
@@ -106,6 +116,12 @@ impl fmt::Display for EditError {
             }
             EditError::UnknownOperator { pattern, .. } => {
                 return write!(f, "no operator of the standard matches '{pattern}'");
+            }
+            EditError::UnknownValue { name, .. } => {
+                return write!(f, "the graph has no value or node '{name}'");
+            }
+            EditError::NotExtractable(why) => {
+                return write!(f, "the part cannot be extracted: {why}");
             }
             EditError::TooLarge { nodes, limit } => {
                 return write!(

@@ -44,12 +44,12 @@
 //! - `num-complex`: `Complex<f32>` and `Complex<f64>` of the crate `num-complex` 0.4 as elements,
 //!   with the layout of [`value::Complex64`] and [`value::Complex128`].
 //! - `serde`: `serde::Serialize` for reports, with the keys that the command prints with `--json`:
-//!   [`check::CheckReport`] and its findings, [`check::ScanReport`], [`convert::ConvertReport`],
-//!   [`edit::InlineReport`], [`edit::StripReport`], [`train::GradientReport`],
-//!   [`train::TrainingReport`], [`device::ShardReport`], [`infer::InferredValue`],
-//!   [`io::SaveReport`], [`text::ParseError`], [`text::LeftOut`] and
-//!   [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`], [`train::StateVariable`] and the
-//!   structs of [`inspect`].
+//!   [`check::CheckReport`] and its findings, [`check::diff::ModelDiff`], [`check::ScanReport`],
+//!   [`convert::ConvertReport`], [`edit::ExtractReport`], [`edit::InlineReport`],
+//!   [`edit::StripReport`], [`train::GradientReport`], [`train::TrainingReport`],
+//!   [`device::ShardReport`], [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`],
+//!   [`text::LeftOut`] and [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`],
+//!   [`train::StateVariable`] and the structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
 //!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!
@@ -73,13 +73,13 @@ mod cost;
 mod custom;
 pub mod device;
 mod devices;
-mod diff;
 mod difference;
 mod digest;
 pub mod edit;
 mod edit_error;
 mod error;
 mod external;
+mod extract;
 mod form;
 mod functions;
 mod given;
@@ -105,6 +105,7 @@ mod open;
 pub mod ops;
 mod outputs;
 mod positions;
+mod reduce;
 mod results;
 pub mod run;
 mod runner;

@@ -27,13 +27,14 @@ pub use crate::scores::ScoreOperator; // cli: classes of run
 pub use crate::text_parts::{TextPart, parse_part, parse_part_like_onnx}; // python: onnx.parser
 pub use crate::trainer::TrainingEntry; // cli: info
 pub use crate::training::{OptimizerName, OptimizerNumbers}; // cli, python: add-training
-pub use crate::versions::{format_version, parse_version}; // cli: info, set
+pub use crate::versions::parse_version; // cli: set
 pub use crate::whole::WholeFile; // cli: outputs; python: infer_shapes_path
 pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
 pub use sardonyx_model::{normalize_domain, shown_domain}; // cli, python: messages and answers
 #[cfg(feature = "serde")]
 pub use sardonyx_passes::BriefFinding; // cli: inline, infer
 pub use sardonyx_passes::codes::{CODES, code}; // cli: check, explain
+pub use sardonyx_passes::format_version; // cli: info, diff
 pub use sardonyx_passes::{CheckPart, Reference}; // python: onnx.checker; cli: check --json
 pub use sardonyx_passes::{NEWEST_IR_VERSION, RELEASES}; // python: onnx.helper; cli: convert --help
 pub use sardonyx_passes::{Optimizer, WithoutBody}; // cli, python: add-training, inline
@@ -48,14 +49,6 @@ pub use sardonyx_text::{DiagnosticSeverity, TextForm, render as render_diagnosti
 pub mod cost {
     pub use crate::cost::{Cost, NodeCost};
     pub use sardonyx_passes::{ASSUMED_SIZE, Sum, Work, at_assumed_sizes};
-}
-
-/// Differences between models. Used by cli, `diff`.
-pub mod diff {
-    pub use sardonyx_passes::{
-        ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
-        NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
-    };
 }
 
 /// Checks of files that are not models. Used by cli, `check`.
@@ -145,8 +138,6 @@ pub trait ModelExt {
     -> Inferred;
     /// Counts operations and memory of the model. Used by cli, `cost`.
     fn cost(&self, options: &InferOptions) -> cost::Cost;
-    /// Compares the model with a later version of it. Used by cli, `diff`.
-    fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
     /// Runs two models on equal inputs and finds the first value that differs; `None` if all agree.
     /// Used by cli, `verify`.
     fn find_first_difference(
@@ -227,10 +218,6 @@ impl ModelExt for Model {
 
     fn cost(&self, options: &InferOptions) -> cost::Cost {
         Model::cost(self, options)
-    }
-
-    fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff {
-        Model::diff(self, after, options)
     }
 
     fn find_first_difference(

@@ -1,23 +1,7 @@
-//! Parses and formats versions of models and domains.
+//! Parses versions of models and domains.
 
-/// Formats a version of a model or an operator set for display. ONNX versions are plain numbers, or
-/// semantic versions whose three numbers are packed into one.
-///
-/// ```
-/// use sardonyx::tool::format_version;
-///
-/// assert_eq!(format_version(17), "17");
-/// assert_eq!(format_version((1 << 48) + (2 << 32) + 345), "1.2.345");
-/// ```
-pub fn format_version(version: i64) -> String {
-    if version >> 32 == 0 || version < 0 {
-        return version.to_string();
-    }
-    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
-}
-
-/// Parses a version as [`format_version`] formats it: a plain number, or a semantic version, whose
-/// three numbers are packed into one. `None` for any other text.
+/// Parses a version as [`format_version`](crate::tool::format_version) formats it: a plain number,
+/// or a semantic version, whose three numbers are packed into one. `None` for any other text.
 ///
 /// ```
 /// use sardonyx::tool::parse_version;
@@ -44,23 +28,4 @@ pub fn parse_version(text: &str) -> Option<i64> {
     }
     let packed = u64::from(major) << 48 | u64::from(minor) << 32 | u64::from(patch);
     Some(packed as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_packed_or_plain() {
-        let rows = [
-            (0, "0"),
-            (21, "21"),
-            (i64::MAX, "32767.65535.4294967295"),
-            (-1, "-1"),
-            (1 << 32, "0.1.0"),
-        ];
-        for (version, expected) in rows {
-            assert_eq!(format_version(version), expected);
-        }
-    }
 }

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::diff::{DiffOptions, ModelDiff, NodeChangeKind, TensorChange};
+use sardonyx::check::diff::{DiffOptions, ModelDiff, NodeChangeKind, TensorChange};
 use sardonyx::value::Buffer;
 use sardonyx_model as graph;
 
@@ -20,7 +19,7 @@ fn count(diff: &ModelDiff, kind: NodeChangeKind) -> usize {
 }
 
 /// Reads the valid models of the data suites, with their paths.
-fn models() -> Vec<(PathBuf, Model)> {
+pub(crate) fn models() -> Vec<(PathBuf, Model)> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
     let mut left: Vec<PathBuf> = ["check", "convert", "devices", "infer", "inline", "run"]
         .map(|suite| tests.join(suite))
@@ -140,4 +139,20 @@ fn equal_nodes_by_the_ten_thousands_are_matched() {
             [NodeChangeKind::Added, NodeChangeKind::Removed].map(|kind| count(&found, kind));
         assert_eq!(counts, [1, 0], "{chained}");
     }
+}
+
+/// Makes a model whose last node reads the outputs of all others.
+fn summing_model(nodes: usize, prefix: &str) -> Model {
+    let text = large_model(nodes, false, prefix);
+    let names: Vec<String> = (0..nodes).map(|index| format!("{prefix}{index}")).collect();
+    let sum = format!("y = Sum ({}) }}", names.join(", "));
+    Model::from_text(&text.replace("y = Neg (x) }", &sum)).unwrap()
+}
+
+#[test]
+fn a_node_that_reads_ten_thousands_of_values_is_matched() {
+    const NODES: usize = 50_000;
+    let found = diff(&summing_model(NODES, "a"), &summing_model(NODES, "b"));
+    let counts = NodeChangeKind::ALL.map(|kind| count(&found, kind));
+    assert_eq!(counts, [0, 0, 0, NODES, 0]);
 }

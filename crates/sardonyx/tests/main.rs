@@ -31,6 +31,7 @@ mod messages;
 mod old_versions;
 mod own_memory;
 mod panics;
+mod parts;
 mod random;
 mod rank_models;
 mod save;

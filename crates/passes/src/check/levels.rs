@@ -52,6 +52,12 @@ impl Levels {
         Levels { only: Some(codes), ..self }
     }
 
+    /// Suppresses a code.
+    pub(crate) fn suppress(mut self, code: &'static Code) -> Levels {
+        self.settings.insert(code.name, None);
+        self
+    }
+
     /// Also reports these codes if only shared ones are reported.
     pub(super) fn and_also(self, also: &'static [&'static Code]) -> Levels {
         Levels { also, ..self }

@@ -11,8 +11,8 @@ use super::DiffOptions;
 use super::matching::Matching;
 use super::side::Side;
 
-/// Elements that are compared at a time. A multiple of 8, so that elements of a few bits fill their
-/// bytes.
+/// Elements that are compared, or bytes that are hashed, at a time. A multiple of 8, so that
+/// elements of a few bits fill their bytes.
 const PIECE: usize = 1 << 20;
 
 /// A constant that only one of the graphs has, or that differs.
@@ -205,12 +205,9 @@ impl Constant<'_> {
         let mut hasher = DefaultHasher::new();
         self.kind().hash(&mut hasher);
         for tensor in self.tensors.each().into_iter().flatten() {
-            let Ok(tensor) = side.model.tensor(tensor, side.data) else { continue };
-            match tensor.strings() {
-                Some(strings) => strings.iter().for_each(|text| text.hash(&mut hasher)),
-                None => tensor.bytes().hash(&mut hasher),
+            if let Ok(tensor) = side.model.tensor(tensor, side.data) {
+                hash_elements(&tensor, &mut hasher);
             }
-            give_back(&tensor);
         }
         hasher.finish()
     }
@@ -282,10 +279,7 @@ pub(super) fn tensor_change(
         let change =
             match (before.model.tensor(old, before.data), after.model.tensor(new, after.data)) {
                 (Ok(old), Ok(new)) => {
-                    let spread = spread(&old, &new);
-                    give_back(&old);
-                    give_back(&new);
-                    spread.map_or(TensorChange::None, TensorChange::Values)
+                    spread(&old, &new).map_or(TensorChange::None, TensorChange::Values)
                 }
                 (Err(error), _) | (_, Err(error)) => TensorChange::Unknown(error.to_string()),
             };
@@ -304,14 +298,33 @@ fn give_back(tensor: &Tensor) {
     }
 }
 
+/// Hashes the elements of a tensor, a piece at a time, and gives the pages of each piece back.
+fn hash_elements(tensor: &Tensor, hasher: &mut DefaultHasher) {
+    match (tensor.strings(), tensor.buffer()) {
+        (Some(strings), _) => strings.iter().for_each(|text| text.hash(hasher)),
+        (None, Some(buffer)) => {
+            for start in (0..buffer.len()).step_by(PIECE) {
+                let Ok(piece) = buffer.slice(start..buffer.len().min(start + PIECE)) else {
+                    continue;
+                };
+                hasher.write(piece.as_slice());
+                piece.give_back_pages();
+            }
+        }
+        (None, None) => tensor.bytes().hash(hasher),
+    }
+}
+
 /// Measures how far two tensors of one type and shape are apart; `None` if their bits are equal.
 fn spread(before: &Tensor, after: &Tensor) -> Option<Spread> {
-    if before.bit_eq(after) {
-        return None;
-    }
     let total = before.len();
     let mut spread = Spread { total, ..Spread::default() };
+    let mut differs = false;
     let mut add = |before: &Tensor, after: &Tensor| {
+        if before.bit_eq(after) {
+            return;
+        }
+        differs = true;
         // Types and shapes are equal.
         if let Ok(distance) = after.distance(before, Tolerance::EXACT) {
             spread.count += distance.count;
@@ -330,10 +343,16 @@ fn spread(before: &Tensor, after: &Tensor) -> Option<Spread> {
                 };
                 if let (Some(old), Some(new)) = (piece(old), piece(new)) {
                     add(&old, &new);
+                    give_back(&old);
+                    give_back(&new);
                 }
             }
         }
-        _ => add(before, after),
+        _ => {
+            add(before, after);
+            give_back(before);
+            give_back(after);
+        }
     }
-    Some(spread)
+    differs.then_some(spread)
 }

@@ -308,7 +308,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         after.outputs(node).iter().flatten().find_map(|value| {
             let read = after.uses(*value).take(READERS).find_map(|(reader, index)| {
                 let reader = self.node_before(reader)?;
-                before.inputs(reader).nth(index)?.filter(|value| self.value_after(*value).is_none())
+                before.input(reader, index).filter(|value| self.value_after(*value).is_none())
             });
             let value = read.or_else(|| outputs.get(value).copied())?;
             match before.value(value).producer {

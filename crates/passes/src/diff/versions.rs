@@ -105,3 +105,31 @@ fn lowest(version: i64, impact: Impact) -> Option<i64> {
 fn is_semantic(version: i64) -> bool {
     version >= 1 << 32
 }
+
+/// Formats a version of a model or an operator set for display. ONNX versions are plain numbers, or
+/// semantic versions whose three numbers are packed into one.
+pub fn format_version(version: i64) -> String {
+    if version >> 32 == 0 || version < 0 {
+        return version.to_string();
+    }
+    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_version;
+
+    #[test]
+    fn versions_are_packed_or_plain() {
+        let rows = [
+            (0, "0"),
+            (21, "21"),
+            (i64::MAX, "32767.65535.4294967295"),
+            (-1, "-1"),
+            (1 << 32, "0.1.0"),
+        ];
+        for (version, expected) in rows {
+            assert_eq!(format_version(version), expected);
+        }
+    }
+}

@@ -11,7 +11,8 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
-:func:`shard` divides a model among several devices.
+:func:`shard` divides a model among several devices, :func:`extract` makes a model of a part of one, :func:`reduce` makes a small
+example of a problem, and :func:`diff` compares two models.
 
 The submodules:
 
@@ -20,6 +21,7 @@ The submodules:
 - :mod:`sardonyx.checker`: conformance of models to the standard;
 - :mod:`sardonyx.shape_inference`: types and shapes of all values;
 - :mod:`sardonyx.inliner`: function calls replaced by the bodies of the functions;
+- :mod:`sardonyx.utils`: parts of model files, in the form of ``onnx.utils``;
 - :mod:`sardonyx.version_converter`: models converted between versions of the operator set ``ai.onnx``;
 - :mod:`sardonyx.distributed`: one model on several devices, in one or several processes;
 - :mod:`sardonyx.backend`: the backend interface of the onnx package;
@@ -41,10 +43,12 @@ from sardonyx import (
     printer,
     shape_inference,
     typing,
+    utils,
     version_converter,
 )
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
+from sardonyx._editing import diff, extract, reduce
 from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._sharding import shard
 from sardonyx._shims.onnx_core import OnnxCore, use_as_onnx_core
@@ -75,17 +79,21 @@ __all__ = [
     "checker",
     "deadline",
     "defs",
+    "diff",
     "differentiate",
     "distributed",
+    "extract",
     "inliner",
     "ort",
     "parser",
     "printer",
+    "reduce",
     "shape_inference",
     "shard",
     "typing",
     "use_as_onnx_core",
     "use_as_onnxruntime",
+    "utils",
     "version_converter",
 ]
 

@@ -93,7 +93,7 @@ pub(crate) fn differentiate<'py>(
 
 /// Applies `change` to a model and returns the result in the form of the argument: an object of the
 /// same class, or bytes.
-fn change_model<'py>(
+pub(super) fn change_model<'py>(
     given: &Bound<'py, PyAny>,
     change: impl FnOnce(&Model) -> Result<Model, EditError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {

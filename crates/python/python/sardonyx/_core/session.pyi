@@ -588,6 +588,24 @@ def differentiate(model: ModelLike, arguments: dict[str, object], /) -> bytes | 
     """Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
     nodes are replaced by the nodes that compute them.
     """
+def extract(model: ModelLike, arguments: dict[str, object], /) -> bytes | Message:
+    """Returns a part of a model as an object of the same class or as bytes."""
+def extract_file(
+    input_path: str, output_path: str, inputs: Sequence[str], outputs: Sequence[str], /
+) -> tuple[list[str], str | None]:
+    """Extracts the part of a model file between values, and saves it. Returns the names of inputs that
+    the part reads beyond `inputs`, for which nothing is written, and the reason if it does not
+    exist (else None).
+    """
+def reduce(
+    model: ModelLike, check: Callable[[Any], object], limit: int, /
+) -> bytes | Message | None:
+    """Reduces a model as long as the function `check` returns a true value for a candidate, which it
+    gets as an object of the same class or as bytes. Returns the reduced model, or None if `check`
+    returns a false value for the model itself.
+    """
+def diff(before: ModelLike, after: ModelLike, values: bool, /) -> str:
+    """Compares two models. Returns their differences as JSON."""
 def shard(
     model: ModelLike, arguments: dict[str, object], dims: dict[str, int] | None, /
 ) -> tuple[list[bytes | Message], str | None]:

@@ -3,8 +3,7 @@
 //!
 //! ```
 //! use sardonyx::Model;
-//! use sardonyx::tool::ModelExt;
-//! use sardonyx::tool::diff::{DiffOptions, Impact, NodeChangeKind};
+//! use sardonyx::check::diff::{DiffOptions, Impact, NodeChangeKind};
 //!
 //! let model = |types: &str, nodes: &str| {
 //!     let text = format!("<ir_version: 10, opset_import: [\"\": 21]> g {types} {{ {nodes} }}");
@@ -25,15 +24,21 @@ use sardonyx_passes::{self as passes, ModelWithData};
 
 use crate::model::Model;
 
-use sardonyx_passes::{DiffOptions, ModelDiff};
+#[doc(inline)]
+pub use sardonyx_passes::{
+    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
+    NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind, Spread, TensorChange,
+    VersionAdvice,
+};
 
 impl Model {
     /// Compares this model with `after`, a later version of it.
     ///
     /// Nodes are matched by the names of their outputs, by their computation, and by their order.
     /// Weights are compared piece by piece, unless [`DiffOptions::values`] is `false`. A tensor
-    /// that cannot be read is [`TensorChange::Unknown`].
-    pub(crate) fn diff(&self, after: &Model, options: &DiffOptions) -> ModelDiff {
+    /// that cannot be read is [`TensorChange::Unknown`]. Where tensors are stored and the order of
+    /// nodes make no difference.
+    pub fn diff(&self, after: &Model, options: &DiffOptions) -> ModelDiff {
         passes::diff(
             ModelWithData { model: &self.graph, data: &*self.data },
             ModelWithData { model: &after.graph, data: &*after.data },
