@@ -40,6 +40,7 @@ mod strip;
 mod tolerated;
 mod training;
 mod upgrade;
+mod widen;
 
 pub use addition::import_operator_set;
 pub use align::{inline, inline_in_any_order};
@@ -63,9 +64,9 @@ pub use derivatives::{
     gradients_in,
 };
 pub use diff::{
-    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
-    ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind,
-    Spread, TensorChange, VersionAdvice, diff,
+    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, MatchedValue,
+    ModelDiff, ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange,
+    PortKind, Spread, TensorChange, VersionAdvice, diff, match_values,
 };
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{
@@ -101,3 +102,4 @@ pub use training::{
     TrainingReport, add_training,
 };
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};
+pub use widen::{Widened, widen};

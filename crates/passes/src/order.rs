@@ -9,10 +9,7 @@ use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 /// # Errors
 ///
 /// For a cycle: the first node that is part of it or after it, and how many such nodes there are.
-pub(crate) fn sorted(
-    model: &Model,
-    nodes: &[NodeId],
-) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
+pub fn sorted(model: &Model, nodes: &[NodeId]) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
     let ascending = nodes.is_sorted();
     let mut read = Vec::new();
     // Files are read from the front to the back, so that ids alone mostly show the order.
