@@ -2,6 +2,7 @@
 //! models.
 
 mod arrays;
+mod comparing;
 mod elements;
 mod engine;
 mod errors;
@@ -57,6 +58,7 @@ pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deadline>()?;
     interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
+    module.add_function(wrap_pyfunction!(comparing::compare, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
     module.add_function(wrap_pyfunction!(shard::shard, module)?)?;

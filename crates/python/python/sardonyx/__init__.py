@@ -11,7 +11,7 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
-:func:`shard` divides a model among several devices.
+:func:`shard` divides a model among several devices. :func:`compare` finds the first value that differs between two models.
 
 The submodules:
 
@@ -43,6 +43,7 @@ from sardonyx import (
     typing,
     version_converter,
 )
+from sardonyx._comparing import compare
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
 from sardonyx._profile import Profile, ProfiledStep
@@ -73,6 +74,7 @@ __all__ = [
     "add_training",
     "backend",
     "checker",
+    "compare",
     "deadline",
     "defs",
     "differentiate",
