@@ -214,7 +214,8 @@ fn format_text(found: &Comparison, saved: &[PathBuf]) -> String {
     let Some(first) = &found.first else {
         return text + &format!("{compared} agree{without}\n");
     };
-    text += &format!("{} of {compared} differ{without}\n", found.differing);
+    let s = if found.differing == 1 { "s" } else { "" };
+    text += &format!("{} of {compared} differ{s}{without}\n", found.differing);
     let other = match (&*first.other_node, first.name == first.other_name) {
         ("", _) => String::new(),
         (node, true) => format!("\n  in the second model: {node}"),
@@ -265,11 +266,10 @@ fn format_decibels(decibels: Option<f64>) -> String {
 fn format_part(part: &DivergingPart) -> String {
     let names: Vec<&str> = part.inputs.iter().map(|(name, _)| name.as_str()).collect();
     let begins = match names.len() {
-        0 => "constants".to_string(),
-        _ => names.join(", "),
+        0 => "from constants".to_string(),
+        _ => format!("from values that agree ({})", names.join(", ")),
     };
-    let mut text =
-        format!("  computed from {begins}, which agree, by: {}\n", join_names(&part.nodes));
+    let mut text = format!("  computed {begins} by: {}\n", join_names(&part.nodes));
     if part.other.is_some() {
         text += &format!("  in the second model by: {}\n", join_names(&part.other_nodes));
         text += &match &part.difference {

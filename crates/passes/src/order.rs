@@ -1,6 +1,6 @@
 //! The order in which the nodes of a graph can run.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 
 /// An order of nodes in which none reads what a later one makes; `None` if the one that is given is
@@ -113,6 +113,19 @@ pub fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
 pub fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
+}
+
+/// Returns the values that a node reads from its graph and the graphs around it, itself or in its
+/// inner graphs.
+pub fn reads_outside(model: &Model, node: NodeId) -> Vec<ValueId> {
+    let mut read = reads(model, node);
+    let within: Vec<GraphId> =
+        inner_graphs(model, node).flat_map(|graph| tree(model, graph)).collect();
+    if !within.is_empty() {
+        let within: HashSet<GraphId> = within.into_iter().collect();
+        read.retain(|value| !within.contains(&model.value(*value).graph));
+    }
+    read
 }
 
 /// What a node reads, itself or in its inner graphs, from the graphs around.

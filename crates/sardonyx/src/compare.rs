@@ -714,7 +714,7 @@ impl<'a> Comparer<'a> {
                 first = first.min(position);
             }
             if let Producer::Node(node, _) = self.graph.value(value).producer {
-                left.extend(passes::order::reads(self.graph, node));
+                left.extend(passes::order::reads_outside(self.graph, node));
             }
         }
         first

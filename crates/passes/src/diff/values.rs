@@ -98,6 +98,13 @@ fn has_name(side: &Side<'_>, value: ValueId, others: &HashMap<usize, ValueId>) -
     side.name(value).is_some_and(|name| others.contains_key(&name))
 }
 
+/// Returns the names of the node outputs that a node reads.
+fn name_inputs(side: &Side<'_>, node: NodeId) -> Vec<usize> {
+    let inputs = side.model.inputs(node).flatten();
+    let made = inputs.filter(|value| is_node_output(side.model, *value));
+    made.filter_map(|value| side.name(value)).collect()
+}
+
 /// Returns the names of the constants that a node reads.
 fn name_constants(side: &Side<'_>, node: NodeId) -> Vec<usize> {
     let inputs = side.model.inputs(node).flatten();
@@ -122,7 +129,10 @@ fn do_names_hold(matching: &Matching<'_, '_>, old: &[NodeId], new: &[NodeId]) ->
         let Some(name) = after.model.outputs(*node).first().copied().flatten() else { continue };
         let Some(maker) = after.name(name).and_then(|name| makers.get(&name)) else { continue };
         if before.callee(*maker) != after.callee(*node) {
-            differ += 1;
+            // A node that was fused into the one before it leaves its name to that, which reads
+            // values from further back. Where names have moved, inputs have the same names.
+            let old = name_inputs(before, *maker);
+            differ += usize::from(name_inputs(after, *node).iter().any(|name| old.contains(name)));
             continue;
         }
         let (old, new) = (name_constants(before, *maker), name_constants(after, *node));

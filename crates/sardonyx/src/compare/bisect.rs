@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sardonyx_model::{Producer, ValueId};
 use sardonyx_passes::MatchedValue;
-use sardonyx_passes::order::reads;
+use sardonyx_passes::order::reads_outside;
 use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::Value;
 
@@ -56,7 +56,7 @@ fn list_ancestors(comparer: &Comparer<'_>, index: usize) -> Vec<usize> {
     let mut found = Vec::new();
     while let Some(value) = left.pop() {
         let Producer::Node(node, _) = comparer.graph.value(value).producer else { continue };
-        for read in reads(comparer.graph, node) {
+        for read in reads_outside(comparer.graph, node) {
             if seen.insert(read) {
                 left.push(read);
                 let position = comparer.positions.get(&read).copied();

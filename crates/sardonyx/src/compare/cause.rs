@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{self as graph, NodeId, Producer, Type, ValueId};
-use sardonyx_passes::order::reads;
+use sardonyx_passes::order::reads_outside;
 use sardonyx_passes::{MatchedValue, declaration, place_of_node};
 use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::Value;
@@ -150,7 +150,7 @@ fn cut_back(
             && entered.insert(node)
         {
             left.push(Step::Finish(node));
-            left.extend(reads(graph, node).into_iter().map(Step::Visit));
+            left.extend(reads_outside(graph, node).into_iter().map(Step::Visit));
         }
     }
     (nodes, begins)

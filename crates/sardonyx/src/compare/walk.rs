@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{self as graph, Id, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::Registry;
-use sardonyx_passes::order::{reads, sorted};
+use sardonyx_passes::order::{reads_outside, sorted};
 use sardonyx_passes::{self as passes, Inference};
 use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::{DataType, Value};
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         let segments = cut_segments(graph, &types, &order, budget);
         let mut last_read = HashMap::new();
         for (index, nodes) in segments.iter().enumerate() {
-            for value in nodes.iter().flat_map(|node| reads(graph, *node)) {
+            for value in nodes.iter().flat_map(|node| reads_outside(graph, *node)) {
                 last_read.insert(value, index);
             }
         }
@@ -166,7 +166,7 @@ fn keep_needed(graph: &graph::Model, order: &[NodeId], wanted: &HashSet<ValueId>
         if let Producer::Node(node, _) = graph.value(value).producer
             && !std::mem::replace(&mut needed[node.index()], true)
         {
-            left.extend(reads(graph, node));
+            left.extend(reads_outside(graph, node));
         }
     }
     order.iter().copied().filter(|node| needed[node.index()]).collect()
@@ -186,7 +186,7 @@ fn cut_segments(
         let made = graph.outputs(*node).iter().flatten();
         let made = made.map(|value| types.ty(*value).and_then(bytes_of_type));
         let made: usize = made.map(|bytes| bytes.unwrap_or(UNKNOWN_BYTES)).sum();
-        let constants = reads(graph, *node).into_iter().filter(|value| seen.insert(*value));
+        let constants = reads_outside(graph, *node).into_iter().filter(|value| seen.insert(*value));
         let read = constants.filter_map(|value| {
             let tensor = &graph.initializer(value)?.tensor;
             let elem = DataType::from_number(tensor.data_type?)?;
@@ -218,7 +218,7 @@ fn make_segment(
     let mut part = Part::default();
     let mut seen = HashSet::new();
     for node in &nodes {
-        for value in reads(graph, *node) {
+        for value in reads_outside(graph, *node) {
             let is_outside = match graph.value(value).producer {
                 Producer::Node(maker, _) => !within.contains(&maker),
                 Producer::Input(_) => true,
