@@ -100,7 +100,10 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     set::note_merged(model.opsets().len(), &converted, terminal);
     let verified = args
         .verify
-        .map(|runs| verify::verify(&model, &converted, &report, runs, &args.sizes, terminal))
+        .map(|runs| {
+            let options = verify::choose_options(&model, &report);
+            verify::verify(&model, &converted, options, runs, &args.sizes, terminal)
+        })
         .transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
@@ -118,12 +121,12 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             "model": args.model.name(),
             "converted": report,
             "refusals": [],
-            "verified": verified.map(|verified| verified.json()),
+            "verified": verified.as_ref().map(verify::to_json),
             "saved": saved.map(|saved| saved.json()),
         });
         terminal.json(&answer, true)?;
     } else {
-        let verified = verified.map_or(String::new(), |verified| verified.text());
+        let verified = verified.as_ref().map_or(String::new(), verify::format_text);
         let text = as_text(&report) + &verified;
         match saved {
             None if differs => {

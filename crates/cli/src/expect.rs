@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use sardonyx::infer::InferOptions;
 use sardonyx::inspect::NodeInfo;
 use sardonyx::io::read_value;
 use sardonyx::tool::{CastOptions, Distance, WorstElement, cast, npz, safetensors};
 use sardonyx::value::{Buffer, Sequence, Tolerance};
-use sardonyx::{DataType, ErrorKind, Outputs, Tensor, Type, Value, ValueType};
+use sardonyx::{DataType, ErrorKind, Model, Outputs, Tensor, Type, Value, ValueType};
 use serde_json::json;
 
 use crate::arrays;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 }
 
 /// Parses a finite tolerance of at least 0.
-fn parse_tolerance(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
         _ => Err("expected a number of at least 0, such as 1e-3".to_string()),
@@ -205,6 +206,54 @@ impl Expected {
         Ok(())
     }
 
+    /// Reads the expected values in a file, or in a directory.
+    pub(crate) fn read_path(path: &Path) -> Result<Expected, Failure> {
+        let mut expected = Expected { stored: Vec::new(), files: Vec::new() };
+        if path.is_dir() {
+            expected.read_directory(path)?;
+        } else {
+            expected.read_file(path, None)?;
+        }
+        Ok(expected)
+    }
+
+    /// Decodes the values, with the names of the values of `model` that they are compared with.
+    /// Values without a partner keep their own names.
+    pub(crate) fn into_values(self, model: &Model) -> Result<Vec<(String, Value)>, Failure> {
+        let types = model.infer(&InferOptions::new().without_reasons(true));
+        let types: HashMap<String, ValueType> = types
+            .values(model)
+            .filter_map(|found| Some((found.name, to_value_type(found.ty?)?)))
+            .collect();
+        let outputs = model.outputs();
+        let outputs: Vec<&str> = outputs.iter().map(sardonyx::Port::name).collect();
+        let stems = outputs::make_file_stems(outputs.iter().copied());
+        let mut values: Vec<(String, Value)> = Vec::new();
+        for stored in self.stored {
+            let mut free =
+                outputs.iter().filter(|name| values.iter().all(|(taken, _)| taken != **name));
+            let next = free.next().map(|name| name.to_string());
+            let name = match stored.slot {
+                Slot::Named(name) => name,
+                Slot::Numbered(name) if types.contains_key(&name) => name,
+                Slot::Numbered(name) => next.unwrap_or(name),
+                Slot::Output(number) => match outputs.get(number) {
+                    Some(name) => name.to_string(),
+                    None => format!("output {number}"),
+                },
+                Slot::Stem(stem) => match stems.iter().position(|found| *found == stem) {
+                    Some(at) => outputs[at].to_string(),
+                    None => stem,
+                },
+                Slot::Next => next.unwrap_or_else(|| "one more output".to_string()),
+            };
+            let value = stored.content.decode(types.get(&name));
+            let value = value.map_err(|failure| failure.at(&name).at(stored.file.display()))?;
+            values.push((name, value));
+        }
+        Ok(values)
+    }
+
     /// Returns the names of expected values that may be intermediate values of the model.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.stored.iter().filter_map(|stored| match &stored.slot {
@@ -288,6 +337,15 @@ impl Expected {
         let tolerance = args.choose_tolerance(DataType::Float);
         Ok(Comparison { tolerance, compared, missing, unknown, notes })
     }
+}
+
+/// Returns the type of values of an inferred type; `None` if an element type is unknown.
+fn to_value_type(ty: &Type) -> Option<ValueType> {
+    Some(match ty {
+        Type::Sequence(item) => ValueType::Sequence(Box::new(to_value_type(item)?)),
+        Type::Optional(inner) => ValueType::Optional(Box::new(to_value_type(inner)?)),
+        ty => ValueType::Tensor(ty.elem()?),
+    })
 }
 
 /// Returns an error if an expected value matches no value of the model while an output has no

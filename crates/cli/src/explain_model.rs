@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use sardonyx::device::DeviceOptions;
 use sardonyx::tool::SessionExt;
+use sardonyx::tool::filling::{OpenDim, Sizes};
 use sardonyx::tool::profile::{Fusion, RunDetails, StepDetails, StepInfo};
 use sardonyx::{Port, Session, Type, tool};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::filling::note_assumed;
 use crate::human::{self, Align, cut_line, format_columns, format_count};
 use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::qualified_name;
-use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{format_layout, format_operator, step_info_json, step_json};
-use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::to_millis;
 use crate::{check, rules, train};
@@ -216,7 +216,7 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
 
 /// Returns the name and type of an input with the sizes that `--set` gives for its unnamed
 /// dimensions. Returns `None` if it gives no size.
-fn apply_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
+fn apply_set_sizes<'p>(port: &'p Port, set: &[OpenDim]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
     let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());
@@ -233,7 +233,8 @@ fn resolve_input_types(
     ports: &[Port],
     terminal: &Terminal,
 ) -> Vec<(String, Option<Type>)> {
-    let mut sizes = Sizes::new(sizes, ports, &[]);
+    let options = sizes.to_fill_options();
+    let mut sizes = Sizes::new(&options, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
             (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve_shape(port, shape)),
@@ -242,7 +243,7 @@ fn resolve_input_types(
         (port.name().to_string(), ty)
     });
     let types = types.collect();
-    sizes.note_assumed(terminal);
+    note_assumed(sizes.list_assumed(), terminal);
     types
 }
 

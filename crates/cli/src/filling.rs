@@ -1,14 +1,14 @@
-//! Values for graph inputs that no file gives: the options `--random`, `--shape` and `--fill`, and
-//! defaults by the name and type of the input.
+//! Values for graph inputs that no file gives: the options `--random`, `--shape` and `--fill`.
 
-use std::fmt;
-
-use sardonyx::infer::{InferOptions, Inferred};
+use sardonyx::check::{Fill, FillOptions};
+use sardonyx::tool::filling::matches_name;
 use sardonyx::tool::{Glob, ModelExt};
-use sardonyx::{DataType, ErrorKind, Model, Port, Type};
+use sardonyx::{ErrorKind, Model, Port, Value};
 
 use crate::failure::Failure;
 use crate::human::parse_optional;
+use crate::session::Sizes;
+use crate::terminal::Terminal;
 
 /// Options that fill inputs.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -34,76 +34,6 @@ pub(crate) struct Args {
     /// option that matches an input applies. Implies --random 0
     #[arg(long, value_name = "NAME=FILL", value_parser = parse_fill)]
     fill: Vec<(String, Fill)>,
-}
-
-/// Rule that generates the elements of a graph input that no file gives.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Fill {
-    /// One number in all elements.
-    Number(Number),
-    /// Numbers 0, 1, 2, … in row-major order.
-    Arange,
-    /// Pseudo-random numbers, at least the first number and less than the second.
-    Range(Number, Number),
-}
-
-/// Number given in the option `--fill`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Number {
-    pub(crate) float: f64,
-    /// The number as an integer; `None` if it is not written as an integer.
-    pub(crate) whole: Option<i64>,
-}
-
-impl Number {
-    fn from_integer(number: i64) -> Number {
-        Number { float: number as f64, whole: Some(number) }
-    }
-
-    /// Parses a finite number; `None` for other text.
-    fn parse(text: &str) -> Option<Number> {
-        let float: f64 = text.parse().ok()?;
-        let whole = text.parse().ok();
-        float.is_finite().then_some(Number { float, whole })
-    }
-}
-
-impl Fill {
-    const ZEROS: Fill = Fill::Number(Number { float: 0.0, whole: Some(0) });
-    const ONES: Fill = Fill::Number(Number { float: 1.0, whole: Some(1) });
-
-    /// Creates the rule of pseudo-random numbers from 0 to below `limit`.
-    fn from_limit(limit: i64) -> Fill {
-        Fill::Range(Number::from_integer(0), Number::from_integer(limit))
-    }
-
-    /// Parses `zeros`, `ones`, `arange`, a number or `LO..HI`; `None` for other text.
-    pub(crate) fn parse(text: &str) -> Option<Fill> {
-        Some(match text {
-            "zeros" => Fill::ZEROS,
-            "ones" => Fill::ONES,
-            "arange" => Fill::Arange,
-            _ => match text.split_once("..") {
-                Some((low, high)) => {
-                    let (low, high) = (Number::parse(low)?, Number::parse(high)?);
-                    (low.float < high.float).then_some(Fill::Range(low, high))?
-                }
-                None => Fill::Number(Number::parse(text)?),
-            },
-        })
-    }
-}
-
-impl fmt::Display for Fill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fill::Number(number) => write!(f, "{}", number.float),
-            Fill::Arange => f.write_str("0, 1, 2, …"),
-            Fill::Range(low, high) => {
-                write!(f, "pseudo-random numbers from {} to below {}", low.float, high.float)
-            }
-        }
-    }
 }
 
 /// Parses an input name and its shape, as `NAME=1,3,224,224` or `NAME=1x3x224x224`. `NAME=` is a
@@ -144,17 +74,16 @@ impl Args {
         self.random.or(is_implied.then_some(0))
     }
 
-    /// Returns the dimensions that `--shape` gives for an input; `None` if it gives none.
-    pub(crate) fn find_shape(&self, input: &str) -> Option<&[usize]> {
-        let mut shapes = self.shape.iter().rev();
-        shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
-    }
-
-    /// Returns the rule that the last matching `--fill` gives for the elements of an input; `None`
-    /// if no `--fill` matches.
-    pub(crate) fn find_fill(&self, input: &str) -> Option<Fill> {
-        let mut fills = self.fill.iter().rev();
-        fills.find(|(name, _)| matches_name(name, input)).map(|(_, fill)| *fill)
+    /// Returns the options of the library with the sizes of `--set`.
+    pub(crate) fn to_options(&self, sizes: &Sizes) -> FillOptions {
+        let mut options = sizes.to_fill_options().seed(self.seed().unwrap_or(0));
+        for (input, dims) in &self.shape {
+            options = options.shape(input, dims.as_slice());
+        }
+        for (input, fill) in &self.fill {
+            options = options.fill(input, *fill);
+        }
+        options
     }
 
     /// Checks that each `--shape` and `--fill` matches an input of the model, and that no file
@@ -193,69 +122,28 @@ impl Args {
     }
 }
 
-/// Whether the name of an input matches a name or a glob pattern. A pattern also matches its
-/// literal text.
-fn matches_name(pattern: &str, input: &str) -> bool {
-    pattern == input || Glob::parse(pattern).is_ok_and(|glob| glob.matches(input))
-}
-
-/// Chooser of default elements for inputs that neither a file nor an option gives.
-pub(crate) struct DefaultFills<'m> {
-    model: &'m Model,
-    /// Types of the model's values; `None` until the first integer input needs them.
-    types: Option<Inferred>,
-}
-
-impl<'m> DefaultFills<'m> {
-    pub(crate) fn new(model: &'m Model) -> DefaultFills<'m> {
-        DefaultFills { model, types: None }
+/// Makes values for the graph inputs that are not given and are required or named in `options`, and
+/// notes on the terminal which sizes are assumed.
+pub(crate) fn fill_inputs(
+    options: &FillOptions,
+    model: &Model,
+    ports: &[Port],
+    given: &[(String, Value)],
+    terminal: &Terminal,
+) -> Result<Vec<(String, Value)>, Failure> {
+    let filled = model.fill_inputs(ports, given, options)?;
+    note_assumed(&filled.assumed, terminal);
+    for (name, fill) in &filled.rules {
+        terminal.detail(&format!("the input '{name}' is filled with {fill}"));
     }
-
-    /// Returns the default rule for an input with elements of type `elem`: ones for masks, zeros
-    /// for token types, valid indices for integers, else numbers from -1 to 1.
-    pub(crate) fn choose_fill(&mut self, input: &str, elem: DataType) -> Fill {
-        let name_has = |words: &[&str]| {
-            let name = input.to_lowercase();
-            words.iter().any(|word| name.contains(word))
-        };
-        let is_integer = elem.is_integer();
-        if (is_integer || elem == DataType::Bool) && name_has(&["mask"]) {
-            return Fill::ONES;
-        }
-        if !is_integer {
-            return match elem {
-                DataType::Bool => Fill::from_limit(2),
-                DataType::String => Fill::from_limit(10),
-                _ => Fill::Range(Number { float: -1.0, whole: None }, Number::from_integer(1)),
-            };
-        }
-        if name_has(&["token_type", "tokentype", "segment_id"]) {
-            return Fill::ZEROS;
-        }
-        let model = self.model;
-        let types = self
-            .types
-            .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
-        let limit = model.find_index_limit(input, types).filter(|limit| *limit > 0);
-        let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        Fill::from_limit(limit.min(compute_exclusive_end(elem)))
-    }
+    Ok(filled.values)
 }
 
-/// Returns the maximum of an integer type plus 1, limited to `i64::MAX`.
-fn compute_exclusive_end(elem: DataType) -> i64 {
-    let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
-    1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
-        .filter(|end| *end > 0)
-        .unwrap_or(i64::MAX)
-}
-
-/// Returns the type of a graph input; for an optional the type of its content. `None` if the type
-/// is unknown.
-pub(crate) fn find_input_type(port: &Port) -> Option<&Type> {
-    match port.ty()? {
-        Type::Optional(inner) => Some(inner),
-        ty => Some(ty),
+/// Notes on the terminal which dimensions are assumed to be 1.
+pub(crate) fn note_assumed(assumed: &[String], terminal: &Terminal) {
+    if !assumed.is_empty() {
+        let names = assumed.join(", ");
+        terminal.note(&format!("unknown dimensions are set to 1 (see --set): {names}"));
     }
 }
 
@@ -288,39 +176,5 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(fill(text).as_deref(), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn default_fills_follow_names_types_and_tables() {
-        let words = vec!["1"; 30].join(", ");
-        let many = vec!["1"; 300].join(", ");
-        let model = Model::from_text(&format!(
-            "<ir_version: 10, opset_import: [\"\": 21]>
-             g (int64[N] ids, int64[N] kinds, uint8[N] small) => (y, z, u)
-             <float[30] words = {{{words}}}, float[2] two = {{1, 2}}, float[300] many = {{{many}}}>
-             {{
-                 y = Gather (words, ids) z = Gather (two, kinds)
-                 i = Cast <to = 7> (small) u = Gather (many, i)
-             }}"
-        ))
-        .unwrap();
-        let mut fitting = DefaultFills::new(&model);
-        let rows = [
-            ("ids", DataType::Int64, Fill::from_limit(30)),
-            ("kinds", DataType::Int64, Fill::from_limit(2)),
-            ("small", DataType::Uint8, Fill::from_limit(256)),
-            ("other", DataType::Int64, Fill::from_limit(10)),
-            ("other", DataType::Int4, Fill::from_limit(8)),
-            ("other", DataType::Uint2, Fill::from_limit(4)),
-            ("other", DataType::Int2, Fill::from_limit(2)),
-            ("attention_mask", DataType::Int64, Fill::ONES),
-            ("mask", DataType::Bool, Fill::ONES),
-            ("token_type_ids", DataType::Int32, Fill::ZEROS),
-        ];
-        for (name, elem, expected) in rows {
-            assert_eq!(fitting.choose_fill(name, elem), expected, "{name}: {elem}");
-        }
-        let floats = fitting.choose_fill("attention_mask", DataType::Float);
-        assert_eq!(floats.to_string(), "pseudo-random numbers from -1 to below 1");
     }
 }

@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use sardonyx::check::FillOptions;
 use sardonyx::inspect::TensorRole;
 use sardonyx::io::read_value;
+use sardonyx::tool::filling::find_input_type;
 use sardonyx::tool::{CastOptions, cast, npz};
 use sardonyx::value::{Buffer, Sequence};
 use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 
 use crate::failure::Failure;
 use crate::files::{self, FileKind};
-use crate::filling::find_input_type;
 use crate::session::Opened;
 use crate::terminal::Terminal;
-use crate::{arrays, filling, images, random};
+use crate::{arrays, filling, images};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -42,6 +43,12 @@ pub(crate) struct Inputs {
 }
 
 impl Args {
+    /// Adds a file before the others.
+    pub(crate) fn prepend(&mut self, file: Option<PathBuf>) {
+        let file = file.map(|file| file.to_string_lossy().into_owned());
+        self.files.splice(0..0, file);
+    }
+
     /// Whether files or options give inputs.
     pub(crate) fn is_given(&self) -> bool {
         !self.files.is_empty() || self.filling.seed().is_some()
@@ -119,12 +126,12 @@ fn gather_with(
     }
     filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
     if filling.seed().is_some() {
+        let options = filling.to_options(&opened.sizes);
         if let Some(trained) = &opened.trained {
-            gather.add_stored_state(trained, filling)?;
+            gather.add_stored_state(trained, &options)?;
         }
         let given = &gather.inputs.values;
-        let mut filled =
-            random::fill_inputs(filling, model, &opened.sizes, ports, given, Some(terminal))?;
+        let mut filled = filling::fill_inputs(&options, model, ports, given, terminal)?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
         terminal.note(
@@ -176,11 +183,7 @@ impl<'a> Gather<'a> {
     /// Sets state variables among the inputs to their stored values, unless they are given or have
     /// a `--fill` or `--shape` of their own. Random weights give subnormal gradients, with which
     /// processors take many times as long.
-    fn add_stored_state(
-        &mut self,
-        trained: &Model,
-        filling: &filling::Args,
-    ) -> Result<(), Failure> {
+    fn add_stored_state(&mut self, trained: &Model, filling: &FillOptions) -> Result<(), Failure> {
         let variables = trained.state_variables().into_iter().map(|variable| variable.name);
         let variables: HashSet<String> = variables.collect();
         let ports = self.session.inputs();

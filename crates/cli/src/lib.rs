@@ -13,6 +13,7 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+mod compare;
 mod completions;
 mod convert;
 mod cost;
@@ -53,7 +54,6 @@ mod pack;
 mod parse;
 mod print;
 mod profile;
-mod random;
 mod reduce;
 mod refused;
 mod rules;
@@ -129,6 +129,7 @@ enum Command {
     Explain(explain_model::Args),
     Scan(scan::Args),
     Diff(diff::Args),
+    Compare(compare::Args),
     Hash(hash::Args),
     Ops(ops::Args),
     Graph(graph::Args),
@@ -180,6 +181,7 @@ pub fn run_command() -> ExitCode {
             Command::Explain(args) => to_verdict(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Diff(args) => diff::diff(&args, &terminal),
+            Command::Compare(mut args) => compare::compare(&mut args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),

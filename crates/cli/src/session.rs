@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
+use sardonyx::check::FillOptions;
 use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::io::Access;
 use sardonyx::run::{Optimization, Precision};
+use sardonyx::tool::filling::OpenDim;
 use sardonyx::tool::{ModelExt, SessionBuilderExt};
 use sardonyx::{ErrorKind, Model, OpenOptions, Session, SessionBuilder, Trainer, TrainerBuilder};
 
 use crate::failure::Failure;
 use crate::model_arg::ModelArg;
-use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::{time_call, to_millis};
 use crate::{human, symbols};
@@ -75,7 +76,7 @@ pub(crate) struct Sizes {
     /// Sizes of symbolic dimensions by name, which the session fixes.
     pub(crate) fixed: Vec<(String, usize)>,
     /// Sizes of unnamed dimensions of inputs that are filled.
-    pub(crate) open: Vec<OpenSize>,
+    pub(crate) open: Vec<OpenDim>,
 }
 
 /// Opened model with a session for it.
@@ -114,12 +115,26 @@ impl SizeArgs {
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let size = usize::try_from(*size).unwrap_or(usize::MAX);
-            match OpenSize::from_name(&inputs, name, size)? {
+            match symbols::find_open_dim(&inputs, name, size)? {
                 Some(open) => sizes.open.push(open),
                 None => sizes.fixed.push((name.clone(), size)),
             }
         }
         Ok(sizes)
+    }
+}
+
+impl Sizes {
+    /// Returns options that fill inputs with these sizes.
+    pub(crate) fn to_fill_options(&self) -> FillOptions {
+        let mut options = FillOptions::new();
+        for (name, size) in &self.fixed {
+            options = options.dim(name, *size);
+        }
+        for OpenDim { input, axis, size } in &self.open {
+            options = options.open_dim(input, *axis, *size);
+        }
+        options
     }
 }
 
@@ -275,7 +290,14 @@ impl SessionArgs {
 
     /// Creates the builder of a session with the options of the command line.
     fn make_builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
-        let mut builder = Session::builder(model)
+        let builder = self.configure(Session::builder(model));
+        let sizes = sizes.fixed.iter();
+        sizes.fold(builder, |builder, (name, size)| builder.dim(name, *size))
+    }
+
+    /// Sets the options of the command line except sizes.
+    pub(crate) fn configure<'m>(&self, builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
+        let mut builder = builder
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
                 Level::Basic => Optimization::Basic,
@@ -296,9 +318,6 @@ impl SessionArgs {
         }
         if self.refuse_newer_ir {
             builder = builder.refuse_newer_ir();
-        }
-        for (name, size) in &sizes.fixed {
-            builder = builder.dim(name, *size);
         }
         for name in &self.without_rewrite {
             builder = builder.without_rewrite(name);

@@ -2,6 +2,7 @@
 //! `--set` of sessions is in `session.rs`.
 
 use sardonyx::infer::InferOptions;
+use sardonyx::tool::filling::OpenDim;
 use sardonyx::{Model, Port, Type};
 
 use crate::failure::Failure;
@@ -25,44 +26,33 @@ pub(crate) fn parse_size(text: &str) -> Result<(String, i64), String> {
     }
 }
 
-/// Size for a dimension of a graph input that has no name in the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpenSize {
-    pub(crate) input: String,
-    pub(crate) axis: usize,
-    pub(crate) size: usize,
-}
-
-impl OpenSize {
-    /// Resolves `INPUT[AXIS]` to a dimension of a graph input. `None` if `name` does not have this
-    /// form or INPUT is not an input; fails if the dimension has a size or a name.
-    pub(crate) fn from_name(
-        inputs: &[Port],
-        name: &str,
-        size: usize,
-    ) -> Result<Option<Self>, Failure> {
-        let port = split_axis(name).and_then(|(input, axis)| {
-            let port = inputs.iter().find(|port| port.name() == input)?;
-            Some((port, axis))
-        });
-        let Some((port, axis)) = port else { return Ok(None) };
-        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
-            Some(dim) if dim.is_unknown() => {
-                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
-            }
-            Some(dim) => {
-                let failure = Failure::new(format!(
-                    "cannot set dimension {axis} of '{port}', which is {dim}"
-                ));
-                Err(match dim.as_symbol() {
-                    Some(symbol) => {
-                        failure.help(format!("set the dimension by its name: {symbol}={size}"))
-                    }
-                    None => failure.help("only dimensions without a fixed size can be set"),
-                })
-            }
-            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
+/// Resolves `INPUT[AXIS]` to a dimension of a graph input. `None` if `name` does not have this form
+/// or INPUT is not an input; fails if the dimension has a size or a name.
+pub(crate) fn find_open_dim(
+    inputs: &[Port],
+    name: &str,
+    size: usize,
+) -> Result<Option<OpenDim>, Failure> {
+    let port = split_axis(name).and_then(|(input, axis)| {
+        let port = inputs.iter().find(|port| port.name() == input)?;
+        Some((port, axis))
+    });
+    let Some((port, axis)) = port else { return Ok(None) };
+    match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
+        Some(dim) if dim.is_unknown() => {
+            Ok(Some(OpenDim { input: port.name().to_string(), axis, size }))
         }
+        Some(dim) => {
+            let failure =
+                Failure::new(format!("cannot set dimension {axis} of '{port}', which is {dim}"));
+            Err(match dim.as_symbol() {
+                Some(symbol) => {
+                    failure.help(format!("set the dimension by its name: {symbol}={size}"))
+                }
+                None => failure.help("only dimensions without a fixed size can be set"),
+            })
+        }
+        None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
     }
 }
 
@@ -81,8 +71,7 @@ impl Args {
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let bounded = usize::try_from(*size).unwrap_or(usize::MAX);
-            if let Some(OpenSize { input, axis, .. }) = OpenSize::from_name(&inputs, name, bounded)?
-            {
+            if let Some(OpenDim { input, axis, .. }) = find_open_dim(&inputs, name, bounded)? {
                 // Cannot fail: the line above has found the axis.
                 let _ = model.set_input_dim(&input, axis, *size);
                 continue;

@@ -17,6 +17,7 @@ use libtest_mimic::Arguments;
 /// Directories below `tests/`, and the suffixes of their models.
 const SUITES: &[(&str, &[&str])] = &[
     ("check", &["onnxtxt", "txtpb"]),
+    ("compare", &["onnxtxt"]),
     ("convert", &["onnxtxt"]),
     ("cost", &["onnxtxt"]),
     ("devices", &["onnxtxt"]),

@@ -61,7 +61,10 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
         assert_eq!(output(run(&files, &["--shape", shape]), "i").0, [4]);
     }
     let refused = |args: &[&str], words: &[&str]| run(&files, args).fails_with(words);
-    refused(&["--shape", "x=4"], &["--shape", "the number of dimensions is 1 and should be 2"]);
+    refused(
+        &["--shape", "x=4"],
+        &["the given shape", "the number of dimensions is 1 and should be 2"],
+    );
     refused(&["--shape", "x=4,5"], &["dimension 1 is 5 and should be 3"]);
     refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 5 and should be 4"]);
     refused(&["--shape", "xs=4,3"], &["no input 'xs'", "the inputs of the model are: x, ids"]);

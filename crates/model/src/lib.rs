@@ -32,6 +32,7 @@ mod dim;
 mod domain;
 mod edit;
 mod error;
+mod gather;
 mod graph;
 mod ids;
 mod inline;

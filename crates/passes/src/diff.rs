@@ -9,6 +9,7 @@ mod interface;
 mod matching;
 mod nodes;
 mod side;
+mod values;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::finding::{Places, Spot};
 pub use constants::{ConstantChange, Spread, TensorChange};
 pub use interface::{PortChange, PortKind};
 pub use nodes::{NodeChange, NodeChangeKind, NodeDetail};
+pub use values::{MatchedValue, match_values};
 pub use versions::{Impact, VersionAdvice, format_version};
 
 use matching::Matching;
@@ -244,6 +246,13 @@ pub fn diff(
     diff
 }
 
+/// Matches inputs, constants and nodes of two graphs.
+fn match_graphs(matching: &mut Matching<'_, '_>, before: GraphId, after: GraphId) {
+    matching.pair_inputs((before, after));
+    matching.pair_constants((before, after));
+    matching.match_nodes(before, after);
+}
+
 struct Comparison<'s, 'm> {
     matching: Matching<'s, 'm>,
     options: DiffOptions,
@@ -341,9 +350,7 @@ impl Comparison<'_, '_> {
     }
 
     fn graph(&mut self, before: GraphId, after: GraphId) {
-        self.matching.pair_inputs((before, after));
-        self.matching.pair_constants((before, after));
-        self.matching.match_nodes(before, after);
+        match_graphs(&mut self.matching, before, after);
         let model = self.matching.after.model;
         let is_main = model.main == Some(after);
         let (nodes, inner) = self.matching.node_changes((before, after), self.options);

@@ -45,6 +45,7 @@ mod strip;
 mod tolerated;
 mod training;
 mod upgrade;
+mod widen;
 
 pub use addition::import_operator_set;
 pub use align::{inline, inline_in_any_order};
@@ -69,9 +70,9 @@ pub use derivatives::{
     gradients_in,
 };
 pub use diff::{
-    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
-    ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind,
-    Spread, TensorChange, VersionAdvice, diff, format_version,
+    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, MatchedValue,
+    ModelDiff, ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange,
+    PortKind, Spread, TensorChange, VersionAdvice, diff, format_version, match_values,
 };
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{
@@ -110,3 +111,4 @@ pub use training::{
     TrainingReport, add_training,
 };
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};
+pub use widen::{Widened, widen};

@@ -1,6 +1,6 @@
 //! Order in which the nodes of a graph can run.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 
 /// Sorts nodes so that none reads an output of a later one. Returns `None` if they have such an
@@ -11,10 +11,7 @@ use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 ///
 /// There is a cycle: returns the first node that is part of it or depends on it, and the number of
 /// such nodes.
-pub(crate) fn sort_nodes(
-    model: &Model,
-    nodes: &[NodeId],
-) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
+pub fn sort_nodes(model: &Model, nodes: &[NodeId]) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
     let ascending = nodes.is_sorted();
     let mut read = Vec::new();
     // Files are read from front to back, so the ids mostly show the order.
@@ -123,6 +120,19 @@ pub(crate) fn nodes_of_tree(model: &Model, root: GraphId) -> impl Iterator<Item 
 pub fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
+}
+
+/// Returns the values that a node reads from its graph and the graphs around it, itself or in its
+/// inner graphs.
+pub fn reads_outside(model: &Model, node: NodeId) -> Vec<ValueId> {
+    let mut read = reads(model, node);
+    let within: Vec<GraphId> =
+        inner_graphs(model, node).flat_map(|graph| tree(model, graph)).collect();
+    if !within.is_empty() {
+        let within: HashSet<GraphId> = within.into_iter().collect();
+        read.retain(|value| !within.contains(&model.value(*value).graph));
+    }
+    read
 }
 
 /// Returns the values of enclosing graphs that a node reads, itself or in its inner graphs.

@@ -2,6 +2,7 @@
 //! models.
 
 mod arrays;
+mod comparing;
 mod editing;
 mod elements;
 mod engine;
@@ -58,6 +59,7 @@ pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deadline>()?;
     interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
+    module.add_function(wrap_pyfunction!(comparing::compare, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
     module.add_function(wrap_pyfunction!(editing::extract, module)?)?;

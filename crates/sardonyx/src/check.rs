@@ -32,9 +32,12 @@ use sardonyx_passes::codes::{self, CODES};
 
 use sardonyx_passes::{CheckPart, Findings, Spot};
 
+pub use crate::compare::{CompareOptions, ComparedValue, Comparison, DivergingPart};
+pub use crate::filling::{Fill, FillOptions};
 pub use crate::scan::{
     ScanFacts, ScanFinding, ScanOptions, ScanReport, ScannedDomain, ScannedFile,
 };
+pub use crate::verify::{FailedRun, Verified, VerifyOptions};
 #[doc(inline)]
 pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 

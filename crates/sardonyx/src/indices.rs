@@ -30,19 +30,6 @@ impl Model {
     /// Returns the exclusive upper bound of an integer input's elements: the size of the smallest
     /// table that the input of the main graph indexes through `Gather`. `None` if no `Gather` takes
     /// its indices from the input, or no such table has a known size.
-    ///
-    /// ```
-    /// # use sardonyx::{Model, infer::InferOptions, tool::ModelExt};
-    /// let model = Model::from_text(
-    ///     "<ir_version: 10, opset_import: [\"\": 21]>
-    ///      g (int64[N] ids) => (float[N, 2] y) <float[3, 2] words = {1, 2, 3, 4, 5, 6}> {
-    ///          y = Gather (words, ids)
-    ///      }",
-    /// )?;
-    /// let types = model.infer(&InferOptions::new());
-    /// assert_eq!(model.find_index_limit("ids", &types), Some(3));
-    /// # Ok::<(), sardonyx::Error>(())
-    /// ```
     pub(crate) fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
         let graph = &self.graph;
         let inputs = &graph.main_graph()?.inputs;

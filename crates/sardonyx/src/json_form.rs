@@ -1,6 +1,7 @@
 //! Implements `serde::Serialize` for reports. The command prints `--json` with these
 //! implementations.
 
+mod compare;
 mod inspect;
 
 use sardonyx_model::{Dim, Type};

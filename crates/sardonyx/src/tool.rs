@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use sardonyx_runtime::CompileReport;
 
-use crate::check::{CheckOptions, CheckReport, Finding};
+use crate::check::{CheckOptions, CheckReport, FillOptions, Finding};
 use crate::device::{Division, ShardReport};
 use crate::edit::InvalidResult;
 use crate::infer::{InferOptions, Inferred};
-use crate::value::Tolerance;
-use crate::{Error, Model, Session, SessionBuilder, Type, Value};
+use crate::{Error, Model, Port, Session, SessionBuilder, Type, Value};
 
-pub use crate::difference::Difference; // cli: run --expect; xtask: agree
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
 pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops
 pub use crate::given::InitializerInfo; // python: adds of initializers
@@ -66,6 +64,11 @@ pub mod failure {
 /// Edits of models and the errors that they introduce. Used by cli, `set` and invalid results.
 pub mod edits {
     pub use sardonyx_passes::{Edit, JobKind, NewError};
+}
+
+/// Generated values of graph inputs. Used by cli, `run` and other commands.
+pub mod filling {
+    pub use crate::filling::{Filled, OpenDim, Sizes, SplitMix64, find_input_type, matches_name};
 }
 
 /// Element types of 8-bit floats. Used by python, `onnx.numpy_helper`.
@@ -138,14 +141,13 @@ pub trait ModelExt {
     -> Inferred;
     /// Counts operations and memory of the model. Used by cli, `cost`.
     fn cost(&self, options: &InferOptions) -> cost::Cost;
-    /// Runs two models on equal inputs and finds the first value that differs; `None` if all agree.
-    /// Used by cli, `verify`.
-    fn find_first_difference(
+    /// Makes values for the inputs that are not given. Used by cli.
+    fn fill_inputs(
         &self,
-        other: &Model,
-        inputs: &[(String, Value)],
-        tolerance: Tolerance,
-    ) -> Result<Option<Difference>, Error>;
+        ports: &[Port],
+        given: &[(String, Value)],
+        options: &FillOptions,
+    ) -> Result<filling::Filled, Error>;
     /// Splits the model into one model for each rank. Used by cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
     /// Explains why a division into shards left the model whole; `None` if it did not. Used by cli,
@@ -153,9 +155,6 @@ pub trait ModelExt {
     fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collective operators. Used by cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
-    /// Returns the exclusive upper bound of the indices in a graph input; `None` if unknown. Used
-    /// by cli, generated inputs.
-    fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
     /// Finds the operator that computes the class scores in a graph output. Used by cli, classes.
     fn find_score_operator(&self, output: &str) -> Option<ScoreOperator>;
     /// Lists the dimensions of a graph input or output that a name such as `?` marks as unknown:
@@ -220,13 +219,13 @@ impl ModelExt for Model {
         Model::cost(self, options)
     }
 
-    fn find_first_difference(
+    fn fill_inputs(
         &self,
-        other: &Model,
-        inputs: &[(String, Value)],
-        tolerance: Tolerance,
-    ) -> Result<Option<Difference>, Error> {
-        Model::find_first_difference(self, other, inputs, tolerance)
+        ports: &[Port],
+        given: &[(String, Value)],
+        options: &FillOptions,
+    ) -> Result<filling::Filled, Error> {
+        Model::fill_inputs(self, ports, given, options)
     }
 
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error> {
@@ -239,10 +238,6 @@ impl ModelExt for Model {
 
     fn has_collectives(&self) -> bool {
         Model::has_collectives(self)
-    }
-
-    fn find_index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
-        Model::find_index_limit(self, input, types)
     }
 
     fn find_score_operator(&self, output: &str) -> Option<ScoreOperator> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sardonyx::tool::filling::SplitMix64;
 use sardonyx::tool::{CastOptions, cast, npz};
 use sardonyx::value::Buffer;
 use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
@@ -10,7 +11,6 @@ use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
 use crate::failure::Failure;
 use crate::files::{self, FileKind};
 use crate::inputs;
-use crate::random::SplitMix64;
 
 /// Training data for the graph inputs of training steps.
 pub(super) struct Data {

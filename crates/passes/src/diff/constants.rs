@@ -104,8 +104,10 @@ impl Matching<'_, '_> {
             for constant in new.iter().filter(|constant| kinds.contains(&constant.kind())) {
                 let key = constant.key(self.after, with_values);
                 let partner = by_key.get_mut(&key).and_then(VecDeque::pop_front);
-                if let Some(partner) = partner {
-                    self.pair_values(partner, constant.value);
+                match partner {
+                    Some(partner) if with_values => self.pair_values(partner, constant.value),
+                    Some(partner) => self.pair_loosely(partner, constant.value),
+                    None => {}
                 }
             }
         }

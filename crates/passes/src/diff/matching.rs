@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer, ValueId};
 
 use super::side::{Callee, Side};
@@ -42,6 +42,8 @@ pub(super) struct Matching<'s, 'm> {
     /// By value of the second model.
     value_before: Vec<Option<ValueId>>,
     signatures: [Vec<u64>; 2],
+    /// Constants of the second model that are paired by type and shape alone.
+    loose: HashSet<ValueId>,
 }
 
 impl<'s, 'm> Matching<'s, 'm> {
@@ -58,6 +60,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             value_after: vec![None; before.model.value_count()],
             value_before: vec![None; after.model.value_count()],
             signatures,
+            loose: HashSet::new(),
         };
         matching.pair_undefined();
         matching
@@ -101,6 +104,24 @@ impl<'s, 'm> Matching<'s, 'm> {
     /// Returns the value of the second model that stands for a value of the first.
     pub(super) fn value_after(&self, value: ValueId) -> Option<ValueId> {
         self.value_after[value.index()]
+    }
+
+    /// Matches constants that only type and shape have in common, unless one of them has a partner.
+    pub(super) fn pair_loosely(&mut self, before: ValueId, after: ValueId) {
+        if self.value_before(after).is_none() {
+            self.pair_values(before, after);
+            self.loose.insert(after);
+        }
+    }
+
+    /// Whether a constant of the second model is paired by type and shape alone.
+    pub(super) fn is_loose(&self, after: ValueId) -> bool {
+        self.loose.contains(&after)
+    }
+
+    /// Whether two nodes have the same operator and attributes.
+    pub(super) fn compute_equally(&self, before: NodeId, after: NodeId) -> bool {
+        self.signatures[0][before.index()] == self.signatures[1][after.index()]
     }
 
     /// Pairs two values unless one of them has a partner.
@@ -330,7 +351,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             (outputs(self.before.model, before), outputs(self.after.model, after));
         let named: HashMap<usize, ValueId> =
             before.iter().flatten().filter_map(|v| Some((self.before.name(*v)?, *v))).collect();
-        let known: hashbrown::HashSet<usize> =
+        let known: HashSet<usize> =
             after.iter().flatten().filter_map(|value| self.after.name(*value)).collect();
         let mut pairs = Vec::new();
         for (index, value) in after.iter().enumerate() {

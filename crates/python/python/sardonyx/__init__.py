@@ -11,8 +11,9 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
-:func:`shard` divides a model among several devices, :func:`extract` makes a model of a part of one, :func:`reduce` makes a small
-example of a problem, and :func:`diff` compares two models.
+:func:`shard` divides a model among several devices, :func:`extract` makes a model of a part of one, and :func:`reduce` makes a small
+example of a problem. :func:`diff` compares the structure of two models, and :func:`compare` finds the first value that differs
+between two when they run.
 
 The submodules:
 
@@ -46,6 +47,7 @@ from sardonyx import (
     utils,
     version_converter,
 )
+from sardonyx._comparing import compare
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
 from sardonyx._editing import diff, extract, reduce
@@ -77,6 +79,7 @@ __all__ = [
     "add_training",
     "backend",
     "checker",
+    "compare",
     "deadline",
     "defs",
     "diff",

@@ -584,6 +584,17 @@ def add_training(model: ModelLike, arguments: dict[str, object], /) -> bytes | M
     """Returns the model with a loss, gradients and an optimizer, as an object of the same class or as
     bytes.
     """
+def compare(
+    model: ModelLike,
+    other: object,
+    inputs: object,
+    dims: dict[str, int] | None,
+    arguments: dict[str, object],
+    /,
+) -> str:
+    """Compares a model with another one, with stored values in a dict, or with itself in double (None).
+    Returns the result as JSON.
+    """
 def differentiate(model: ModelLike, arguments: dict[str, object], /) -> bytes | Message:
     """Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
     nodes are replaced by the nodes that compute them.
