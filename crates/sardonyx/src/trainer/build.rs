@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
 use sardonyx_passes::{CheckOptions, Severity, check, order::first_too_early, place_of_node};
-use sardonyx_runtime::Precision;
+use sardonyx_runtime::{Precision, StatePorts};
 
-use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
+use super::program::{EntryPrograms, StateOutput, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, to_type};
 use super::{Run, Runner, Trainer};
 use crate::devices::{
@@ -244,17 +244,16 @@ impl ProgramCompiler<'_> {
         let shown = |name: Option<Symbol>| self.model.display_name(name);
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
         let mut model = self.model.with_graph(graph);
-        let mut updated = Vec::new();
+        let mut overwritable = Vec::new();
         let session: Runner = match devices {
             None => {
-                model.updates = pair_updates(&variables, &assignments);
+                model.state = pair_state(&variables, &assignments);
                 let session = self.choices.to_builder(&model).build()?;
-                let numbers = session.list_updates().into_iter();
-                updated.extend(numbers.filter_map(|(input, _)| {
-                    let read = variables.iter().find(|(read, _)| *read == input)?;
-                    Some((shown(inputs[input]), read.1))
+                overwritable.extend(session.list_state().into_iter().filter_map(|ports| {
+                    let (_, variable) = variables.iter().find(|(read, _)| *read == ports.input)?;
+                    Some(StateOutput { output: ports.output, variable: *variable })
                 }));
-                updated.sort_unstable_by_key(|(_, number)| *number);
+                overwritable.sort_unstable_by_key(|state| state.variable);
                 session.into()
             }
             Some(devices) => {
@@ -284,7 +283,7 @@ impl ProgramCompiler<'_> {
         let variables = variables.into_iter();
         Ok(TrainingProgram {
             variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
-            updated,
+            overwritable,
             assignments,
             returned,
             names,
@@ -383,13 +382,10 @@ fn list_names(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
 
 /// Pairs the index of each input that reads a state variable with the index of the output that is
 /// assigned to the variable: the output can be written in place.
-fn pair_updates(
-    variables: &[(usize, usize)],
-    assignments: &[(usize, usize)],
-) -> Vec<(usize, usize)> {
+fn pair_state(variables: &[(usize, usize)], assignments: &[(usize, usize)]) -> Vec<StatePorts> {
     let pairs = variables.iter().filter_map(|(input, variable)| {
         let (_, output) = assignments.iter().find(|(assigned, _)| assigned == variable)?;
-        Some((*input, *output))
+        Some(StatePorts { input: *input, output: *output })
     });
     pairs.collect()
 }
@@ -440,8 +436,8 @@ impl Model {
         let info = &self.graph.training_info[entry];
         let bindings = Bindings { info, assigned: &info.update_binding };
         let bound = BoundPorts::new(&places, bindings, &inputs, &outputs);
-        let updates = pair_updates(&bound.variables, &bound.assignments);
-        Ok(Model { updates, ..self.with_graph(graph) })
+        let state = pair_state(&bound.variables, &bound.assignments);
+        Ok(Model { state, ..self.with_graph(graph) })
     }
 
     /// Returns the training step of an entry with state variables as initializers and with expanded

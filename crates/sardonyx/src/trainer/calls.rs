@@ -30,8 +30,7 @@ impl Trainer {
         for entry in &self.programs.entries {
             if let Some(program) = &entry.initialization {
                 let options = with_default_seed(options, state.make_step_seed());
-                let (access, none) = (StateAccess::Read(&state), StepInputs::Values(&[]));
-                program.run(access, none, &mut self.buffers, &options, |_, _| Ok(()))?;
+                program.run(&state, StepInputs::Values(&[]), &mut self.buffers, &options)?;
                 state.assign(&mut self.buffers.assigned);
             }
         }
@@ -64,8 +63,8 @@ impl Trainer {
         let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
-        let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
-        program.run(access, inputs, buffers, &options, |_, _| Ok(()))?;
+        let begun = program.begin(state, StepInputs::Values(&inputs), buffers, &options)?;
+        program.finish(begun, StateAccess::Write(state), buffers, &options)?;
         state.assign(&mut buffers.assigned);
         program.take_outputs(state, buffers)
     }
@@ -92,10 +91,9 @@ impl Trainer {
         for (name, _) in outputs.iter() {
             program.find_output(name)?;
         }
-        let (access, inputs) = (StateAccess::Write(state), StepInputs::Views(inputs));
-        program.run(access, inputs, buffers, &options, |variables, returned| {
-            copy_returned(program, variables, returned, outputs)
-        })?;
+        let begun = program.begin(state, StepInputs::Views(inputs), buffers, &options)?;
+        copy_returned(program, state.variables(), &buffers.returned, outputs)?;
+        program.finish(begun, StateAccess::Write(state), buffers, &options)?;
         state.assign(&mut buffers.assigned);
         let copied = copy_assigned(program, state, &buffers.returned, outputs);
         buffers.returned.clear();
@@ -165,8 +163,7 @@ impl Trainer {
             let own = inputs.iter().filter(|(name, _)| has_step_input(entry, name)).cloned();
             let own: Vec<_> = own.collect();
             let options = with_default_seed(options, state.make_step_seed());
-            let (access, own) = (StateAccess::Read(&state), StepInputs::Values(&own));
-            entry.step.run(access, own, &mut self.buffers, &options, |_, _| Ok(()))?;
+            entry.step.run(&state, StepInputs::Values(&own), &mut self.buffers, &options)?;
             state.assign(&mut self.buffers.assigned);
             returned.push(entry.step.take_outputs(&state, &mut self.buffers)?);
         }

@@ -10,9 +10,11 @@ use sardonyx_model::{
     self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, Type, ValueId,
 };
 use sardonyx_proto::{DataType as NumberedType, closest};
+use sardonyx_runtime::OldValue;
 use sardonyx_shard::Form;
-use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut};
+use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView};
 
+use super::program::StateOutput;
 use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -241,8 +243,6 @@ pub(super) enum NewValue {
     Whole(Tensor),
     /// Tensor whose shards are on devices.
     OnDevices(Arc<Parts>),
-    /// Value that is already written over the old one in place.
-    InPlace,
 }
 
 /// Value of a state variable. Cloning shares the elements.
@@ -271,11 +271,6 @@ impl Held {
                 }
                 Held::OnDevices(_) => *self = Held::from_tensor(value),
             },
-            NewValue::InPlace => {
-                if let Held::Whole(_, known) = self {
-                    forget_shards(known);
-                }
-            }
         }
     }
 
@@ -499,43 +494,62 @@ impl State {
         &self.variables
     }
 
-    /// Makes the memory of a variable's value exclusive, so that a new value can be written over it
-    /// in place. Returns whether the memory is exclusive. A stored value is copied once. A value
-    /// that a clone of the trainer shares is not copied: the copy would take as much memory as the
-    /// new value, and for longer.
+    /// Copies the stored value of a variable, so that a new value can be written over it in place.
+    /// A value that a clone of the trainer shares is not copied: the new value gets memory of its
+    /// own.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
-    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<bool, Error> {
+    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<(), Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
-        let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
+        let Held::Whole(value, _) = &mut current.held else { return Ok(()) };
         if !current.is_assigned && !value.is_unique() {
             let view = value.view_mut();
             view.map_err(|error: TensorError| Error::new(ErrorKind::Run, error.to_string()))?;
             variable.give_back_pages();
         }
-        Ok(value.is_unique())
+        Ok(())
     }
 
-    /// Borrows all state variables, and the memory of the values of the variables in `names`, which
-    /// must be [exclusive](State::make_exclusive). `names` pairs the names of inputs with the
-    /// indices of the variables that they read, sorted by index.
-    pub(super) fn borrow_overwritable<'s>(
+    /// Borrows the old values of variables, sorted by index, for the outputs that are their new
+    /// values: exclusive memory to be overwritten, other values to be read.
+    pub(super) fn lend<'s>(
         &'s mut self,
-        names: impl Iterator<Item = &'s (String, usize)>,
-    ) -> (&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>) {
-        let State { variables, current, .. } = self;
-        let mut names = names.peekable();
-        let memory = current.iter_mut().enumerate().filter_map(move |(number, current)| {
-            let (name, _) = names.next_if(|(_, wanted)| *wanted == number)?;
-            match &mut current.held {
-                // The memory is exclusive, so `view_mut` copies nothing and cannot fail.
-                Held::Whole(value, _) => Some((name.as_str(), value.view_mut().ok()?)),
-                Held::OnDevices(_) => None,
-            }
-        });
-        (variables, memory)
+        variables: &'s [StateOutput],
+    ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
+        let mut variables = variables.iter().peekable();
+        self.current.iter_mut().enumerate().filter_map(move |(number, current)| {
+            let state = variables.next_if(|state| state.variable == number)?;
+            let Held::Whole(value, _) = &mut current.held else { return None };
+            let old = if value.is_unique() {
+                // `view_mut` copies nothing and cannot fail.
+                OldValue::Over(value.view_mut().ok()?)
+            } else {
+                OldValue::Beside(value.view())
+            };
+            Some((state.output, old))
+        })
+    }
+
+    /// Lends all values to be read, unlike [`State::lend`].
+    pub(super) fn show<'s>(
+        &'s self,
+        variables: &'s [StateOutput],
+    ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
+        variables.iter().filter_map(|state| match &self.current[state.variable].held {
+            Held::Whole(value, _) => Some((state.output, OldValue::Beside(value.view()))),
+            Held::OnDevices(_) => None,
+        })
+    }
+
+    /// Notes that a new value has been written over the old one of a variable.
+    pub(super) fn note_overwritten(&mut self, index: usize) {
+        let current = &mut self.current[index];
+        current.is_assigned = true;
+        if let Held::Whole(_, known) = &mut current.held {
+            forget_shards(known);
+        }
     }
 
     /// Replaces the value of a state variable. The new value must have the variable's type and
