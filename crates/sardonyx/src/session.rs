@@ -1,8 +1,10 @@
 //! Sessions: models that are compiled and ready to run.
 
 use std::borrow::Cow;
+#[cfg(feature = "device")]
 use std::collections::hash_map::RandomState;
 use std::fmt;
+#[cfg(feature = "device")]
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, make_schema};
+#[cfg(feature = "device")]
 use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::external::WatchedFiles;
@@ -25,6 +28,10 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::runner::{NamedValues, collect_inputs};
 use crate::stamp::Stamp;
+
+/// Connection with the sessions of other ranks, which only the feature `device` brings.
+#[cfg(not(feature = "device"))]
+type Rank = std::convert::Infallible;
 
 /// A model made ready to run. Sessions can be shared between threads, and concurrent runs do not
 /// affect each other. Cloning increments a reference count.
@@ -93,6 +100,7 @@ impl Choices {
     }
 
     /// Returns the seed of random operators: the one that was set, or a random one.
+    #[cfg(feature = "device")]
     pub(crate) fn seed(&self) -> u64 {
         self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
@@ -113,6 +121,7 @@ impl Choices {
 
     /// Returns `model` with the functions of these options added, and removes them from the
     /// options.
+    #[cfg(feature = "device")]
     pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
         let functions = std::mem::take(&mut self.functions);
         Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
@@ -121,6 +130,7 @@ impl Choices {
 
 impl SessionBuilder<'_> {
     /// Returns the model that the session will run.
+    #[cfg(feature = "device")]
     pub(crate) fn model(&self) -> &Model {
         self.model
     }
@@ -131,6 +141,7 @@ impl SessionBuilder<'_> {
     }
 
     /// Returns the session options set so far, for changing them.
+    #[cfg(feature = "device")]
     pub(crate) fn choices_mut(&mut self) -> &mut Choices {
         &mut self.choices
     }
@@ -411,8 +422,10 @@ impl SessionBuilder<'_> {
             return Err(Error::new(ErrorKind::Invalid, message).with_help(help));
         }
         let functions = std::mem::take(&mut choices.functions);
+        #[cfg_attr(not(feature = "device"), expect(unused_mut, reason = "it has no collectives"))]
         let mut graph = with_functions(&model.graph, functions)?;
         let rank = choices.rank.take();
+        #[cfg(feature = "device")]
         if rank.is_some() || choices.options.only_looks {
             let connected = collectives::connect(&mut graph, &mut choices, rank.as_ref());
             connected.map_err(|error| report_to_ranks(rank.as_ref(), error))?;
@@ -503,6 +516,7 @@ impl Session {
     }
 
     /// Returns the names of the outputs, in the model's order.
+    #[cfg(feature = "device")]
     pub(crate) fn output_names(&self) -> &[Arc<str>] {
         &self.0.output_names
     }
@@ -754,7 +768,10 @@ impl Session {
 /// process, which may be that of another rank.
 fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
+        #[cfg(feature = "device")]
         Some(rank) => rank.fail(error),
+        #[cfg(not(feature = "device"))]
+        Some(never) => match *never {},
         None => error,
     }
 }

@@ -9,10 +9,9 @@ use super::Trainer;
 use super::inputs::StepInputs;
 use super::program::{EntryPrograms, StateAccess, TrainingProgram};
 use super::state::{State, Variable};
-use crate::devices::Run;
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
-use crate::runner::collect_inputs;
+use crate::runner::{Run, collect_inputs};
 #[cfg(doc)]
 use crate::session::Session;
 

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use sardonyx_runtime::{Input, Pending, RunOptions};
-use sardonyx_shard::Form;
 use sardonyx_tensor::Value;
 
+use super::devices::TrainingDevices;
 use super::inputs::StepInputs;
-use super::state::{Held, NewValue, State, Variable};
-use crate::devices::{DeviceSession, Run, Runner};
+use super::state::{NewValue, State, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
+use crate::runner::{Run, Runner};
 use crate::session::Session;
 
 /// Compiled programs of a trainer, which its clones share. They are immutable while the state
@@ -26,7 +26,8 @@ pub(super) struct TrainingPrograms {
     /// reading it.
     pub(super) identity: OnceLock<String>,
     /// Devices that run steps and inference; `None` for a trainer without devices.
-    pub(super) devices: Option<DeviceSession>,
+    #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "there are none"))]
+    pub(super) devices: Option<TrainingDevices>,
 }
 
 /// Compiled programs of an entry of the training information.
@@ -144,6 +145,7 @@ impl TrainingProgram {
         buffers.returned.clear();
         buffers.assigned.clear();
         match &self.session {
+            #[cfg(feature = "device")]
             Runner::Devices(session) => {
                 self.run_on_devices(session, state, inputs.to_values()?, buffers, options)?;
                 Ok(BegunRun(None))
@@ -344,41 +346,6 @@ impl TrainingProgram {
             }
         }
         list
-    }
-
-    /// Runs the program on devices, which hold the shards of the state variables.
-    fn run_on_devices(
-        &self,
-        session: &DeviceSession,
-        state: &State,
-        mut inputs: Vec<(&str, Value)>,
-        buffers: &mut StepBuffers,
-        options: &RunOptions<'_>,
-    ) -> Result<(), Error> {
-        // Values that override state variables are sharded like the state.
-        let mut given = Vec::new();
-        for (name, variable) in &self.variables {
-            if let Some(at) = inputs.iter().position(|(given, _)| given == name) {
-                let (_, value) = inputs.swap_remove(at);
-                let value = value.into_tensor().map_err(|other| {
-                    let message =
-                        format!("the input '{name}' is a tensor, not {}", other.value_type());
-                    Error::new(ErrorKind::Input, message)
-                })?;
-                state.check(*variable, &value, ErrorKind::Input)?;
-                given.push((*variable, Held::from_tensor(value)));
-            }
-        }
-        let parts = |variable: usize, form: &Form| {
-            let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
-            own.unwrap_or_else(|| state.held_value(variable)).to_parts(session, form)
-        };
-        let (outputs, values) = session.run_on_state(inputs, &parts, options)?;
-        let values = values.into_iter();
-        let assigned = values.map(|(variable, parts)| (variable, NewValue::OnDevices(parts)));
-        buffers.assigned.extend(assigned);
-        buffers.returned.extend(outputs.into_values().map(Some));
-        Ok(())
     }
 }
 

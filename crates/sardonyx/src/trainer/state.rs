@@ -11,11 +11,10 @@ use sardonyx_model::{
 };
 use sardonyx_proto::{DataType as NumberedType, closest};
 use sardonyx_runtime::OldValue;
-use sardonyx_shard::Form;
 use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView};
 
+use super::devices::Parts;
 use super::program::StateOutput;
-use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
@@ -242,6 +241,7 @@ pub(super) enum NewValue {
     /// Tensor in memory of this process.
     Whole(Tensor),
     /// Tensor whose shards are on devices.
+    #[cfg(feature = "device")]
     OnDevices(Arc<Parts>),
 }
 
@@ -251,6 +251,7 @@ pub(super) enum Held {
     /// Tensor in memory, and its shards on devices once they have been made.
     Whole(Tensor, Arc<OnceLock<Arc<Parts>>>),
     /// Tensor whose shards are only on devices.
+    #[cfg(feature = "device")]
     OnDevices(Arc<Parts>),
 }
 
@@ -263,14 +264,25 @@ impl Held {
     /// Replaces the held value of a state variable, and drops the shards of the old value.
     fn replace(&mut self, value: NewValue) {
         match value {
+            #[cfg(feature = "device")]
             NewValue::OnDevices(parts) => *self = Held::OnDevices(parts),
             NewValue::Whole(value) => match self {
                 Held::Whole(old, known) => {
                     forget_shards(known);
                     *old = value;
                 }
+                #[cfg(feature = "device")]
                 Held::OnDevices(_) => *self = Held::from_tensor(value),
             },
+        }
+    }
+
+    /// Returns the tensor in memory; `None` for a value whose shards are only on devices.
+    fn whole_mut(&mut self) -> Option<&mut Tensor> {
+        match self {
+            Held::Whole(value, _) => Some(value),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => None,
         }
     }
 
@@ -278,26 +290,8 @@ impl Held {
     fn to_tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
+            #[cfg(feature = "device")]
             Held::OnDevices(parts) => parts.gather_whole(),
-        }
-    }
-
-    /// Returns the shards of the held value on devices; makes the shards on first use. A variable
-    /// always has one sharding, so that shards stay valid.
-    pub(super) fn to_parts(
-        &self,
-        devices: &DeviceSession,
-        form: &Form,
-    ) -> Result<Arc<Parts>, Error> {
-        match self {
-            Held::OnDevices(parts) => Ok(Arc::clone(parts)),
-            Held::Whole(value, known) => {
-                if let Some(parts) = known.get() {
-                    return Ok(Arc::clone(parts));
-                }
-                let parts = Arc::new(devices.distribute(value, form)?);
-                Ok(Arc::clone(known.get_or_init(|| parts)))
-            }
         }
     }
 }
@@ -470,6 +464,7 @@ impl State {
     }
 
     /// Returns the current value of a state variable, in memory or on devices.
+    #[cfg(feature = "device")]
     pub(super) fn held_value(&self, index: usize) -> &Held {
         &self.current[index].held
     }
@@ -503,7 +498,7 @@ impl State {
     /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
     pub(super) fn make_exclusive(&mut self, index: usize) -> Result<(), Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
-        let Held::Whole(value, _) = &mut current.held else { return Ok(()) };
+        let Some(value) = current.held.whole_mut() else { return Ok(()) };
         if !current.is_assigned && !value.is_unique() {
             let view = value.view_mut();
             view.map_err(|error: TensorError| Error::new(ErrorKind::Run, error.to_string()))?;
@@ -521,7 +516,7 @@ impl State {
         let mut variables = variables.iter().peekable();
         self.current.iter_mut().enumerate().filter_map(move |(number, current)| {
             let state = variables.next_if(|state| state.variable == number)?;
-            let Held::Whole(value, _) = &mut current.held else { return None };
+            let value = current.held.whole_mut()?;
             let old = if value.is_unique() {
                 // `view_mut` copies nothing and cannot fail.
                 OldValue::Over(value.view_mut().ok()?)
@@ -539,6 +534,7 @@ impl State {
     ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
         variables.iter().filter_map(|state| match &self.current[state.variable].held {
             Held::Whole(value, _) => Some((state.output, OldValue::Beside(value.view()))),
+            #[cfg(feature = "device")]
             Held::OnDevices(_) => None,
         })
     }
@@ -547,8 +543,10 @@ impl State {
     pub(super) fn note_overwritten(&mut self, index: usize) {
         let current = &mut self.current[index];
         current.is_assigned = true;
-        if let Held::Whole(_, known) = &mut current.held {
-            forget_shards(known);
+        match &mut current.held {
+            Held::Whole(_, known) => forget_shards(known),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => {}
         }
     }
 
