@@ -1,5 +1,6 @@
 //! Methods of a trainer that run a program: initialization, steps, evaluation, inference.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sardonyx_runtime::RunOptions;
@@ -7,7 +8,9 @@ use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
 use super::Trainer;
 use super::inputs::StepInputs;
-use super::program::{EntryPrograms, StateAccess, TrainingProgram};
+use super::program::{
+    BegunRun, EntryPrograms, StateAccess, StepBuffers, TrainingProgram, TrainingPrograms,
+};
 use super::state::{State, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
@@ -187,6 +190,103 @@ impl Trainer {
         let options = with_default_seed(options, self.state.make_inference_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
+    }
+}
+
+/// Programs that the clones of a trainer share.
+#[doc(hidden)]
+pub struct TrainerPrograms(Arc<TrainingPrograms>);
+
+/// Training step whose outputs have been computed, and that has not changed a state yet.
+#[doc(hidden)]
+pub struct PendingStep<'p> {
+    program: &'p TrainingProgram,
+    begun: BegunRun<'p>,
+    buffers: StepBuffers,
+    /// Whether the caller has taken the outputs.
+    is_taken: bool,
+}
+
+impl fmt::Debug for TrainerPrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrainerPrograms({} training steps)", self.0.entries.len())
+    }
+}
+
+impl fmt::Debug for PendingStep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingStep").field("names", &self.program.names).finish_non_exhaustive()
+    }
+}
+
+impl Trainer {
+    /// Returns the programs of the trainer, which stay the same while its state changes.
+    #[doc(hidden)]
+    pub fn programs(&self) -> TrainerPrograms {
+        TrainerPrograms(Arc::clone(&self.programs))
+    }
+
+    /// Ends a step: assigns the new values of state variables, in place where only this trainer has
+    /// the old ones, and returns the outputs unless [`PendingStep::take_outputs`] has taken them.
+    /// The step must have begun with the current state of this trainer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Run`] if memory cannot be allocated. An error leaves the state unchanged.
+    #[doc(hidden)]
+    pub fn end_step(&mut self, step: PendingStep<'_>) -> Result<Outputs, Error> {
+        let PendingStep { program, begun, mut buffers, is_taken } = step;
+        let access = StateAccess::Write(&mut self.state);
+        program.finish(begun, access, &mut buffers, &RunOptions::default())?;
+        self.state.assign(&mut buffers.assigned);
+        if is_taken {
+            return Ok(Outputs::new(Vec::new()));
+        }
+        program.take_outputs(&self.state, &mut buffers)
+    }
+}
+
+impl TrainerPrograms {
+    /// Runs the training step of an entry like [`Trainer::step`] on the state of `trainer`, which
+    /// has these programs, but changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Trainer::step`].
+    pub fn begin_step<I, N, V>(
+        &self,
+        trainer: &Trainer,
+        entry: usize,
+        inputs: I,
+        options: &RunOptions<'_>,
+    ) -> Result<PendingStep<'_>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: AsRef<str>,
+        V: Into<Value>,
+    {
+        let options = with_default_seed(options, trainer.state.make_step_seed());
+        let program = &self.0.entry(entry)?.step;
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
+        let mut buffers = StepBuffers::default();
+        let inputs = StepInputs::Values(&inputs);
+        let begun = program.begin(&trainer.state, inputs, &mut buffers, &options)?;
+        Ok(PendingStep { program, begun, buffers, is_taken: false })
+    }
+}
+
+impl PendingStep<'_> {
+    /// Whether no returned output is a new value that is computed last.
+    pub fn has_all_outputs(&self) -> bool {
+        self.buffers.returned.iter().all(Option::is_some)
+    }
+
+    /// Takes the outputs that have been computed.
+    pub fn take_outputs(&mut self) -> Outputs {
+        self.is_taken = true;
+        let returned = self.program.names.iter().zip(&mut self.buffers.returned);
+        let outputs = returned.filter_map(|(name, value)| Some((Arc::clone(name), value.take()?)));
+        Outputs::new(outputs.collect())
     }
 }
 
