@@ -30,6 +30,11 @@ const STEPS: &[Step] = &[
             "warnings",
         ],
     ),
+    // Without any feature: other crates of the workspace turn some on.
+    step(
+        "lint without features",
+        &["clippy", "-p", "sardonyx", "--all-targets", "--", "-D", "warnings"],
+    ),
     step("tidy", &["xtask", "tidy"]),
     step("interface", &["xtask", "api", "--check"]),
     step("coverage", &["xtask", "coverage", "--check"]),

@@ -23,6 +23,7 @@ mod differentiate;
 mod expand;
 mod extract;
 mod finding;
+mod flatten;
 mod function_id;
 mod fuse;
 mod infer;
@@ -83,6 +84,7 @@ pub use finding::{
     CheckReport, Code, Finding, Findings, InnerSpot, Place, Places, Reference, Severity, Spot,
     SpotPart, name_of_node, place_of_node,
 };
+pub use flatten::{flatten, without_devices};
 pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{

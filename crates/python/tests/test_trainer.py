@@ -399,6 +399,45 @@ def test_threads_lose_no_step():
     assert trainer.state["w"].item() == 203
 
 
+MEMORY = f"""
+import re
+import numpy as np
+import onnx
+import sardonyx
+
+def peak():
+    with open("/proc/self/status") as status:
+        return int(re.search(r"VmHWM:\\s+(\\d+)", status.read())[1]) // 1024
+
+model = onnx.ModelProto.FromString(sardonyx.parser.parse_model({HEAD!r} + '''
+    g (float[2] x) => (float y) <float[2] w = {{1, 1}}> {{ y = ReduceSum <keepdims: int = 0> (x) }}
+    @<training_info: [{{
+        algorithm: keep (float rate) => (float[2] w1) {{ w1 = Mul (w, rate) }},
+        update_binding: ["w": "w1"]
+    }}]>'''))
+for port in [*model.graph.input, *model.training_info[0].algorithm.output]:
+    for dim in port.type.tensor_type.shape.dim:
+        dim.dim_value = 2**24
+weights = onnx.numpy_helper.from_array(np.ones(2**24, np.float32), "w")
+model.graph.initializer[0].CopyFrom(weights)
+trainer = sardonyx.Trainer(model.SerializeToString(), outputs=["y"], threads=1)
+data = {{"x": np.ones(2**24, np.float32), "rate": np.float32(2)}}
+trainer.step(data)
+first = peak()
+for _ in range(3):
+    trainer.step(data)
+print(peak() - first, trainer.state["w"][0])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_step_writes_new_values_over_old_ones():
+    """A second copy of the weights would take 64 MB."""
+    run = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    more, value = run.stdout.split()
+    assert float(value) == 16 and int(more) < 40, run.stdout
+
+
 PROGRAM = f"""
 import signal
 import sys

@@ -40,7 +40,7 @@ pub(crate) fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
 }
 
 /// Whether kernels can read elements where they are.
-fn lies_well(view: &TensorView<'_>) -> bool {
+pub(crate) fn lies_well(view: &TensorView<'_>) -> bool {
     match view.data() {
         ViewData::Bytes(_) => {
             view.contiguous_bytes().is_some_and(|bytes| is_aligned(view.data_type(), bytes))
@@ -77,9 +77,6 @@ pub(crate) fn admit(
             }
             let copy = Value::Tensor(copied(view, account)?);
             if is_wrapped { Value::some(copy) } else { copy }
-        }
-        Held::Updated(view) if !lies_well(&view.as_view()) => {
-            Value::Tensor(copied(&view.as_view(), account)?)
         }
         Held::Value(value, _) if !is_ready(value, declared) => {
             let value = replace(value, Value::none(ValueType::Tensor(DataType::Float)));

@@ -253,7 +253,7 @@ fn compile_stages(
     };
     report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
-    program.updates.clone_from(&options.updates);
+    program.state.clone_from(&options.state);
     check_types(&program, &resolved)?;
     let exact_up_to = small_products(program.constant_products());
     let lowering = Lowering { exact_up_to, ..lowering };

@@ -94,10 +94,11 @@ impl Session {
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let executable = &self.executable;
         let inference = inferred(Scope::main(executable), inputs)?;
-        let sizes = Sizes::of(executable, &executable.body, &inference);
-        let planned = Planned::new(&executable.body, sizes);
         let mut details = RunDetails { steps: Vec::new(), arena_bytes: 0, unshared_bytes: 0 };
-        details.add(executable, &executable.body, &planned, &inference);
+        for body in executable.body.parts() {
+            let planned = Planned::new(body, Sizes::of(executable, body, &inference));
+            details.add(executable, body, &planned, &inference);
+        }
         Ok(details)
     }
 }
@@ -232,7 +233,8 @@ impl Look<'_> {
     /// Whether a slot is neither input nor output of the model, nor a constant.
     fn is_between(&self, slot: Slot) -> bool {
         let executable = self.body;
-        let outside = executable.outputs.contains(&slot) || executable.inputs.contains(&Some(slot));
+        let outputs = &executable.outputs[..executable.graph_outputs()];
+        let outside = outputs.contains(&slot) || executable.inputs.contains(&Some(slot));
         !outside && !executable.slots[slot.index()].is_constant()
     }
 

@@ -163,9 +163,6 @@ pub struct Internal {
     pub panic: Panic,
     /// The step that ran, for people; `None` before the first.
     pub step: Option<String>,
-    /// Whether steps had begun to write over inputs, so that some may have new elements and others
-    /// old ones.
-    pub has_overwritten_inputs: bool,
 }
 
 impl fmt::Display for Internal {

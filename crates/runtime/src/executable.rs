@@ -28,16 +28,40 @@ pub(crate) struct Executable {
 }
 
 /// A program with kernels for its steps.
+#[derive(Default)]
 pub(crate) struct Body {
     /// Values that exist while running, by slot.
     pub(crate) slots: Vec<SlotInfo>,
     pub(crate) steps: Vec<Step>,
     /// Slot of each graph input; `None` if nothing reads it.
     pub(crate) inputs: Vec<Option<Slot>>,
-    /// Slot of each graph output.
+    /// Slot of each graph output, then values that are kept until the end of a run. In place of an
+    /// output that is only computed then: its old value.
     pub(crate) outputs: Vec<Slot>,
+    /// Number of outputs that are not those of the graph, but kept for the end.
+    pub(crate) kept: usize,
+    /// End of a run, in the program of the main graph.
+    pub(crate) commit: Option<Box<Commit>>,
     /// The graph of an inner one.
     pub(crate) graph: Option<GraphId>,
+}
+
+/// A [commit program](crate::program::Commit) with kernels for its steps. A slot of a capture has
+/// the number of that; those of new values follow.
+pub(crate) struct Commit {
+    pub(crate) body: Body,
+    pub(crate) captures: Vec<Capture>,
+    /// By new value: the output of the graph that it is. The capture of that number is the old
+    /// value.
+    pub(crate) outputs: Vec<usize>,
+}
+
+/// Value that a commit program reads.
+pub(crate) struct Capture {
+    /// The output of the main program that it is.
+    pub(crate) output: usize,
+    pub(crate) elem: DataType,
+    pub(crate) dims: Dims,
 }
 
 /// A value that may exist while running.
@@ -89,8 +113,6 @@ pub(crate) struct Step {
     pub(crate) rules: MemoryRules,
     /// How the outputs lie in the first input, if strides may say it.
     pub(crate) movement: Option<Box<MoveKind>>,
-    /// Of a step that makes new values of state: by output, the input that it takes the place of.
-    pub(crate) overwrites: Option<Box<[usize]>>,
     /// By position; `None` for an operand that is left out or packed.
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
     /// Operands that the kernel has packed, with their positions.
@@ -140,6 +162,21 @@ impl Step {
 }
 
 impl Body {
+    /// Returns the number of outputs of the graph.
+    pub(crate) fn graph_outputs(&self) -> usize {
+        self.outputs.len() - self.kept
+    }
+
+    /// Returns the outputs of the graph that are computed last, by number.
+    pub(crate) fn list_committed(&self) -> &[usize] {
+        self.commit.as_ref().map_or(&[], |commit| &commit.outputs)
+    }
+
+    /// Returns the program itself, then the one that runs last.
+    pub(crate) fn parts(&self) -> impl DoubleEndedIterator<Item = &Body> {
+        std::iter::once(self).chain(self.commit.as_ref().map(|commit| &commit.body))
+    }
+
     /// Gives numbers to the steps.
     pub(crate) fn number(&mut self, next: &mut usize) {
         for step in &mut self.steps {
@@ -149,12 +186,15 @@ impl Body {
                 region.bodies.iter_mut().for_each(|body| body.number(next));
             }
         }
+        if let Some(commit) = &mut self.commit {
+            commit.body.number(next);
+        }
     }
 
     /// All steps by number, also those of inner graphs.
     pub(crate) fn all_steps(&self) -> Vec<&Step> {
         let mut all = Vec::with_capacity(self.steps.len());
-        let mut open: Vec<&Step> = self.steps.iter().rev().collect();
+        let mut open: Vec<&Step> = self.parts().rev().flat_map(|b| b.steps.iter().rev()).collect();
         while let Some(step) = open.pop() {
             all.push(step);
             open.extend(step.bodies().iter().flat_map(|body| &body.steps).rev());

@@ -342,10 +342,7 @@ fn held_fits<'p>(
         (Held::Borrowed(value), _) => value_fits(value, declared, port, sizes),
         (Held::Input(view), Type::Optional(inner)) => view_fits(view, inner, port, sizes),
         (Held::Input(view), _) => view_fits(view, declared, port, sizes),
-        (Held::Updated(view), _) => view_fits(&view.as_view(), declared, port, sizes),
-        (Held::Nothing | Held::Output(_) | Held::Over, _) => {
-            unreachable!("an input is a value or a view")
-        }
+        (Held::Nothing | Held::Output(_), _) => unreachable!("an input is a value or a view"),
     }
 }
 

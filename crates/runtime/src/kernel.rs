@@ -326,7 +326,8 @@ pub(crate) enum Operand<'a> {
     Value(&'a Value),
     /// Any value, which nothing else reads: see [`Call::take`].
     Taken(Value),
-    /// Its memory is that of the first output: see [`Call::in_place`]; of an update that of any.
+    /// Its memory is that of the first output: see [`Call::in_place`]. An
+    /// old value that is overwritten has that of its new value.
     InPlace,
     /// A tensor of these dimensions, which is a part of the first output and lies there: only steps
     /// that join see it.

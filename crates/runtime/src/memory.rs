@@ -19,9 +19,11 @@ use crate::sizes::Sizes;
 pub(crate) struct Memory {
     pub(crate) arena: Option<Arena>,
     pub(crate) plans: Plans,
-    /// Empty between runs, as the next two.
+    /// Empty between runs, as the next three.
     pub(crate) held: Vec<Held<'static>>,
     pub(crate) given: Given<'static>,
+    /// Memory of old values that new values of state are written over.
+    pub(crate) lent: Given<'static>,
     pub(crate) wanted: Wanted<'static>,
     /// What iterations read and write besides the arena.
     pub(crate) buffers: Option<Arena>,
@@ -117,12 +119,6 @@ pub(crate) enum Held<'a> {
     Borrowed(&'a Value),
     /// Memory of the caller, for an output. It has been written when a step reads it.
     Output(&'a mut [u8]),
-    /// As an input, and the output that takes its place may be written over it once nothing can
-    /// fail.
-    Updated(TensorViewMut<'a>),
-    /// Of an output that is written over an input when all else is done: not there yet. Of such an
-    /// input: its memory is that of the output now.
-    Over,
 }
 
 impl Held<'_> {
@@ -130,23 +126,21 @@ impl Held<'_> {
         match self {
             Held::Value(Value::Tensor(tensor), _) => Some(tensor.view()),
             Held::Input(view) => Some(view.clone()),
-            Held::Updated(view) => Some(view.as_view()),
             Held::Borrowed(Value::Tensor(tensor)) => Some(tensor.view()),
             Held::Value(..) | Held::Borrowed(_) => None,
-            Held::Output(_) | Held::Over | Held::Nothing => None,
+            Held::Output(_) | Held::Nothing => None,
         }
     }
 
     /// Element type and dimensions of a tensor. Costs less than a view, which has to be copied.
-    fn sized(&self) -> Option<(DataType, &[usize])> {
+    pub(crate) fn sized(&self) -> Option<(DataType, &[usize])> {
         match self {
             Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor)) => {
                 Some((tensor.data_type(), tensor.dims()))
             }
             Held::Input(view) => Some((view.data_type(), view.dims())),
-            Held::Updated(view) => Some((view.data_type(), view.dims())),
             Held::Value(..) | Held::Borrowed(_) => None,
-            Held::Output(_) | Held::Over | Held::Nothing => None,
+            Held::Output(_) | Held::Nothing => None,
         }
     }
 
@@ -238,13 +232,7 @@ mod tests {
     use super::*;
 
     fn planned(arena_bytes: usize) -> Arc<Planned> {
-        let body = Body {
-            slots: Vec::new(),
-            steps: Vec::new(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            graph: None,
-        };
+        let body = Body::default();
         let mut planned = Planned::new(&body, Sizes::default());
         planned.plan.arena_bytes = arena_bytes;
         Arc::new(planned)

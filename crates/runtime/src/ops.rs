@@ -367,7 +367,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Select(_) => Selected::new(tensor::where_::Where),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
-        Op::Update(update) => math::update::select(update)?.into(),
+        Op::Elements(elements) => math::update::select(elements)?.into(),
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),

@@ -11,6 +11,7 @@ use crate::custom::CustomOperators;
 use crate::error::CompileError;
 use crate::images::ImageDecoder;
 use crate::precision::Precision;
+use crate::program::StatePorts;
 use crate::run::StepEvent;
 use crate::stop::StopFlag;
 use crate::thread_pool::ThreadPool;
@@ -66,10 +67,10 @@ pub struct Options {
     pub without: Vec<String>,
     /// The rewrite after which the program is printed; `dead` is the last.
     pub print_after: Option<String>,
-    /// Inputs, and the outputs that take their place in the next run, by number: state, which
-    /// [`Session::run_updating`](crate::Session::run_updating) may change where it lies. Numbers
-    /// that do not exist mean nothing, and neither does a pair of which a part is in another one.
-    pub updates: Vec<(usize, usize)>,
+    /// Values that go from run to run, which runs that [begin](crate::Session::begin) and end may
+    /// change where they lie. Numbers that do not exist mean nothing, and neither do ports of which
+    /// one is in another pair.
+    pub state: Vec<StatePorts>,
 }
 
 /// Extent to which the graph is rewritten before it runs. Every level keeps results within the
@@ -105,7 +106,7 @@ impl Default for Options {
             dims: Vec::new(),
             without: Vec::new(),
             print_after: None,
-            updates: Vec::new(),
+            state: Vec::new(),
         }
     }
 }

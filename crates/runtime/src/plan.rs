@@ -27,8 +27,6 @@ pub(crate) struct Plan {
     pub(crate) types: Vec<Option<(DataType, Dims)>>,
     /// By step: the input whose memory the first output takes over.
     pub(crate) over: Vec<Option<usize>>,
-    /// By step: whether its outputs may be written over inputs of the model at the end of a run.
-    pub(crate) overwrites: Vec<bool>,
     /// By step: whether nothing needs to happen, because the output is a view.
     pub(crate) skip: Vec<bool>,
     /// Slots that nothing reads after a step, and that are no outputs of the model.
@@ -178,7 +176,6 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
         places: body.slots.iter().map(Place::at_first).collect(),
         types: Vec::new(),
         over: vec![None; body.steps.len()],
-        overwrites: vec![false; body.steps.len()],
         skip: vec![false; body.steps.len()],
         last_use: ByStep::default(),
         arena_bytes: 0,
@@ -187,7 +184,8 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
     // What must stay where it is: model inputs and outputs own their memory, and so does what a
     // kernel takes for itself.
     let mut owns = vec![false; body.slots.len()];
-    for slot in body.inputs.iter().flatten().chain(&body.outputs) {
+    let outputs = &body.outputs[..body.graph_outputs()];
+    for slot in body.inputs.iter().flatten().chain(outputs) {
         owns[slot.index()] = true;
     }
     for slot in taken_at_last(body) {
@@ -198,10 +196,9 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
     plan.has_orders = slots.all(|(slot, ty)| slot.order == Order::Rows || ty.is_some());
     place_views(body, &owns, sizes, &mut plan);
     place_parts(body, &owns, &mut plan);
-    allow_overwriting(body, &mut plan);
     let mut last_read = last_reads(body, &plan);
     for slot in &body.outputs {
-        last_read[slot.index()] = None;
+        last_read[plan.root(*slot).index()] = None;
     }
     plan.last_use = ByStep::new(&last_read, body.steps.len());
     place_in_arena(body, &owns, &last_read, &mut plan);
@@ -521,52 +518,6 @@ impl Parts<'_> {
     }
 }
 
-/// Lets steps that make new values of state write them over the old ones: where sizes are known, so
-/// that nothing can fail, and no other of these steps and no output is the old value or a part of
-/// it.
-fn allow_overwriting(body: &Body, plan: &mut Plan) {
-    let updates = || body.steps.iter().enumerate().filter(|(_, step)| step.overwrites.is_some());
-    if updates().next().is_none() {
-        return;
-    }
-    // By slot: how often it is read at the end.
-    let mut read = vec![0u32; body.slots.len()];
-    let late = updates().flat_map(|(_, step)| step.inputs.iter().flatten());
-    for slot in late.chain(&body.outputs) {
-        read[plan.root(*slot).index()] += 1;
-    }
-    let may = |step: &Step| {
-        let (Some(over), Some(Some(first))) = (&step.overwrites, step.outputs.first()) else {
-            return false;
-        };
-        let Some((elem, dims)) = &plan.types[first.index()] else { return false };
-        let fits = |slot: &Slot| match &plan.types[slot.index()] {
-            Some((other, sizes)) => other == elem && (sizes == dims || is_single(sizes)),
-            None => false,
-        };
-        let is_free = |(output, over): (&Option<Slot>, &usize)| {
-            let (Some(new), Some(Some(old))) = (output, step.inputs.get(*over)) else {
-                return false;
-            };
-            let is_input = body.inputs.contains(&Some(*old)) && plan.root(*old) == *old;
-            let has_type = plan.types[new.index()] == plan.types[old.index()];
-            is_input && has_type && read[old.index()] == 1 && read[new.index()] == 1
-        };
-        step.inputs.iter().flatten().all(fits)
-            && step.outputs.len() == over.len()
-            && step.outputs.iter().zip(over).all(is_free)
-    };
-    let allowed: Vec<usize> =
-        updates().filter(|(_, step)| may(step)).map(|(index, _)| index).collect();
-    for index in allowed {
-        plan.overwrites[index] = true;
-    }
-}
-
-fn is_single(dims: &[usize]) -> bool {
-    dims.iter().all(|size| *size == 1)
-}
-
 /// The slots that the last step to read them wants for itself: in memory of their own they become
 /// part of a sequence without a copy.
 fn taken_at_last(body: &Body) -> Vec<Slot> {
@@ -609,6 +560,10 @@ impl Follows {
 /// By slot: how every step that reads it may be given it.
 fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
     let mut follows = vec![Follows { strides: true, pitch: true }; body.slots.len()];
+    // Kept values are dense.
+    for slot in &body.outputs {
+        follows[slot.index()] = Follows { strides: false, pitch: false };
+    }
     for step in &body.steps {
         for (position, slot) in step.inputs.iter().enumerate() {
             if let Some(slot) = slot {
@@ -626,8 +581,6 @@ fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
 fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
     let mut last = vec![None; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
-        // A step that may wait until all others have run reads after them.
-        let index = if plan.overwrites[index] { body.steps.len() - 1 } else { index };
         // What is made and never read lives for one step.
         for slot in step.outputs.iter().chain(&step.inputs).flatten() {
             let last = &mut last[plan.root(*slot).index()];

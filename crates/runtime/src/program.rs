@@ -8,12 +8,13 @@
 //! What a step reads are operands with names in its [`Op`]. [`Op::operands`] lists them in the
 //! order in which the kernel finds them.
 
+mod commit;
+mod elements;
 mod movement;
 mod orders;
 mod print;
 mod region;
 mod scalars;
-mod update;
 mod verify;
 
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use smallvec::SmallVec;
 
 use crate::precision::multiply_adds;
 
+pub(crate) use commit::Commit;
+pub(crate) use elements::Elements;
 pub(crate) use movement::{
     Concat, ConvWindow, Dropout, Expand, Gather, MoveKind, Padding, PaddingSetting, Reshape,
     Shuffle, Slice, Split, Tile, Transpose, Window, WindowSettings,
@@ -33,7 +36,6 @@ pub(crate) use movement::{
 pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};
 pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars, single};
-pub(crate) use update::{Update, Updated};
 pub(crate) use verify::Broken;
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
@@ -45,12 +47,26 @@ pub(crate) struct Program {
     /// By input of the graph, or by capture of the region that this is a body of; `None` if nothing
     /// reads it.
     pub(crate) inputs: Vec<Option<Slot>>,
-    /// By output of the graph.
+    /// By output of the graph, then values that are kept until the end of a run. In place of an
+    /// output that is only computed then: its old value.
     pub(crate) outputs: Vec<Slot>,
-    /// Inputs of the graph, and the outputs that take their place after a run, by number.
-    pub(crate) updates: Vec<(usize, usize)>,
+    /// Number of outputs that are not those of the graph, but kept for the end.
+    pub(crate) kept: usize,
+    /// Values that go from run to run.
+    pub(crate) state: Vec<StatePorts>,
+    /// End of a run: only in a main program, once a rewrite has moved steps there.
+    pub(crate) commit: Option<Box<Commit>>,
     /// The graph that it was made from, if that is an inner one.
     pub(crate) graph: Option<GraphId>,
+}
+
+/// Ports of a value that goes from run to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatePorts {
+    /// Number of the input that reads the old value.
+    pub input: usize,
+    /// Number of the output that is the new value.
+    pub output: usize,
 }
 
 /// A value of a program, by its number.
@@ -114,7 +130,7 @@ pub(crate) enum Op {
     Select(Select),
     Cast(Box<Cast>),
     Scalars(Box<Scalars>),
-    Update(Box<Update>),
+    Elements(Box<Elements>),
     Norm(Box<Norm>),
     BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
@@ -598,8 +614,8 @@ impl Op {
             Op::Scalars(scalars) => {
                 return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
             }
-            Op::Update(update) => {
-                return update.operands.iter().for_each(|slot| see(Some(*slot)));
+            Op::Elements(elements) => {
+                return elements.operands.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Norm(norm) => {
                 see(Some(norm.x));
@@ -676,8 +692,8 @@ impl Op {
             Op::Scalars(scalars) => {
                 return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));
             }
-            Op::Update(update) => {
-                return update.operands.iter_mut().for_each(|slot| see(Some(slot)));
+            Op::Elements(elements) => {
+                return elements.operands.iter_mut().for_each(|slot| see(Some(slot)));
             }
             Op::Norm(norm) => {
                 see(Some(&mut norm.x));
@@ -727,15 +743,27 @@ impl Step {
 }
 
 impl Program {
-    /// The program and those in its steps, each before those in it.
+    /// Returns the program, its end and the programs in its steps, each before those in it.
     pub(crate) fn tree(&self) -> Vec<&Program> {
         let mut tree = vec![self];
+        tree.extend(self.commit.as_ref().map(|commit| &commit.program));
         let mut next = 0;
         while let Some(program) = tree.get(next).copied() {
             tree.extend(program.steps.iter().flat_map(Step::bodies));
             next += 1;
         }
         tree
+    }
+
+    /// Returns the step that gives each slot.
+    pub(crate) fn makers(&self) -> Vec<Option<usize>> {
+        let mut makers = vec![None; self.values.len()];
+        for (index, step) in self.steps.iter().enumerate() {
+            for slot in step.outputs.iter().flatten() {
+                makers[slot.index()] = Some(index);
+            }
+        }
+        makers
     }
 
     pub(crate) fn value(&self, slot: Slot) -> &Value {

@@ -245,17 +245,6 @@ impl Readers {
     }
 }
 
-/// By slot: the step that gives it.
-fn makers(program: &Program) -> Vec<Option<usize>> {
-    let mut makers = vec![None; program.values.len()];
-    for (index, step) in program.steps.iter().enumerate() {
-        for slot in step.outputs.iter().flatten() {
-            makers[slot.index()] = Some(index);
-        }
-    }
-    makers
-}
-
 /// The steps of a program, to be taken out one by one.
 fn taken_apart(program: &mut Program) -> Vec<Option<Step>> {
     std::mem::take(&mut program.steps).into_iter().map(Some).collect()

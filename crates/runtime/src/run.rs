@@ -75,8 +75,8 @@ pub(crate) struct Run<'r> {
 pub(crate) struct Progress {
     /// The node of the step that began last.
     pub(crate) node: Cell<Option<NodeId>>,
-    /// Whether steps have begun to write over inputs.
-    pub(crate) overwrites: Cell<bool>,
+    /// Whether steps have begun to write over old values of state.
+    pub(crate) has_written: Cell<bool>,
 }
 
 /// Who is told of steps that have run.
@@ -90,11 +90,26 @@ pub(crate) struct Watch<'w> {
 impl<'w> Watch<'w> {
     /// From now on.
     pub(crate) fn new(tell: &'w mut dyn FnMut(StepEvent)) -> Watch<'w> {
-        Watch { began: Instant::now(), inside: Duration::ZERO, tell }
+        Watch::from_start(Instant::now(), tell)
+    }
+
+    /// Watches a run that began earlier.
+    pub(crate) fn from_start(began: Instant, tell: &'w mut dyn FnMut(StepEvent)) -> Watch<'w> {
+        Watch { began, inside: Duration::ZERO, tell }
+    }
+
+    /// Returns the start of the run.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Reports a step that has run.
+    pub(crate) fn report(&mut self, event: StepEvent) {
+        (self.tell)(event);
     }
 
     /// Runs a step and tells of it.
-    fn step<R>(
+    pub(crate) fn step<R>(
         watch: &mut Option<Watch<'_>>,
         step: usize,
         run: impl FnOnce(&mut Option<Watch<'_>>) -> R,
@@ -186,13 +201,8 @@ impl Run<'_> {
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
         let schedule = &planned.schedule;
-        // Found out at the first step that could have waited: bodies of loops have none.
-        let mut some_wait = None;
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
-            if waits(schedule, scheduled, room.held) {
-                continue;
-            }
             if let Some(reason) = self.limits.reached() {
                 return Err(self.stopped(reason, step, None));
             }
@@ -200,13 +210,6 @@ impl Run<'_> {
                 self.run_step(body, planned, room, scheduled, watch)
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
-            if step.overwrites.is_some() {
-                let wait = |step: &Scheduled| waits(schedule, step, room.held);
-                // Steps of this kind that wait may read what this one reads as well.
-                if *some_wait.get_or_insert_with(|| schedule.steps.iter().any(wait)) {
-                    continue;
-                }
-            }
             for place in schedule.dead(scheduled) {
                 let place = &mut room.held[*place as usize];
                 if let Held::Value(_, bytes) = *place {
@@ -224,55 +227,6 @@ impl Run<'_> {
             (Some(reason), Some(last)) => Err(self.stopped(reason, &body.steps[last.step], None)),
             _ => Ok(()),
         }
-    }
-
-    /// Runs the steps that have waited to write over inputs. Nothing ends them: everything that
-    /// they read is there, they take no memory, and who watches is told when they are done.
-    pub(crate) fn overwrite(
-        &self,
-        body: &Body,
-        planned: &Planned,
-        memory: &mut Memory,
-        held: &mut [Held<'_>],
-        watch: &mut Option<Watch<'_>>,
-    ) -> Result<(), RunError> {
-        self.progress.overwrites.set(true);
-        let mut inner = memory.inner.take();
-        let arena = memory.arena(planned)?;
-        let room = &mut Room { arena, inner: &mut inner, held };
-        let schedule = &planned.schedule;
-        let mut events = Vec::new();
-        let mut note = |event| events.push(event);
-        let mut noting = watch.as_ref().map(|watch| Watch {
-            began: watch.began,
-            inside: Duration::ZERO,
-            tell: &mut note,
-        });
-        for scheduled in schedule.steps.iter().filter(|scheduled| scheduled.overwrites) {
-            if !waits(schedule, scheduled, room.held) {
-                continue;
-            }
-            let step = &body.steps[scheduled.step];
-            let over = step.overwrites.iter().flatten();
-            for (goal, input) in schedule.goals(scheduled).iter().zip(over) {
-                if let (Goal::Held(to, _), Some(Source::Held { place, .. })) =
-                    (goal, schedule.sources(scheduled).get(*input))
-                    && let Held::Updated(memory) =
-                        std::mem::replace(&mut room.held[*place as usize], Held::Over)
-                {
-                    room.held[*to as usize] = Held::Output(memory.into_bytes());
-                }
-            }
-            let ran = Watch::step(&mut noting, step.number, |watch| {
-                self.run_step(body, planned, room, scheduled, watch)
-            });
-            ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
-        }
-        memory.inner = inner;
-        if let Some(watch) = watch {
-            events.into_iter().for_each(|event| (watch.tell)(event));
-        }
-        Ok(())
     }
 
     /// The end of a run before or within a step, or before one of its iterations.
@@ -334,7 +288,6 @@ impl Run<'_> {
         if makes_values {
             lend(goals, held, &mut lent);
         }
-        // An update gives a variable and what is kept of two moments of its gradient.
         let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
         // A call has two kilobytes: it ends with a block, as a call of `drop` would copy it.
         {
@@ -459,40 +412,6 @@ impl Run<'_> {
     }
 }
 
-/// Whether a step writes over inputs of the model when all else is done.
-fn waits(schedule: &Schedule, scheduled: &Scheduled, held: &[Held<'_>]) -> bool {
-    scheduled.overwrites
-        && schedule.goals(scheduled).iter().any(|goal| match goal {
-            Goal::Held(place, _) => matches!(held[*place as usize], Held::Over),
-            Goal::Absent | Goal::Arena(_) => false,
-        })
-}
-
-/// Lets steps wait that can write over inputs which the caller lets them write over.
-pub(crate) fn postpone(schedule: &Schedule, body: &Body, held: &mut [Held<'_>]) -> bool {
-    let mut any = false;
-    for scheduled in schedule.steps.iter().filter(|scheduled| scheduled.overwrites) {
-        let sources = schedule.sources(scheduled);
-        let is_given = |input: &usize| match sources.get(*input) {
-            Some(Source::Held { place, .. }) => {
-                matches!(held[*place as usize], Held::Updated(_))
-            }
-            _ => false,
-        };
-        let over = body.steps[scheduled.step].overwrites.as_deref();
-        if !over.is_some_and(|over| over.iter().all(is_given)) {
-            continue;
-        }
-        for goal in schedule.goals(scheduled) {
-            if let Goal::Held(place, _) = goal {
-                held[*place as usize] = Held::Over;
-            }
-        }
-        any = true;
-    }
-    any
-}
-
 /// Memory of the caller that has left its place while a step writes it.
 type Lent<'a> = SmallVec<[(u32, &'a mut [u8]); 4]>;
 
@@ -571,13 +490,6 @@ impl Body {
             Source::Held { place, root, slot } => match &held[place as usize] {
                 Held::Nothing => return Err(absent()),
                 Held::Output(bytes) => (slot, &**bytes),
-                Held::Over => return Ok(Operand::InPlace),
-                Held::Updated(view) if root == slot => {
-                    return Ok(Operand::Tensor(view.as_view()));
-                }
-                Held::Updated(view) => {
-                    (slot, view.as_view().contiguous_bytes().ok_or_else(absent)?)
-                }
                 Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor))
                     if root == slot =>
                 {

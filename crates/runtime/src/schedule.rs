@@ -23,7 +23,7 @@ pub(crate) struct Schedule {
     pub(crate) held: usize,
     /// By input of the model: among the held values; `None` if nobody reads it.
     pub(crate) inputs: Vec<Option<u32>>,
-    /// By output of the model.
+    /// By output of the model, then by value that is kept until the end.
     pub(crate) outputs: Vec<Source>,
 }
 
@@ -34,8 +34,6 @@ pub(crate) struct Scheduled {
     pub(crate) step: usize,
     /// The input whose memory the first output takes over.
     pub(crate) over: Option<usize>,
-    /// Whether it may write its outputs over inputs of the model, at the end of a run.
-    pub(crate) overwrites: bool,
     /// Whether one of its sources is [`Source::Taken`].
     pub(crate) takes: bool,
     sources: Range<u32>,
@@ -142,7 +140,6 @@ impl Schedule {
             schedule.steps.push(Scheduled {
                 step: index,
                 over,
-                overwrites: plan.overwrites[index],
                 takes,
                 sources: first.sources..last.sources,
                 goals: first.goals..last.goals,

@@ -12,13 +12,14 @@ use smallvec::SmallVec;
 
 use crate::constants::Constants;
 use crate::error::{BindError, CompileError};
-use crate::executable::{Body, Region, SlotInfo, Step, Work};
+use crate::executable::{Body, Capture, Commit, Region, SlotInfo, Step, Work};
 use crate::kernel::{Inputs, MemoryRules, Selected};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Order, Program, RegionKind, Slot, Value};
 use crate::report::CompileReport;
 use crate::scalar_iterations::scalar_iterations;
+use crate::sizes::sized;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -133,7 +134,7 @@ impl Selecting<'_, '_> {
 
     /// The steps of a program, and the constants that they read.
     fn program(&mut self, program: Program) -> Result<Body, CompileError> {
-        let Program { values, steps, inputs, outputs, graph, .. } = program;
+        let Program { values, steps, inputs, outputs, kept, commit, graph, .. } = program;
         let looks = self.lowering.weights.looks();
         let account = self.lowering.weights.account;
         let mut selected: Vec<Step> = Vec::with_capacity(steps.len());
@@ -192,7 +193,19 @@ impl Selecting<'_, '_> {
             let constant = self.kept(id, how)?;
             slots.push(SlotInfo { value: id, constant, outline, order });
         }
-        Ok(Body { slots, steps, inputs, outputs, graph })
+        let commit = commit.map(|commit| self.commit(*commit).map(Box::new)).transpose()?;
+        Ok(Body { slots, steps, inputs, outputs, kept, commit, graph })
+    }
+
+    /// Selects the steps of a commit program.
+    fn commit(&mut self, commit: program::Commit) -> Result<Commit, CompileError> {
+        let captures = commit.captures.iter().zip(&commit.program.values);
+        let captures = captures.filter_map(|(output, value)| {
+            let (elem, dims) = sized(value.ty.as_ref()?)?;
+            Some(Capture { output: *output, elem, dims })
+        });
+        let captures = captures.collect();
+        Ok(Commit { body: self.program(commit.program)?, captures, outputs: commit.outputs })
     }
 
     /// What runs for a step; `None` if nothing can.
@@ -228,7 +241,6 @@ impl Selecting<'_, '_> {
                 work: Work::Region(Box::new(Region { kind: region.kind, bodies, scalars })),
                 rules,
                 movement: None,
-                overwrites: None,
                 inputs,
                 packed: Box::default(),
                 outputs: step.outputs,
@@ -267,20 +279,15 @@ impl Selecting<'_, '_> {
                 self.constants.take(value);
             }
         }
-        let (mut movement, mut overwrites) = (None, None);
-        match step.op {
-            Op::Move(moved) => movement = Some(Box::new(moved.kind)),
-            Op::Update(update) => {
-                overwrites = Some(update.outputs.iter().map(|output| output.over).collect());
-            }
-            _ => {}
-        }
+        let movement = match step.op {
+            Op::Move(moved) => Some(Box::new(moved.kind)),
+            _ => None,
+        };
         Ok(Some(Step {
             number: 0,
             rules: kernel.memory(),
             work: Work::Kernel(kernel),
             movement,
-            overwrites,
             inputs,
             packed: packed_slots.into(),
             outputs: step.outputs,

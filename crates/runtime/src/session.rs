@@ -1,5 +1,6 @@
 //! A compiled model.
 
+mod end;
 mod runs;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use crate::run::IterationPlans;
 use crate::sizes::KnownSizes;
 use crate::spans;
 
+pub use end::{OldValue, Pending, PendingError};
 pub use runs::Input;
 
 /// A model ready to run, from any number of threads at once.

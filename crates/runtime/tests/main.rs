@@ -28,6 +28,7 @@ mod residual_norms;
 mod run_into;
 mod scalars;
 mod sequences;
+mod state;
 mod views;
 mod weight_gradients;
 mod weights;

@@ -31,7 +31,6 @@ pub use shard::ShardOptions;
 
 use crate::error::Error;
 use crate::model::Model;
-pub(crate) use crate::runner::{Run, Runner};
 use crate::session::{Choices, Session};
 use crew::Crew;
 pub(crate) use parts::Parts;

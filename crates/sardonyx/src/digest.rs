@@ -5,7 +5,7 @@ use std::io;
 
 use sardonyx_model::{self as graph, TensorProto};
 use sardonyx_ops::Registry;
-use sardonyx_shard::without_devices;
+use sardonyx_passes::without_devices;
 use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 
@@ -77,6 +77,7 @@ impl Model {
     /// Computes a digest like [`Model::content_hash`], but hashes only some pages of each tensor of
     /// more than [`SAMPLED`] bytes: enough to distinguish models, in a time that does not grow with
     /// the size of the weights.
+    #[cfg(feature = "device")]
     pub(crate) fn hash_sampled_pages(&self) -> Result<String, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();
@@ -98,12 +99,15 @@ impl Model {
 }
 
 /// Number of bytes up to which [`Model::hash_sampled_pages`] hashes a tensor in full.
+#[cfg(feature = "device")]
 const SAMPLED: usize = 1 << 16;
 /// Size in bytes of a page that [`sample_pages`] copies.
+#[cfg(feature = "device")]
 const PAGE: usize = 1 << 12;
 
 /// Copies [`SAMPLED`] bytes of a larger tensor: evenly spaced pages from its beginning to its end.
 /// Smaller tensors are returned in full.
+#[cfg(feature = "device")]
 fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
         return bytes;

@@ -153,12 +153,6 @@ impl Error {
         )
     }
 
-    /// Whether a run panicked after it had begun to overwrite its inputs with updated state.
-    pub(crate) fn has_overwritten_inputs(&self) -> bool {
-        let source = self.0.source.as_deref().and_then(|source| source.downcast_ref::<Internal>());
-        source.is_some_and(|internal| internal.has_overwritten_inputs)
-    }
-
     /// Sets the place of the fault: a file, a field with its byte offset, or a node. Empty text
     /// means that the place is unknown.
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {

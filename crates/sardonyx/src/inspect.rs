@@ -175,6 +175,7 @@ impl Model {
 
     /// Whether nodes of the model are collective operators, which exchange tensors between several
     /// ranks.
+    #[cfg(feature = "device")]
     pub(crate) fn has_collectives(&self) -> bool {
         !sardonyx_shard::collectives(&self.graph).is_empty()
     }

@@ -27,18 +27,22 @@
 //! changes operator set versions, [`infer`] infers types and shapes, [`edit`] changes models and
 //! [`inspect`] lists their content; [`text`] reads and prints ONNX text; [`train`] makes gradients
 //! and training steps; [`ops`] describes operators and takes your own; [`value`] has the values
-//! that are not tensors; [`run`] and [`device`] configure how and where sessions compute.
+//! that are not tensors; [`run`] configures how sessions compute, and with the feature `device`
+//! the module `device` configures where.
 //!
 //! # Features
 //!
 //! No feature is on by default.
 //!
+//! - `device`: the module `device`, `Model::shard`, `SessionBuilder::devices` and
+//!   `TrainerBuilder::devices`: sessions and training on several devices, which are threads,
+//!   processes or machines.
 //! - `images`: decoders of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP for the operator
 //!   `ImageDecoder`, and `io::DecodedImage`, which decodes the same formats for inputs. Without the
 //!   feature models with that operator need
 //!   [a decoder that the program supplies](SessionBuilder::image_decoder).
-//! - `mpi`: devices that are processes of an MPI job. The system's MPI library is loaded at run
-//!   time.
+//! - `mpi`: devices that are processes of an MPI job, with the feature `device`. The system's MPI
+//!   library is loaded at run time.
 //! - `ndarray`: `from_array` and `as_array` of [`Tensor`] and its views, which convert from and to
 //!   arrays of the crate `ndarray` 0.17 and copy no elements where the layout allows it.
 //! - `num-complex`: `Complex<f32>` and `Complex<f64>` of the crate `num-complex` 0.4 as elements,
@@ -47,7 +51,7 @@
 //!   [`check::CheckReport`] and its findings, [`check::diff::ModelDiff`], [`check::ScanReport`],
 //!   [`convert::ConvertReport`], [`edit::ExtractReport`], [`edit::InlineReport`],
 //!   [`edit::StripReport`], [`train::GradientReport`], [`train::TrainingReport`],
-//!   [`device::ShardReport`], [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`],
+//!   `device::ShardReport`, [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`],
 //!   [`text::LeftOut`] and [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`],
 //!   [`train::StateVariable`] and the structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
@@ -72,7 +76,9 @@ mod compare;
 pub mod convert;
 mod cost;
 mod custom;
+#[cfg(feature = "device")]
 pub mod device;
+#[cfg(feature = "device")]
 mod devices;
 mod digest;
 pub mod edit;

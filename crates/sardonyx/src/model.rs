@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sardonyx_model as graph;
 use sardonyx_proto::Encoded;
-use sardonyx_runtime::SharedWeights;
+use sardonyx_runtime::{SharedWeights, StatePorts};
 use sardonyx_tensor::{Buffer, TensorError};
 
 use crate::error::{Error, ErrorKind};
@@ -41,9 +41,9 @@ pub struct Model {
     pub(crate) shares: bool,
     /// Cache of weights that sessions of this model and of its clones have packed.
     pub(crate) weights: SharedWeights,
-    /// State variables of a training step. Each has the index of a main graph input, which takes
-    /// the state, and the index of the main graph output that returns the next state.
-    pub(crate) updates: Vec<(usize, usize)>,
+    /// State variables of a training step: the main graph input that takes the state, and the main
+    /// graph output that returns the next state.
+    pub(crate) state: Vec<StatePorts>,
 }
 
 impl Model {
@@ -58,12 +58,12 @@ impl Model {
     /// Makes a model from parsed graphs and their external data files.
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);
-        let (weights, updates) = (SharedWeights::default(), Vec::new());
-        Model { graph, data, file: None, path: None, mapped: None, shares: false, weights, updates }
+        let (weights, state) = (SharedWeights::default(), Vec::new());
+        Model { graph, data, file: None, path: None, mapped: None, shares: false, weights, state }
     }
 
     /// Makes a model from other graphs that use the tensors and data files of this model. The new
-    /// model has no state updates.
+    /// model has no state.
     pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
         let Model { data, path, mapped, weights, .. } = self;
         Model {
@@ -74,7 +74,7 @@ impl Model {
             mapped: mapped.clone(),
             shares: self.shares,
             weights: weights.clone(),
-            updates: Vec::new(),
+            state: Vec::new(),
         }
     }
 
@@ -126,8 +126,8 @@ impl Model {
         let data = data.map_err(|what| Error::new(ErrorKind::ExternalData, what))?;
         self.demand_unchanged_files()?;
         let own = self.with_graph(graph);
-        let updates = self.updates.clone();
-        Ok(Model { data: Arc::new(data), mapped: None, shares: false, updates, ..own })
+        let state = self.state.clone();
+        Ok(Model { data: Arc::new(data), mapped: None, shares: false, state, ..own })
     }
 
     /// Opens a model file by mapping it into memory, which is fast whatever its size.

@@ -102,6 +102,7 @@ impl Model {
 
     /// Fails if `result`, a transformation of this model, has errors that this model does not have.
     /// Nodes of `result` need not be traceable to nodes of this model.
+    #[cfg(feature = "device")]
     pub(crate) fn check_untraced_result(
         &self,
         job: JobKind,

@@ -6,6 +6,7 @@ use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 use smallvec::SmallVec;
 
+#[cfg(feature = "device")]
 use crate::devices::DeviceSession;
 use crate::error::Error;
 use crate::outputs::Outputs;
@@ -17,18 +18,18 @@ mod sealed {
     pub trait Sealed {}
 
     impl Sealed for super::Session {}
+    #[cfg(feature = "device")]
     impl Sealed for super::DeviceSession {}
     impl Sealed for super::Runner {}
 }
 
-/// A model that is ready to run: a [`Session`], a [`DeviceSession`], or a [`Runner`] of either.
+/// A model that is ready to run: a [`Session`], a `DeviceSession`, or a [`Runner`] of either.
 ///
 /// The sessions have inherent methods with the names of this trait's methods; the trait is for
 /// generic code. It is sealed.
 ///
 /// ```
-/// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
-/// use sardonyx::run::Run;
+/// use sardonyx::run::{Run, Runner};
 /// use sardonyx::{Error, Model, RunOptions, Session, Tensor};
 ///
 /// fn first_output(model: &impl Run, x: Tensor) -> Result<Tensor, Error> {
@@ -40,11 +41,11 @@ mod sealed {
 ///     "<ir_version: 11, opset_import: [\"\": 21]>
 ///      g (float[2] x) => (float[2] y) { a = Abs (x)  y = Neg (a) }",
 /// )?;
-/// let (sharded, _) = model.shard(&ShardOptions::new(Division::Pipeline, 2))?;
 /// let x = Tensor::from_slice([2], &[3.0f32, -4.0])?;
-/// let whole = Session::new(&model)?;
-/// let divided = Session::builder(&sharded).devices(DeviceOptions::new())?;
-/// assert_eq!(first_output(&whole, x.clone())?, first_output(&divided, x)?);
+/// let session = Session::new(&model)?;
+/// // With the feature `device`, a `DeviceSession` becomes a `Runner` too.
+/// let runner = Runner::from(session.clone());
+/// assert_eq!(first_output(&session, x.clone())?, first_output(&runner, x)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Run: sealed::Sealed + Send + Sync + 'static {
@@ -71,7 +72,7 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The errors of [`Session::run`] and [`DeviceSession::run`].
+    /// The errors of [`Session::run`], and of a run on devices.
     fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -83,7 +84,7 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The errors of [`Session::run_into`] and [`DeviceSession::run_into`].
+    /// The errors of [`Session::run_into`], and of a run on devices.
     fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
@@ -92,12 +93,14 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// A session on one device or on several devices, for code that decides at run time.
+/// A session on one device or, with the feature `device`, on several devices, for code that decides
+/// at run time.
 #[derive(Debug)]
 pub enum Runner {
     /// One session runs the whole model.
     Session(Session),
     /// Several devices run parts of the model.
+    #[cfg(feature = "device")]
     Devices(Box<DeviceSession>),
 }
 
@@ -107,6 +110,7 @@ impl From<Session> for Runner {
     }
 }
 
+#[cfg(feature = "device")]
 impl From<DeviceSession> for Runner {
     fn from(session: DeviceSession) -> Runner {
         Runner::Devices(Box::new(session))
@@ -179,12 +183,14 @@ macro_rules! run_by_own_methods {
 }
 
 run_by_own_methods!(Session);
+#[cfg(feature = "device")]
 run_by_own_methods!(DeviceSession);
 
 impl Run for Runner {
     fn inputs(&self) -> &[Port] {
         match self {
             Runner::Session(session) => session.inputs(),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.inputs(),
         }
     }
@@ -192,6 +198,7 @@ impl Run for Runner {
     fn input(&self, name: &str) -> Result<&Port, Error> {
         match self {
             Runner::Session(session) => session.input(name),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.input(name),
         }
     }
@@ -199,6 +206,7 @@ impl Run for Runner {
     fn outputs(&self) -> &[Port] {
         match self {
             Runner::Session(session) => session.outputs(),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.outputs(),
         }
     }
@@ -206,6 +214,7 @@ impl Run for Runner {
     fn threads(&self) -> usize {
         match self {
             Runner::Session(session) => session.threads(),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.threads(),
         }
     }
@@ -213,6 +222,7 @@ impl Run for Runner {
     fn instruction_set(&self) -> String {
         match self {
             Runner::Session(session) => session.instruction_set(),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.instruction_set(),
         }
     }
@@ -225,6 +235,7 @@ impl Run for Runner {
     {
         match self {
             Runner::Session(session) => session.run(inputs, options),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.run(inputs, options),
         }
     }
@@ -237,6 +248,7 @@ impl Run for Runner {
     ) -> Result<(), Error> {
         match self {
             Runner::Session(session) => session.run_into(inputs, outputs, options),
+            #[cfg(feature = "device")]
             Runner::Devices(session) => session.run_into(inputs, outputs, options),
         }
     }

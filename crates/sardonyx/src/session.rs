@@ -1,8 +1,10 @@
 //! Sessions: models that are compiled and ready to run.
 
 use std::borrow::Cow;
+#[cfg(feature = "device")]
 use std::collections::hash_map::RandomState;
 use std::fmt;
+#[cfg(feature = "device")]
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -11,12 +13,14 @@ use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION, Spot};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, MemoryBudget, NodeError,
-    Optimization, Port, Precision, RunDetails, RunError, RunOptions, StepInfo, ThreadPool, caught,
+    Optimization, Pending, Port, Precision, RunDetails, RunError, RunOptions, StatePorts, StepInfo,
+    ThreadPool, caught,
 };
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, make_schema};
+#[cfg(feature = "device")]
 use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::external::WatchedFiles;
@@ -24,6 +28,10 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::runner::{NamedValues, collect_inputs};
 use crate::stamp::Stamp;
+
+/// Connection with the sessions of other ranks, which only the feature `device` brings.
+#[cfg(not(feature = "device"))]
+type Rank = std::convert::Infallible;
 
 /// A model made ready to run. Sessions can be shared between threads, and concurrent runs do not
 /// affect each other. Cloning increments a reference count.
@@ -92,6 +100,7 @@ impl Choices {
     }
 
     /// Returns the seed of random operators: the one that was set, or a random one.
+    #[cfg(feature = "device")]
     pub(crate) fn seed(&self) -> u64 {
         self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
@@ -112,6 +121,7 @@ impl Choices {
 
     /// Returns `model` with the functions of these options added, and removes them from the
     /// options.
+    #[cfg(feature = "device")]
     pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
         let functions = std::mem::take(&mut self.functions);
         Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
@@ -120,6 +130,7 @@ impl Choices {
 
 impl SessionBuilder<'_> {
     /// Returns the model that the session will run.
+    #[cfg(feature = "device")]
     pub(crate) fn model(&self) -> &Model {
         self.model
     }
@@ -130,6 +141,7 @@ impl SessionBuilder<'_> {
     }
 
     /// Returns the session options set so far, for changing them.
+    #[cfg(feature = "device")]
     pub(crate) fn choices_mut(&mut self) -> &mut Choices {
         &mut self.choices
     }
@@ -410,13 +422,15 @@ impl SessionBuilder<'_> {
             return Err(Error::new(ErrorKind::Invalid, message).with_help(help));
         }
         let functions = std::mem::take(&mut choices.functions);
+        #[cfg_attr(not(feature = "device"), expect(unused_mut, reason = "it has no collectives"))]
         let mut graph = with_functions(&model.graph, functions)?;
         let rank = choices.rank.take();
+        #[cfg(feature = "device")]
         if rank.is_some() || choices.options.only_looks {
             let connected = collectives::connect(&mut graph, &mut choices, rank.as_ref());
             connected.map_err(|error| report_to_ranks(rank.as_ref(), error))?;
         }
-        choices.options.updates.clone_from(&model.updates);
+        choices.options.state.clone_from(&model.state);
         choices.options.keeps_mapped = model.shares;
         model.demand_unchanged_files().map_err(|error| report_to_ranks(rank.as_ref(), error))?;
         let external = WatchedFiles::new(&model.data);
@@ -429,20 +443,6 @@ impl SessionBuilder<'_> {
         let mapped_files = if model.shares { model.list_stamps() } else { Vec::new() };
         let output_names = compiled.outputs().iter().map(|port| Arc::from(port.name())).collect();
         Ok(Session(Arc::new(Inner { compiled, output_names, mapped_files, rank })))
-    }
-}
-
-/// Cause that ended a run early.
-enum Refused {
-    /// Error of the run itself.
-    Run(RunError),
-    /// Error of the callback that inspects the outputs.
-    ByCallback(Error),
-}
-
-impl From<RunError> for Refused {
-    fn from(error: RunError) -> Refused {
-        Refused::Run(error)
     }
 }
 
@@ -516,6 +516,7 @@ impl Session {
     }
 
     /// Returns the names of the outputs, in the model's order.
+    #[cfg(feature = "device")]
     pub(crate) fn output_names(&self) -> &[Arc<str>] {
         &self.0.output_names
     }
@@ -578,7 +579,9 @@ impl Session {
     ) -> Result<Outputs, Error> {
         let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
         let mut outputs = Vec::with_capacity(self.outputs().len());
-        self.run_updating(inputs, &mut outputs, options, |_| Ok(()))?;
+        self.demand_unchanged_files()?;
+        let run = self.0.compiled.run_on(inputs, &mut outputs, options);
+        run.map_err(|error| self.report_run_error(error))?;
         let outputs = self.0.output_names.iter().cloned().zip(outputs);
         Ok(Outputs::new(outputs.filter_map(|(name, value)| Some((name, value?))).collect()))
     }
@@ -661,29 +664,23 @@ impl Session {
         run.map(|()| outputs).map_err(|error| self.report_run_error(error))
     }
 
-    /// Runs the model on owned, borrowed and updated inputs. Puts all outputs into `outputs` in the
-    /// model's order, with `None` for outputs that overwrite inputs in place. Inputs are
-    /// overwritten only after `accept` has accepted the other outputs.
-    pub(crate) fn run_updating<'v, N: AsRef<str>>(
-        &self,
+    /// Begins a run on owned and borrowed inputs. Puts all outputs into `outputs` in the model's
+    /// order, with `None` for the new values of [state](Session::list_state), which the returned
+    /// run computes in the end.
+    pub(crate) fn begin<'s, 'v, N: AsRef<str>>(
+        &'s self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
         outputs: &mut Vec<Option<Value>>,
         options: &RunOptions<'_>,
-        accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<Pending<'s>, Error> {
         self.demand_unchanged_files()?;
-        let run = self.0.compiled.run_updating(inputs, outputs, options, |outputs| {
-            accept(outputs).map_err(Refused::ByCallback)
-        });
-        run.map_err(|refused| match refused {
-            Refused::Run(error) => self.report_run_error(error),
-            Refused::ByCallback(error) => error,
-        })
+        let run = self.0.compiled.begin(inputs, outputs, options);
+        run.map_err(|error| self.report_run_error(error))
     }
 
-    /// Returns pairs of indices: an input, and the output that can overwrite the input in place.
-    pub(crate) fn list_updates(&self) -> Vec<(usize, usize)> {
-        self.0.compiled.updates()
+    /// Returns the ports of state whose new values a run computes in the end.
+    pub(crate) fn list_state(&self) -> Vec<StatePorts> {
+        self.0.compiled.list_state()
     }
 
     /// Returns the compiled steps in the order in which a run executes them.
@@ -762,7 +759,7 @@ impl Session {
 
     /// Converts the error of a run and sends it to the other ranks, so that they do not wait for
     /// this rank.
-    fn report_run_error(&self, error: RunError) -> Error {
+    pub(crate) fn report_run_error(&self, error: RunError) -> Error {
         report_to_ranks(self.0.rank.as_ref(), run_error(error))
     }
 }
@@ -771,7 +768,10 @@ impl Session {
 /// process, which may be that of another rank.
 fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
+        #[cfg(feature = "device")]
         Some(rank) => rank.fail(error),
+        #[cfg(not(feature = "device"))]
+        Some(never) => match *never {},
         None => error,
     }
 }

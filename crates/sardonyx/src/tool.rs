@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sardonyx_runtime::CompileReport;
 
 use crate::check::{CheckOptions, CheckReport, FillOptions, Finding};
+#[cfg(feature = "device")]
 use crate::device::{Division, ShardReport};
 use crate::edit::InvalidResult;
 use crate::infer::{InferOptions, Inferred};
@@ -97,6 +98,7 @@ pub mod message {
 
 /// Steps of a compiled model. Used by cli, `profile` and `explain`; python, profiling.
 pub mod profile {
+    #[cfg(feature = "device")]
     pub use crate::devices::{DevicePart, DeviceRun, Exchanged};
     pub use sardonyx_passes::Fusion;
     pub use sardonyx_runtime::{OperandDetails, RunDetails, StepDetails, StepInfo};
@@ -111,6 +113,7 @@ pub mod schema {
 }
 
 /// Plans of models on devices. Used by cli, `shard`; python, `sardonyx.ort`; tests.
+#[cfg(feature = "device")]
 pub mod shard {
     pub use crate::devices::{RankModels, RankOptions};
     pub use sardonyx_devices::{PrivateDirectory, Sent, Traffic};
@@ -149,11 +152,14 @@ pub trait ModelExt {
         options: &FillOptions,
     ) -> Result<filling::Filled, Error>;
     /// Splits the model into one model for each rank. Used by cli, `shard`; python.
+    #[cfg(feature = "device")]
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
     /// Explains why a division into shards left the model whole; `None` if it did not. Used by cli,
     /// `shard`; python.
+    #[cfg(feature = "device")]
     fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collective operators. Used by cli, `run --ranks`.
+    #[cfg(feature = "device")]
     fn has_collectives(&self) -> bool;
     /// Finds the operator that computes the class scores in a graph output. Used by cli, classes.
     fn find_score_operator(&self, output: &str) -> Option<ScoreOperator>;
@@ -228,14 +234,17 @@ impl ModelExt for Model {
         Model::fill_inputs(self, ports, given, options)
     }
 
+    #[cfg(feature = "device")]
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error> {
         Model::rank_models(self, options)
     }
 
+    #[cfg(feature = "device")]
     fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
         Model::explain_undivided(self, report, division)
     }
 
+    #[cfg(feature = "device")]
     fn has_collectives(&self) -> bool {
         Model::has_collectives(self)
     }

@@ -2,6 +2,11 @@
 
 mod build;
 mod calls;
+#[cfg(feature = "device")]
+mod devices;
+#[cfg(not(feature = "device"))]
+#[path = "trainer/no_devices.rs"]
+mod devices;
 mod file;
 mod inputs;
 mod program;
@@ -12,19 +17,17 @@ use std::sync::Arc;
 
 use sardonyx_model::Type;
 use sardonyx_runtime::Port;
-use sardonyx_shard::Plan;
 use sardonyx_tensor::Tensor;
 
 pub use build::TrainerBuilder;
 pub use state::{DataPosition, StateVariable, TrainingEntry};
 
-use crate::devices::{DeviceSession, Run, Runner};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::runner::{Run, Runner};
 #[cfg(doc)]
 use crate::session::Session;
 use program::{StepBuffers, TrainingPrograms};
-use sardonyx_devices::Traffic;
 use state::{NewValue, State};
 
 /// A model that is trained by its own training information, the field `training_info`.
@@ -189,48 +192,6 @@ impl Trainer {
         self.state.check(index, &value, ErrorKind::Input)?;
         self.state.set(index, NewValue::Whole(value));
         Ok(())
-    }
-
-    /// Returns the number of devices, in all processes, that run steps and inference; 0 for a
-    /// trainer without devices.
-    pub fn device_count(&self) -> usize {
-        self.programs.devices.as_ref().map_or(0, DeviceSession::device_count)
-    }
-
-    /// Returns the traffic that each device of this process has sent so far.
-    #[doc(hidden)]
-    pub fn traffic(&self) -> Vec<Traffic> {
-        self.programs.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
-    }
-
-    /// Plans the training step of an entry on devices for inputs of the given types. Inputs that
-    /// are not listed have their declared type.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Argument`] if the entry does not exist, or the trainer has no devices; errors
-    /// that [`Trainer::step`] returns before a run starts.
-    #[doc(hidden)]
-    pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        match &self.programs.entry(entry)?.step.session {
-            Runner::Session(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
-                .with_help("make the trainer with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
-            Runner::Devices(session) => session.plan(inputs),
-        }
-    }
-
-    /// Returns the plan of the last training step of an entry on devices; `None` before the first
-    /// step and without devices.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Argument`] if the entry does not exist.
-    #[doc(hidden)]
-    pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
-        Ok(match &self.programs.entry(entry)?.step.session {
-            Runner::Session(_) => None,
-            Runner::Devices(session) => session.last_plan(),
-        })
     }
 
     /// Returns the seed of the model's random operators.

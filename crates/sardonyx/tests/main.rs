@@ -2,15 +2,22 @@
 //! each time.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "device")]
 mod collectives;
 mod convert;
 mod custom;
 mod declared_types;
+#[cfg(feature = "device")]
 mod device_bodies;
+#[cfg(feature = "device")]
 mod device_plans;
+#[cfg(feature = "device")]
 mod device_sizes;
+#[cfg(feature = "device")]
 mod device_standard;
+#[cfg(feature = "device")]
 mod device_training;
+#[cfg(feature = "device")]
 mod devices;
 mod diff;
 mod every_version;
@@ -22,7 +29,7 @@ mod images;
 mod infer;
 mod inline;
 mod ir_versions;
-#[cfg(feature = "serde")]
+#[cfg(all(feature = "serde", feature = "device"))]
 mod json_form;
 #[cfg(unix)]
 mod kill;
@@ -33,6 +40,7 @@ mod own_memory;
 mod panics;
 mod parts;
 mod random;
+#[cfg(feature = "device")]
 mod rank_models;
 mod save;
 mod scan;
@@ -42,4 +50,5 @@ mod standard_runs;
 mod step_allocations;
 mod trainer;
 mod training;
+#[cfg(feature = "device")]
 mod workers;

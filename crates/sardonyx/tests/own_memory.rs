@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "device")]
 use sardonyx::device::{DeviceOptions, DeviceSession, Division, ShardOptions};
 use sardonyx::io::{Access, Layout, Weights};
 use sardonyx::run::Optimization;
@@ -425,6 +426,7 @@ fn trainers_keep_their_model() {
 /// Checks that a session on devices never mixes old and new weights of a changed file: a run with
 /// other sizes makes another plan, which reads large constants again.
 #[test]
+#[cfg(feature = "device")]
 fn devices_never_use_the_weights_of_a_changed_file() {
     let text = format!(
         "<ir_version: 11, opset_import: [\"\": 21]>

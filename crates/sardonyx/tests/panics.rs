@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "device")]
 use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
 use sardonyx::run::StepEvent;
@@ -153,6 +154,7 @@ fn building_a_session_fails_after_a_panic() {
 }
 
 #[test]
+#[cfg(feature = "device")]
 fn devices_run_again_after_a_panic_of_one() {
     keep_panic_places();
     let text = model(

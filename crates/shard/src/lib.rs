@@ -44,7 +44,7 @@ pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
 pub use options::{OutputsAt, ShardError, ShardOptions};
 pub use plan::{Computed, FormId, Move, NotHonored, Plan, PlanFacts, Step};
 pub use planner::shard;
-pub use prepare::{chosen_configuration, prepare_to_shard, without_devices};
+pub use prepare::{chosen_configuration, prepare_to_shard};
 pub use rank::{RankError, lower_ir_version};
 pub use resident::Resident;
 pub use sizes::Numbers;

@@ -66,31 +66,60 @@ fn planned(
     Ok(plan)
 }
 
+/// Returns the cheapest plan for a prepared model: the first of the candidates that cost the least.
 pub(crate) fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan {
-    let planner = Planner::new(&prepared, None).finish();
-    if planner.needs_whole.is_empty() {
-        return through_linear(&prepared, planner);
+    let Candidates { first, mut others, needs_whole } = Candidates::list(&prepared);
+    if !needs_whole.is_empty()
+        && let Some(prepared) = prepared.with_split_nodes(&needs_whole, options)
+    {
+        // In these plans the nodes are expanded into nodes that can be computed in parts.
+        let split = Candidates::list(&prepared);
+        others.push(split.first);
+        others.extend(split.others);
     }
-    // A second plan, in which these nodes are expanded into nodes that can be computed in parts.
-    let needs_whole = planner.needs_whole.clone();
-    let plan = through_linear(&prepared, planner);
-    let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return plan };
-    let again = through_linear(&prepared, Planner::new(&prepared, None).finish());
-    let cost = |plan: &Plan| (plan.not_honored.len(), nominal(&plan.bytes()));
-    if cost(&again) < cost(&plan) { again } else { plan }
+    let cheaper = |best: Plan, plan: Plan| {
+        if PlanCost::new(&plan) < PlanCost::new(&best) { plan } else { best }
+    };
+    others.into_iter().fold(first, cheaper)
 }
 
-/// Returns the plan of `planner`, or one in which linear nodes are computed on partial sums if less
-/// is sent then.
-fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
-    let through = linear::find_nodes(&planner);
-    if through.is_empty() {
-        return planner.plan;
+/// Plans for a prepared model, of which one is chosen.
+struct Candidates {
+    first: Plan,
+    others: Vec<Plan>,
+    /// Nodes that need whole values of which devices have parts, and that can be expanded.
+    needs_whole: HashSet<NodeId>,
+}
+
+impl Candidates {
+    /// Makes a plan, and another one in which linear nodes are computed on partial sums, if there
+    /// are such nodes.
+    fn list(prepared: &Prepared) -> Candidates {
+        let planner = Planner::new(prepared, None).finish();
+        let through = linear::find_nodes(&planner);
+        let mut others = Vec::new();
+        if !through.is_empty() {
+            let mut on_sums = Planner::new(prepared, None);
+            on_sums.through = through;
+            others.push(on_sums.finish().plan);
+        }
+        Candidates { first: planner.plan, others, needs_whole: planner.needs_whole }
     }
-    let mut again = Planner::new(prepared, None);
-    again.through = through;
-    let again = again.finish().plan;
-    if nominal(&again.bytes()) < nominal(&planner.plan.bytes()) { again } else { planner.plan }
+}
+
+/// Cost of a plan.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlanCost {
+    /// Number of annotations that it does not follow.
+    not_honored: usize,
+    /// Bytes that it sends at nominal sizes.
+    bytes: u64,
+}
+
+impl PlanCost {
+    fn new(plan: &Plan) -> PlanCost {
+        PlanCost { not_honored: plan.not_honored.len(), bytes: nominal(&plan.bytes()) }
+    }
 }
 
 /// State of a plan that is being made.

@@ -6,10 +6,9 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    ConvertOptions, DeriveError, Finding, InferOptions, Inference, InlineOptions, Inlining,
-    NEWEST_IR_VERSION, Origins, Resolved, Target, annotations, configurations,
-    convert_in_any_order, expand_gradients, expand_to_split, gradients_in, infer,
-    inline_in_any_order, resolve, set_ir_version, unpack_sequences,
+    ConvertOptions, DeriveError, Finding, InferOptions, Inference, Origins, Resolved, Target,
+    configurations, convert_in_any_order, expand_to_split, flatten, infer, resolve,
+    unpack_sequences,
 };
 
 use crate::options::{OutputsAt, ShardError, ShardOptions};
@@ -86,29 +85,11 @@ fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference,
 /// Returns the model with calls of functions inlined and `Gradient` nodes expanded, as far as
 /// possible, and the nodes of `model` for which its nodes were made.
 pub(crate) fn inlined(model: &Model, registry: &Registry) -> Result<(Model, Origins), ShardError> {
-    // Calls that cannot be inlined are computed whole.
-    let inlined = inline_in_any_order(model, registry, &InlineOptions::default());
-    let (inlined, origins) = match inlined {
-        Ok(Inlining { model, origins, .. }) => (model, origins),
-        Err(_) => (model.clone(), Origins::default()),
-    };
-    Ok((without_gradients(inlined, registry)?, origins))
-}
-
-/// Removes configurations of devices and annotations of nodes, inlines calls of functions, and sets
-/// the newest version of the format, as [`suggest`](crate::suggest) does first. Models that differ
-/// in these alone become equal.
-pub fn without_devices(model: &Model, registry: &Registry) -> Model {
-    // A model that cannot be inlined has not been divided.
-    let inlined = inlined(model, registry);
-    let mut plain = inlined.map_or_else(|_| model.clone(), |(inlined, _)| inlined);
-    set_ir_version(&mut plain, NEWEST_IR_VERSION);
-    plain.header.configuration.clear();
-    let nodes = plain.graphs().flat_map(|(_, graph)| &graph.nodes).copied();
-    let annotated: Vec<NodeId> =
-        nodes.filter(|node| annotations(&plain, *node).next().is_some()).collect();
-    annotated.into_iter().for_each(|node| plain.set_devices(node, Vec::new()));
-    plain
+    flatten(model, registry).map_err(|error| match error {
+        DeriveError::Refused(findings) => ShardError::Invalid(findings),
+        DeriveError::Option(why) => ShardError::Configuration(why),
+        DeriveError::Invalid(rejected) => ShardError::Rejected(rejected),
+    })
 }
 
 pub(crate) fn newest_forms(model: Model, registry: &Registry) -> Model {
@@ -154,21 +135,6 @@ pub(crate) fn prepare(
         whole_bodies: options.whole_bodies,
     };
     Ok(prepared.with_scope(options))
-}
-
-/// Expands `Gradient` nodes: they refer to names of the graph around them, which a part of that
-/// graph does not have.
-fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardError> {
-    let has_any = model.main.is_some_and(|main| gradients_in(&model, main) > 0);
-    if !has_any {
-        return Ok(model);
-    }
-    match expand_gradients(&model, registry) {
-        Ok((expanded, _)) => Ok(expanded),
-        Err(DeriveError::Refused(findings)) => Err(ShardError::Invalid(findings)),
-        Err(DeriveError::Option(why)) => Err(ShardError::Configuration(why)),
-        Err(DeriveError::Invalid(rejected)) => Err(ShardError::Rejected(rejected)),
-    }
 }
 
 /// Returns the name of a configuration and the number of its devices. Without `wanted` it is the

@@ -1,8 +1,9 @@
 //! `Trainer`: runs the training that a model describes in its field `training_info`.
 //!
-//! A change works on a clone of the trainer, which shares programs and values, and replaces the
-//! trainer when it has succeeded. So readers never wait for a training step, and an error or Ctrl-C
-//! leaves the state as it was.
+//! A step runs on the state that readers see, and changes it at its end, in the moment in which new
+//! values are written over old ones. Another change works on a clone of the trainer, which shares
+//! programs and values, and replaces the trainer when it has succeeded. So readers never wait for
+//! the computation of a change, and an error or Ctrl-C leaves the state as it was.
 
 mod turns;
 
@@ -32,8 +33,8 @@ use turns::TurnLock;
 /// The state variables are the initializers that a binding of the training information names.
 /// `initialize`, `step`, `iterate`, `set_state` and `load` change them, one call at a time, in the
 /// order of the calls. All other methods, such as `infer` and `evaluate`, use the state of the last
-/// finished change and never wait. A call that raises an exception, or that Ctrl-C interrupts,
-/// leaves the state unchanged.
+/// finished change and never wait for the computation of another one. A call that raises an
+/// exception, or that Ctrl-C interrupts, leaves the state unchanged.
 ///
 /// `model` is a path, the bytes of a model, or an object with `SerializeToString`. `threads`,
 /// `precision`, `memory_limit` and `dims` have the meanings they have in `Session`. `seed` seeds
@@ -148,12 +149,38 @@ impl PyTrainer {
         // alias memory of the caller.
         let ports = list_step_inputs(py, &self.current(), entry)?;
         let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
-        self.update_trainer(
-            py,
-            limits,
-            |trainer, options| trainer.step(entry, inputs, options),
-            |outputs| outputs_to_dict(py, outputs),
-        )
+        let _turn = self.turns.acquire(py, &limits)?;
+        let current = self.current();
+        let (programs, on_devices) = (current.programs(), current.device_count() > 0);
+        let begin =
+            |options: &RunOptions<'_>| programs.begin_step(&current, entry, inputs, options);
+        let mut step = run(py, limits, on_devices, begin)?;
+        drop(current);
+        if !step.has_all_outputs() {
+            // Only outputs that have become Python objects may change the state.
+            let mut next = Trainer::clone(&self.current());
+            let outputs = py.detach(|| next.end_step(step));
+            let given = outputs.map_err(|error| to_exception(py, &error));
+            let given = outputs_to_dict(py, given?)?;
+            self.publish(next);
+            return Ok(given);
+        }
+        let given = outputs_to_dict(py, step.take_outputs())?;
+        let committed = py.detach(|| {
+            let mut next = {
+                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                // Old values are overwritten unless a reader still has them.
+                if let Some(trainer) = Arc::get_mut(&mut current) {
+                    return trainer.end_step(step).map(drop);
+                }
+                Trainer::clone(&current)
+            };
+            next.end_step(step)?;
+            self.publish(next);
+            Ok(())
+        });
+        committed.map_err(|error| to_exception(py, &error))?;
+        Ok(given)
     }
 
     /// Computes the outputs that `step` would return now, without changing the state.
@@ -388,12 +415,18 @@ impl PyTrainer {
         let on_devices = next.device_count() > 0;
         let changed = run(py, limits, on_devices, |options| update(&mut next, options))?;
         let given = convert(changed)?;
+        self.publish(next);
+        Ok(given)
+    }
+
+    /// Makes a trainer that has been changed the current one.
+    fn publish(&self, next: Trainer) {
         let mut next = Arc::new(next);
+        // The old state is dropped after the lock.
         std::mem::swap(
             &mut *self.current.lock().unwrap_or_else(PoisonError::into_inner),
             &mut next,
         );
-        Ok(given)
     }
 
     /// Converts `inputs`, calls `run` on the current state without a lock, and returns the outputs

@@ -9,7 +9,7 @@
 //!
 //! Stages and links follow `|>`; `·` is the value that they work on. The programs of inner graphs
 //! are after their step, further in; slots have numbers of their own there, and the inputs are what
-//! the step captures.
+//! the step captures. What happens last is at the end, in the same way.
 
 use std::fmt::{self, Display, Write};
 
@@ -19,9 +19,9 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, BatchNorm, Constant, Conv, Instruction, Link, NormKind, Numbers, Op, Operands, Order,
-    Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
-    Update,
+    Along, BatchNorm, Constant, Conv, Elements, Instruction, Link, NormKind, Numbers, Op, Operands,
+    Order, Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage,
+    Step, Test,
 };
 
 /// Limit: elements of constants that are shown.
@@ -37,6 +37,18 @@ impl Display for Slot {
 impl Program {
     /// The program as text. What nothing reads is left out.
     pub(crate) fn text(&self, resolved: &Resolved) -> String {
+        let model = resolved.model();
+        let mut text = self.lines(resolved);
+        for slot in self.own_outputs() {
+            let name = model.display(Some(model.value(self.value(slot).value).name));
+            let _ = writeln!(text, "out   {slot} '{name}'");
+        }
+        self.write_end(&mut text, resolved);
+        text
+    }
+
+    /// Returns a line for each input, constant and step.
+    pub(super) fn lines(&self, resolved: &Resolved) -> String {
         let model = resolved.model();
         let mut text = String::new();
         let name = |slot: Slot| model.display(Some(model.value(self.value(slot).value).name));
@@ -76,9 +88,6 @@ impl Program {
                     }
                 }
             }
-        }
-        for slot in &self.outputs {
-            let _ = writeln!(text, "out   {slot} '{}'", name(*slot));
         }
         text
     }
@@ -186,7 +195,7 @@ impl Display for Printed<'_> {
             }
             Op::Cast(cast) => write!(f, "cast {} to {}", cast.x, cast.conversion.to),
             Op::Scalars(scalars) => self::scalars(f, scalars),
-            Op::Update(update) => self::update(f, update),
+            Op::Elements(elements) => self::elements(f, elements),
             Op::Norm(norm) => {
                 let (name, axis) = match norm.kind {
                     NormKind::Layer { axis, .. } => ("layer", axis),
@@ -260,17 +269,13 @@ fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
     write!(f, " -> {}", outputs.join(", "))
 }
 
-/// As [`scalars`], with the operand whose place each result takes.
-fn update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
-    let operands = &update.operands;
-    let register = |number: u32| register(operands, &update.constants, number);
-    f.write_str("update")?;
-    instructions(f, &update.instructions, register)?;
-    let outputs = update.outputs.iter().map(|output| {
-        let old = operands.get(output.over).copied().unwrap_or(Slot(u32::MAX));
-        format!("{} over {old}", register(output.register))
-    });
-    write!(f, " -> {}", outputs.collect::<Vec<String>>().join(", "))
+/// Prints functions of elements like [`scalars`].
+fn elements(f: &mut fmt::Formatter<'_>, elements: &Elements) -> fmt::Result {
+    let register = |number: u32| register(&elements.operands, &elements.constants, number);
+    f.write_str("elements")?;
+    instructions(f, &elements.instructions, register)?;
+    let results: Vec<String> = elements.results.iter().map(|result| register(*result)).collect();
+    write!(f, " -> {}", results.join(", "))
 }
 
 fn instructions(

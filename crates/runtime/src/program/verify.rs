@@ -51,7 +51,7 @@ impl Program {
 /// A program that is being verified, and the names of its values.
 pub(super) struct Verifier<'a> {
     pub(super) program: &'a Program,
-    model: Option<&'a Model>,
+    pub(super) model: Option<&'a Model>,
 }
 
 impl Verifier<'_> {
@@ -71,7 +71,7 @@ impl Verifier<'_> {
         format!("{} is not of type {wanted}", self.name(slot))
     }
 
-    fn verify(&self) -> Result<(), Broken> {
+    pub(super) fn verify(&self) -> Result<(), Broken> {
         let program = self.program;
         let mut defined = vec![false; program.values.len()];
         let outside = |what: String| Broken { step: None, what };
@@ -134,7 +134,7 @@ impl Verifier<'_> {
                 return Err(outside(format!("the output {} is not in rows", self.name(*slot))));
             }
         }
-        Ok(())
+        self.contradiction_at_the_end().map_or(Ok(()), |what| Err(outside(what)))
     }
 
     /// A value that does not have the order in which a step takes or gives it.
@@ -212,7 +212,7 @@ impl Verifier<'_> {
                 })
             }
             Op::Scalars(scalars) => self.contradiction_in_scalars(scalars, outputs),
-            Op::Update(update) => self.contradiction_in_update(update, outputs),
+            Op::Elements(elements) => self.contradiction_in_elements(elements, outputs),
             Op::Norm(norm) => {
                 if self.program.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
                     return Some(self.not_of_type(norm.x, norm.elem));
@@ -448,7 +448,7 @@ impl Verifier<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use sardonyx_kernels::elementwise::{Binary, Side, Unary};
     use sardonyx_model::{Id, NodeId, Type, ValueId};
     use sardonyx_tensor::{DataType, Tensor};
@@ -488,12 +488,11 @@ mod tests {
             steps: vec![step(product(), &[P]), step(relu(P), &[Y])],
             inputs: vec![Some(A), Some(B), Some(C)],
             outputs: vec![Y],
-            graph: None,
-            updates: Vec::new(),
+            ..Program::default()
         }
     }
 
-    fn step(op: Op, outputs: &[Slot]) -> Step {
+    pub(crate) fn step(op: Op, outputs: &[Slot]) -> Step {
         Step {
             op,
             outputs: outputs.iter().copied().map(Some).collect(),
@@ -540,7 +539,7 @@ mod tests {
         Op::Pointwise(Box::new(Pointwise { elem, links, operands }))
     }
 
-    fn relu(of: Slot) -> Op {
+    pub(crate) fn relu(of: Slot) -> Op {
         pointwise(DataType::Float, vec![Link::Unary(Unary::Relu)], &[of])
     }
 
@@ -560,8 +559,7 @@ mod tests {
             )],
             inputs: vec![Some(Slot(0))],
             outputs: vec![Slot(1)],
-            graph: None,
-            updates: Vec::new(),
+            ..Program::default()
         };
         let kind = RegionKind::If { condition };
         let mut region = Region { kind, captures: vec![P], bodies: vec![body(), body()] };

@@ -9,7 +9,7 @@
 //! This comes before [orders](super::orders): the one step takes the order that its neighbours
 //! have.
 
-use super::{Note, Readers, makers, put_together, taken_apart};
+use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Move, MoveKind, Op, Program, Shuffle, Slot, Step, same_shape};
 
 /// Makes one step of the three.
@@ -20,7 +20,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         return notes;
     }
     let readers = Readers::new(program);
-    let makers = makers(program);
+    let makers = program.makers();
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
         // The place of what gives a value that nothing else reads than the step at `reader`.

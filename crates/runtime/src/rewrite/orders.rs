@@ -11,7 +11,7 @@
 //! worst.
 
 use hashbrown::HashMap;
-use sardonyx_model::Dim;
+use sardonyx_model::{Dim, NodeId};
 use smallvec::SmallVec;
 
 use super::min_cut::{NEVER, Network, SINK, SOURCE};
@@ -55,7 +55,8 @@ impl Choice {
         let mut network = Network::new();
         let mut nodes: HashMap<Slot, u32> = HashMap::new();
         let mut is_outside = vec![false; program.values.len()];
-        for slot in program.inputs.iter().flatten().chain(&program.outputs) {
+        let (outputs, kept) = program.outputs.split_at(program.graph_outputs());
+        for slot in program.inputs.iter().flatten().chain(outputs) {
             is_outside[slot.index()] = true;
         }
         let may = |slot: Slot| {
@@ -109,6 +110,10 @@ impl Choice {
                 }
             }
         }
+        // Kept values are read in rows.
+        for slot in kept.iter().filter(|slot| program.may_have_channels_last(**slot)) {
+            readers.entry(*slot).or_default().push(SINK);
+        }
         for (slot, readers) in readers {
             let node = nodes.get(&slot).copied().unwrap_or(SINK);
             let cost = REORDER.saturating_mul(elements(program, slot));
@@ -156,7 +161,7 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
                 continue;
             }
             let reordered = *other.entry(slot).or_insert_with(|| {
-                let (reordered, reorder) = reordered(program, slot, &step);
+                let (reordered, reorder) = reordered(program, slot, step.origins[0]);
                 steps.push(reorder);
                 reordered
             });
@@ -172,11 +177,24 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
         });
         steps.push(step);
     }
+    for kept in program.graph_outputs()..program.outputs.len() {
+        let slot = program.outputs[kept];
+        if program.value(slot).order == Order::Rows {
+            continue;
+        }
+        let maker = steps.iter().rfind(|step: &&Step| step.outputs.contains(&Some(slot)));
+        let Some(origin) = maker.map(|step| step.origins[0]) else { continue };
+        program.outputs[kept] = *other.entry(slot).or_insert_with(|| {
+            let (reordered, reorder) = reordered(program, slot, origin);
+            steps.push(reorder);
+            reordered
+        });
+    }
     program.steps = steps;
 }
 
-/// A value in the other order, and the step that makes it so for a reader.
-fn reordered(program: &mut Program, slot: Slot, reader: &Step) -> (Slot, Step) {
+/// A value in the other order, and the step that makes it so for a node.
+fn reordered(program: &mut Program, slot: Slot, node: NodeId) -> (Slot, Step) {
     let Value { value, ty, order, .. } = program.value(slot);
     let order = match order {
         Order::Rows => Order::ChannelsLast,
@@ -188,7 +206,7 @@ fn reordered(program: &mut Program, slot: Slot, reader: &Step) -> (Slot, Step) {
     let step = Step {
         op: Op::Reorder(Reorder { x: slot }),
         outputs: SmallVec::from_slice(&[Some(reordered)]),
-        origins: SmallVec::from_slice(&reader.origins[..1]),
+        origins: SmallVec::from_slice(&[node]),
     };
     (reordered, step)
 }

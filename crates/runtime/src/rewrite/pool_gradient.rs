@@ -9,7 +9,7 @@ use sardonyx_kernels::elementwise::{Binary, Side};
 use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
 
-use super::{Note, makers};
+use super::Note;
 use crate::program::{Constant, Link, MoveKind, Op, PoolGradient, Program, ScatterAdd, Slot, Step};
 
 /// Makes one step of each such sum and of the remainders that it reads.
@@ -18,7 +18,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     if !program.steps.iter().any(|step| matches!(step.op, Op::ScatterAdd(_))) {
         return notes;
     }
-    let makers = makers(program);
+    let makers = program.makers();
     for index in 0..program.steps.len() {
         let Some((gradient, remainder)) = find(program, &makers, index) else { continue };
         notes.push(Note::joined(&program.steps[index], &program.steps[remainder]));

@@ -11,7 +11,7 @@ use sardonyx_kernels::elementwise::{Binary, Compare, Logic, Side, Unary};
 use sardonyx_tensor::{CastOptions, DataType, cast};
 use smallvec::smallvec;
 
-use super::{Note, dead, makers};
+use super::{Note, dead};
 use crate::program::{Link, Op, Pointwise, Program, Select, Slot, Step, Test};
 
 /// Makes one step of each such choice; what it was computed from may go.
@@ -20,7 +20,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     if !program.steps.iter().any(|step| matches!(step.op, Op::Select(_))) {
         return notes;
     }
-    let makers = makers(program);
+    let makers = program.makers();
     for index in 0..program.steps.len() {
         let Some((pointwise, test)) = find(program, &makers, index) else { continue };
         notes.push(Note::joined(&program.steps[index], &program.steps[test]));

@@ -5,7 +5,7 @@
 //! the weights, and would be a copy of all of them. Constants stay where they are, as the right
 //! operand is the one that is packed ahead of time.
 
-use super::{Note, Readers, makers};
+use super::{Note, Readers};
 use crate::program::{MoveKind, Op, Product, ProductForm, ProductTypes, Program, Slot};
 
 /// Makes products of transposes of products.
@@ -14,7 +14,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     if !program.steps.iter().any(|step| matches!(step.op, Op::Product(_))) {
         return notes;
     }
-    let (readers, makers) = (Readers::new(program), makers(program));
+    let (readers, makers) = (Readers::new(program), program.makers());
     for index in 0..program.steps.len() {
         let Some((product, multiplies)) = find(program, &readers, &makers, index) else { continue };
         let joined = program.steps[multiplies].origins.clone();

@@ -1,10 +1,11 @@
 //! Update fusion: the new value of a state variable, and of what its optimizer keeps for it, become
-//! one step at the end of the program.
+//! one step, which moves to the commit program.
 //!
 //! A step of Adam is about fifteen functions of elements, which pass over the weights, two moments
 //! and the gradient again and again. As one step they pass over each once. Nothing else of the run
-//! needs the new values, so the step is among the last ones; there the new values may be written
-//! over the old ones, as all that can fail has run.
+//! needs the new values, so the commit program writes them over the old ones, once all that can
+//! fail has run. A step whose old values are read elsewhere at the end stays in the main program,
+//! and makes values of their own.
 //!
 //! This comes before other fusions, which would make the last function of a gradient's part of the
 //! product that gives the gradient.
@@ -17,8 +18,8 @@ use smallvec::SmallVec;
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{
-    Instruction, Link, Op, Pointwise, Program, ScalarFunction, Slot, Step, Update, Updated,
-    same_shape,
+    Commit, Elements, Instruction, Link, Op, Order, Pointwise, Program, ScalarFunction, Slot,
+    StatePorts, Step, Value, same_shape,
 };
 
 /// Makes one step of the functions that make new values of state variables.
@@ -36,20 +37,107 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     });
     let made: Vec<(Vec<usize>, Step)> = made.collect();
     let mut steps = taken_apart(program);
+    let mut last = Vec::with_capacity(made.len());
     for (members, step) in made {
         let mut joined: Vec<Step> = members.iter().filter_map(|at| steps[*at].take()).collect();
-        let last = joined.pop();
-        notes.extend(last.iter().flat_map(|by| joined.iter().map(|step| Note::joined(by, step))));
-        steps.push(Some(step));
+        let by = joined.pop();
+        notes.extend(by.iter().flat_map(|by| joined.iter().map(|step| Note::joined(by, step))));
+        last.push(step);
     }
     put_together(program, steps);
+    let (committed, stay) = sort_out(program, last, &mut notes);
+    program.steps.extend(stay);
+    if !committed.is_empty() {
+        move_to_commit(program, committed);
+    }
     notes
+}
+
+/// Divides the last steps into those that may write over old values, and those that stay in the
+/// main program: an old value of these is an output as well, or another of these steps reads it,
+/// perhaps as a view.
+fn sort_out(program: &Program, last: Vec<Step>, notes: &mut Vec<Note>) -> (Vec<Step>, Vec<Step>) {
+    let makers = program.makers();
+    let mut readers: HashMap<Slot, SmallVec<[usize; 1]>> = HashMap::new();
+    for (number, step) in last.iter().enumerate() {
+        for slot in step.op.operands().into_iter().flatten() {
+            readers.entry(program.find_viewed(slot, &makers)).or_default().push(number);
+        }
+    }
+    let mut is_committed = vec![true; last.len()];
+    for (number, step) in last.iter().enumerate() {
+        let Op::Elements(elements) = &step.op else { continue };
+        for old in elements.operands.iter().take(step.outputs.len()) {
+            let readers = readers.get(old).map_or(&[][..], |readers| readers);
+            is_committed[number] &= readers.len() == 1 && !program.outputs.contains(old);
+            if let Some(other) = readers.iter().find(|other| **other != number) {
+                let why = "the second reads the old value over which the first would write";
+                notes.push(Note::missed(step, &last[*other], why));
+            }
+        }
+    }
+    let (mut committed, mut stay) = (Vec::new(), Vec::new());
+    for (step, is_committed) in last.into_iter().zip(is_committed) {
+        if is_committed { committed.push(step) } else { stay.push(step) }
+    }
+    (committed, stay)
+}
+
+/// Moves steps to a commit program, which captures what they read.
+fn move_to_commit(program: &mut Program, mut steps: Vec<Step>) {
+    let (mut captures, mut outputs): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut inner: HashMap<Slot, Slot> = HashMap::new();
+    let graph_outputs = program.outputs.len();
+    // Old values take the place of new ones among the outputs.
+    for step in &steps {
+        let Op::Elements(elements) = &step.op else { continue };
+        for (new, old) in step.outputs.iter().flatten().zip(&elements.operands) {
+            let at = program.outputs.iter().position(|slot| slot == new);
+            let Some(number) = at else { continue };
+            program.outputs[number] = *old;
+            inner.insert(*old, Slot(captures.len() as u32));
+            captures.push(number);
+            outputs.push(number);
+        }
+    }
+    for slot in steps.iter().flat_map(|step| step.op.operands()).flatten() {
+        inner.entry(slot).or_insert_with(|| {
+            program.outputs.push(slot);
+            captures.push(program.outputs.len() - 1);
+            Slot(captures.len() as u32 - 1)
+        });
+    }
+    program.kept = program.outputs.len() - graph_outputs;
+    let value = |slot: Slot| {
+        let Value { value, ty, .. } = program.value(slot);
+        Value { value: *value, ty: ty.clone(), constant: None, order: Order::Rows }
+    };
+    let mut values: Vec<Value> =
+        captures.iter().map(|number| value(program.outputs[*number])).collect();
+    let inputs = (0..captures.len()).map(|input| Some(Slot(input as u32))).collect();
+    let mut results = Vec::with_capacity(outputs.len());
+    for step in &mut steps {
+        step.op.each_operand_mut(|slot| {
+            if let Some(slot) = slot
+                && let Some(input) = inner.get(slot)
+            {
+                *slot = *input;
+            }
+        });
+        for new in step.outputs.iter_mut().flatten() {
+            values.push(value(*new));
+            *new = Slot(values.len() as u32 - 1);
+            results.push(*new);
+        }
+    }
+    let last = Program { values, steps, inputs, outputs: results, ..Program::default() };
+    program.commit = Some(Box::new(Commit { program: last, captures, outputs }));
 }
 
 /// By slot of a new value: that of the old one. Only those that are new values of one variable and
 /// one output, and whose size is that of all runs.
 fn old_values(program: &Program) -> HashMap<Slot, Slot> {
-    let mut pairs: Vec<(Slot, Slot)> = Vec::with_capacity(program.updates.len());
+    let mut pairs: Vec<(Slot, Slot)> = Vec::with_capacity(program.state.len());
     // How often a slot is an output, a new value, and an old one. Variables that nothing reads have
     // no slot, but get a value all the same.
     let mut outputs: HashMap<Slot, usize> = HashMap::new();
@@ -57,7 +145,7 @@ fn old_values(program: &Program) -> HashMap<Slot, Slot> {
     for output in &program.outputs {
         *outputs.entry(*output).or_default() += 1;
     }
-    for (input, output) in &program.updates {
+    for StatePorts { input, output } in &program.state {
         let Some(new) = program.outputs.get(*output) else { continue };
         *news.entry(*new).or_default() += 1;
         if let Some(Some(old)) = program.inputs.get(*input) {
@@ -215,7 +303,6 @@ fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> 
     let mut operands: SmallVec<[Slot; 8]> = SmallVec::new();
     let mut registers: HashMap<Slot, u32> = HashMap::new();
     let mut instructions: Vec<Instruction> = Vec::new();
-    let mut made: SmallVec<[(u32, Slot); 3]> = SmallVec::new();
     let mut constants: Vec<Tensor> = Vec::new();
     let mut register = |registers: &mut HashMap<Slot, u32>, slot: Slot| {
         *registers.entry(slot).or_insert_with(|| {
@@ -227,6 +314,11 @@ fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> 
             operands.len() as u32 - 1
         })
     };
+    let made = members.iter().filter_map(|at| Some(function(&program.steps[*at])?.1));
+    let made: SmallVec<[Slot; 3]> = made.filter(|slot| old_of.contains_key(slot)).collect();
+    for new in &made {
+        register(&mut registers, old_of[new]);
+    }
     let mut elem = None;
     for at in members {
         let (function, result) = function(&program.steps[*at])?;
@@ -249,15 +341,8 @@ fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> 
             value = RESULT + instructions.len() as u32 - 1;
         }
         registers.insert(result, value);
-        if old_of.contains_key(&result) {
-            made.push((value, result));
-        }
     }
-    let mut outputs: SmallVec<[Updated; 3]> = SmallVec::new();
-    for (value, result) in &made {
-        let over = register(&mut registers, old_of[result]) as usize;
-        outputs.push(Updated { register: *value, over });
-    }
+    let mut results: SmallVec<[u32; 3]> = made.iter().map(|new| registers[new]).collect();
     let first_constant = operands.len() as u32;
     let first_result = first_constant + constants.len() as u32;
     let settle = |register: &mut u32| {
@@ -271,13 +356,13 @@ fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> 
         settle(a);
         settle(b);
     }
-    outputs.iter_mut().for_each(|output| settle(&mut output.register));
-    let update = Update { elem: elem?, operands, constants, instructions, outputs };
-    update.functions()?;
+    results.iter_mut().for_each(settle);
+    let elements = Elements { elem: elem?, operands, constants, instructions, results };
+    elements.functions()?;
     // The node that makes the last new value names the step.
     let mut origins: SmallVec<[NodeId; 1]> =
         members.iter().flat_map(|at| program.steps[*at].origins.iter().copied()).collect();
     origins.reverse();
-    let outputs = made.iter().map(|(_, result)| Some(*result)).collect();
-    Some(Step { op: Op::Update(Box::new(update)), outputs, origins })
+    let outputs = made.into_iter().map(Some).collect();
+    Some(Step { op: Op::Elements(Box::new(elements)), outputs, origins })
 }

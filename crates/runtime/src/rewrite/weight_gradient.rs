@@ -10,7 +10,7 @@
 
 use sardonyx_tensor::{DataType, Dims};
 
-use super::{Note, Readers, makers, put_together, taken_apart};
+use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{
     Conv, Move, MoveKind, Op, Padding, Program, Slot, Step, WeightGradient, Window,
 };
@@ -22,7 +22,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         return notes;
     }
     let readers = Readers::new(program);
-    let makers = makers(program);
+    let makers = program.makers();
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
         let maker = |slot: Slot| makers[slot.index()].and_then(|at| steps[at].as_ref());

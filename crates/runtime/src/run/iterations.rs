@@ -248,7 +248,7 @@ impl Run<'_> {
                 Held::Input(view) => self.deliver(target, Operand::Tensor(view))?,
                 Held::Borrowed(value) => self.deliver(target, Operand::Value(value))?,
                 // The last iteration has delivered it.
-                Held::Output(_) | Held::Updated(_) | Held::Over | Held::Nothing => {}
+                Held::Output(_) | Held::Nothing => {}
             }
         }
         let outputs = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
@@ -363,7 +363,7 @@ impl<'h> Iterations<'_, 'h> {
                 Held::Value(..) => take(value),
                 Held::Input(view) => Held::Input(view.clone()),
                 Held::Borrowed(value) => Held::Borrowed(value),
-                Held::Output(_) | Held::Updated(_) | Held::Over | Held::Nothing => Held::Nothing,
+                Held::Output(_) | Held::Nothing => Held::Nothing,
             };
             let declared =
                 carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
@@ -581,7 +581,6 @@ impl<'h> Iterations<'_, 'h> {
                 }
                 // Still what it was in the beginning.
                 Held::Input(_) | Held::Borrowed(_) | Held::Nothing => {}
-                Held::Updated(_) | Held::Over => {}
             }
         }
         Ok(())
@@ -605,7 +604,7 @@ fn given_to<'g>(
             Held::Value(value, _) => Held::Borrowed(value),
             Held::Borrowed(value) => Held::Borrowed(value),
             Held::Input(view) => Held::Input(view.clone()),
-            Held::Output(_) | Held::Updated(_) | Held::Over | Held::Nothing => Held::Nothing,
+            Held::Output(_) | Held::Nothing => Held::Nothing,
         });
     }
     if let Some(slices) = slices {

@@ -14,6 +14,7 @@ use sardonyx_tensor::{
 };
 
 use super::Session;
+use super::end::{Ending, Pending, Remains};
 use crate::account::Account;
 use crate::border::{admit, is_aligned, released};
 use crate::error::{InputError, Internal, RunError};
@@ -22,8 +23,8 @@ use crate::kernel::Operand;
 use crate::memory::{Given, Held, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
-use crate::program::Slot;
-use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch, postpone};
+use crate::program::StatePorts;
+use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
 use crate::spans;
@@ -39,13 +40,26 @@ pub enum Input<'v> {
     Borrowed(&'v Value),
     /// Elements that stay with the caller, as those of [`Session::run_into`].
     View(TensorView<'v>),
-    /// The same, and [`Session::run_updating`] may write over them what takes their place.
-    Updated(TensorViewMut<'v>),
 }
 
-/// Outputs of a run, in the order of the model; `None` for those that were written over inputs, or
-/// into memory of the caller.
+/// Outputs of a run, in the order of the model; `None` for those that were written into memory of
+/// the caller, or are new values of state that have not been computed yet.
 type Values = Vec<Option<Value>>;
+
+/// Terms of a run.
+struct Terms<'r, 'o> {
+    account: &'r Account,
+    recycler: &'r Arc<Recycler>,
+    options: &'r RunOptions<'o>,
+    progress: &'r Progress,
+}
+
+/// A main program that has run.
+struct Ran<'v> {
+    planned: Arc<Planned>,
+    held: Vec<Held<'v>>,
+    wanted: Wanted<'v>,
+}
 
 /// Memory of the caller for an output, by its number, type and dimensions; `None` if the output is
 /// to be a value.
@@ -57,7 +71,6 @@ impl<'v> From<Input<'v>> for Held<'v> {
             Input::Value(value) => Held::Value(value, 0),
             Input::Borrowed(value) => Held::Borrowed(value),
             Input::View(view) => Held::Input(view),
-            Input::Updated(view) => Held::Updated(view),
         }
     }
 }
@@ -85,32 +98,84 @@ impl Session {
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
         let mut outputs = Vec::with_capacity(self.outputs().len());
-        self.run_updating(inputs, &mut outputs, options, |_| Ok::<(), RunError>(()))?;
+        self.run_on(inputs, &mut outputs, options)?;
         let names = self.outputs().iter().map(|port| port.name().to_string());
         Ok(names.zip(outputs).filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
     /// Runs the model on inputs of which some may stay with the caller. `outputs` becomes all
-    /// outputs, in the order of the model; `accept` looks at them. Only if it does not refuse them,
-    /// and nothing can fail any more, those are written that take the place of an
-    /// [`Input::Updated`]: over it, for [pairs](Session::updates) that allow that with inputs of
-    /// these sizes. They are `None` among the outputs. After the first runs with inputs of some
-    /// sizes this allocates nothing, as [`Session::run_into`]: memory of outputs comes back when
-    /// they are dropped.
+    /// outputs, in the order of the model. After the first runs with inputs of some sizes this
+    /// allocates nothing, as [`Session::run_into`]: memory of outputs comes back when they are
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`], and those of `accept`. All inputs are then as they were.
-    pub fn run_updating<'v, N: AsRef<str>, E: From<RunError>>(
+    /// As [`Session::run_with`].
+    pub fn run_on<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
         outputs: &mut Vec<Option<Value>>,
         options: &RunOptions<'_>,
-        accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<(), RunError> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         outputs.clear();
-        self.walk(inputs, |_| Ok(()), &mut |_, _, _| None, Some((outputs, accept)), options)
+        self.walk(inputs, |_| Ok(()), &mut |_, _, _| None, Some(outputs), options)
+    }
+
+    /// Begins a run like [`Session::run_on`], but leaves the new values of the session's
+    /// [state](Session::list_state) to [`Pending::commit`]: they are `None` among the outputs.
+    /// Until then all inputs are as they were, and none is borrowed any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run_with`].
+    pub fn begin<'s, 'v, N: AsRef<str>>(
+        &'s self,
+        inputs: impl Iterator<Item = (N, Input<'v>)>,
+        outputs: &mut Vec<Option<Value>>,
+        options: &RunOptions<'_>,
+    ) -> Result<Pending<'s>, RunError> {
+        let _span = spans::enter_run();
+        outputs.clear();
+        let progress = Progress::default();
+        let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
+        let begun = caught(|| {
+            Pool::to_its_end(|| Ok(self.begin_noting(inputs, outputs, options, &progress)))
+        });
+        begun.unwrap_or_else(|panic| Err(self.internal(panic, &progress)))
+    }
+
+    /// [`Session::begin`], which notes how far it is.
+    fn begin_noting<'s, 'v, N: AsRef<str>>(
+        &'s self,
+        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        outputs: &mut Values,
+        options: &RunOptions<'_>,
+        progress: &Progress,
+    ) -> Result<Pending<'s>, RunError> {
+        let mut memory = self.memories.take();
+        let (account, own) = self.open_account();
+        let recycler = own.unwrap_or_else(|| Arc::clone(&self.recycler));
+        let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
+        let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
+        let began = watch.as_ref().map(Watch::began);
+        let terms = Terms { account: &account, recycler: &recycler, options, progress };
+        let ran = self.run_main(&mut memory, inputs, |_| Ok(()), None, &terms, &mut watch);
+        let ran = ran.and_then(|mut ran| {
+            self.returned(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
+            Ok(ran)
+        });
+        match ran {
+            Ok(Ran { planned, held, wanted }) => {
+                memory.wanted = emptied(wanted);
+                let remains = Remains { memory, planned, held, account, recycler, began };
+                Pending::new(self, remains)
+            }
+            Err(error) => {
+                self.give_back(memory);
+                Err(error)
+            }
+        }
     }
 
     /// Runs the model on inputs that stay with the caller. `lend` is asked before the first step
@@ -134,27 +199,20 @@ impl Session {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         outputs.clear();
-        let accept = |_: &mut Values| Ok::<(), RunError>(());
-        self.walk(inputs, |_| Ok(()), lend, Some((outputs, accept)), options)
+        self.walk(inputs, |_| Ok(()), lend, Some(outputs), options)
     }
 
-    /// Inputs, and outputs that take their place in the next run, by number: those of
-    /// [`Options::updates`](crate::Options::updates) that are functions of the elements at the same
-    /// place. [`Session::run_updating`] writes them over the inputs where nothing else that it does
-    /// last reads these.
-    pub fn updates(&self) -> Vec<(usize, usize)> {
+    /// Returns the ports of state whose new values [`Pending::commit`] computes, and may write over
+    /// the old ones: those of [`Options::state`](crate::Options::state) that are functions of the
+    /// elements at the same place, where nothing else that happens last reads the old values.
+    pub fn list_state(&self) -> Vec<StatePorts> {
         let body = &self.executable.body;
-        let mut updates = Vec::new();
-        for step in &body.steps {
-            let over = step.overwrites.iter().flatten();
-            for (output, input) in step.outputs.iter().zip(over) {
-                let number = |list: &[Option<Slot>], slot| list.iter().position(|s| *s == slot);
-                let old = number(&body.inputs, step.inputs[*input]);
-                let new = body.outputs.iter().position(|slot| Some(*slot) == *output);
-                updates.extend(old.zip(new));
-            }
-        }
-        updates
+        let ports = body.list_committed().iter().filter_map(|output| {
+            let old = body.outputs.get(*output).copied();
+            let input = body.inputs.iter().position(|slot| slot.is_some() && *slot == old)?;
+            Some(StatePorts { input, output: *output })
+        });
+        ports.collect()
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
@@ -187,41 +245,33 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
-        let nobody = None::<(&mut Vec<_>, fn(&mut Vec<_>) -> Result<(), RunError>)>;
-        self.walk(
-            inputs,
-            |wanted| self.sort_outputs(outputs, wanted),
-            &mut |_, _, _| None,
-            nobody,
-            options,
-        )
+        let lend = &mut |_, _, _: &_| None;
+        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), lend, None, options)
     }
 
-    /// One run. `want` says which outputs are written into memory of the caller, and `lend` gives
-    /// memory for others; the rest become `values` if there is a list for that, and a function that
-    /// accepts it.
-    fn walk<'v, N: AsRef<str>, E: From<RunError>>(
+    /// Runs the model to the end. `want` says which outputs are written into memory of the caller,
+    /// and `lend` gives memory for others; the rest become `values` if there is a list for that.
+    fn walk<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
-        values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
+        values: Option<&mut Values>,
         options: &RunOptions<'_>,
-    ) -> Result<(), E> {
+    ) -> Result<(), RunError> {
         let _span = spans::enter_run();
         let progress = Progress::default();
         let ran = caught(|| self.walk_noting(inputs, want, lend, values, options, &progress));
-        ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress).into()))
+        ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress)))
     }
 
     /// Makes the error for a panic, and forgets all plans: the one of the run may be the reason.
     /// Its memory has been dropped by unwinding.
     #[cold]
-    fn internal(&self, panic: Panic, progress: &Progress) -> RunError {
+    pub(crate) fn internal(&self, panic: Panic, progress: &Progress) -> RunError {
         self.forget_plans();
         let step = progress.node.get().map(|node| self.executable.label(&[node]));
-        let has_overwritten_inputs = progress.overwrites.get();
-        RunError::Internal(Box::new(Internal { panic, step, has_overwritten_inputs }))
+        RunError::Internal(Box::new(Internal { panic, step }))
     }
 
     /// Drops what runs have planned.
@@ -232,56 +282,114 @@ impl Session {
     }
 
     /// [`Session::walk`], which notes how far it is.
-    fn walk_noting<'v, N: AsRef<str>, E: From<RunError>>(
+    fn walk_noting<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
-        values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
+        mut values: Option<&mut Values>,
         options: &RunOptions<'_>,
         progress: &Progress,
-    ) -> Result<(), E> {
-        let budget = self.reserved.budget();
-        let account = Account::within(self.memory_limit, self.report.made_bytes, budget);
-        // What a session keeps for its next run would be missing in those of other sessions.
-        let own = budget.map(|_| Arc::default());
+    ) -> Result<(), RunError> {
+        let (account, own) = self.open_account();
         let recycler = own.as_ref().unwrap_or(&self.recycler);
+        let terms = Terms { account: &account, recycler, options, progress };
+        let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
+        let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         self.with_memory(|memory| {
-            let mut given: Given<'v> = emptied(take(&mut memory.given));
-            let closed = self.sort_inputs(inputs, &mut given, &account)?;
-            let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
-            want(&mut wanted)?;
-            let planned = self.planned_for(memory, &given, &account)?;
-            let mut held = self.hold(memory, &planned, given)?;
-            self.lend(&planned, &mut held, &mut wanted)?;
-            if values.is_some() {
-                self.lend_as_asked(&planned, &mut held, lend)?;
+            let lend = values.is_some().then_some(lend);
+            let ran = self.run_main(memory, inputs, want, lend, &terms, &mut watch)?;
+            let Ran { planned, mut held, mut wanted } = ran;
+            if let Some(values) = &mut values {
+                self.returned(&planned.schedule, &mut held, values, &account)?;
             }
-            let body = &self.executable.body;
-            let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
-            let run = self.started((&account, recycler), options, &closed, progress);
-            let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
-            let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
-            let ran = run.program(body, &planned, memory, &mut held, &mut watch);
-            ran.map_err(|error| self.failure(&planned, error))?;
-            match values {
-                Some((values, accept)) => {
-                    if some_wait {
-                        run.check_limits(body, &planned.schedule)?;
+            for (output, value) in self.run_last(memory, &planned, &held, &terms, &mut watch)? {
+                match (&mut values, wanted.get_mut(output).and_then(Option::take)) {
+                    (Some(values), _) => {
+                        values[output] = Some(self.release(output, value, &account)?)
                     }
-                    self.returned(&planned.schedule, &mut held, (values, some_wait), &account)?;
-                    accept(values)?;
-                    if some_wait {
-                        let run = Run { limits: Limits::new(None, None, None, None), ..run };
-                        run.overwrite(body, &planned, memory, &mut held, &mut watch)?;
+                    (None, Some((name, mut memory))) => {
+                        let copied = match &value {
+                            Value::Tensor(tensor) => {
+                                memory.copy_from(&tensor.view()).map_err(|e| e.to_string())
+                            }
+                            _ => Err(NOT_A_TENSOR.into()),
+                        };
+                        copied.map_err(|what| {
+                            InputError::new(format!("the output '{name}': {what}"))
+                        })?;
                     }
+                    (None, None) => {}
                 }
-                None => self.copied(&planned, &held, &mut wanted)?,
+            }
+            if values.is_none() {
+                self.copied(&planned, &held, &mut wanted)?;
             }
             memory.held = emptied(held);
             memory.wanted = emptied(wanted);
             Ok(())
         })
+    }
+
+    /// Runs the main program.
+    fn run_main<'v, N: AsRef<str>>(
+        &self,
+        memory: &mut Memory,
+        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
+        lend: Option<&mut Lend<'_, 'v>>,
+        terms: &Terms<'_, '_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<Ran<'v>, RunError> {
+        let mut given: Given<'v> = emptied(take(&mut memory.given));
+        let closed = self.sort_inputs(inputs, &mut given, terms.account)?;
+        let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
+        want(&mut wanted)?;
+        let planned = self.planned_for(memory, &given, terms.account)?;
+        let mut held = self.hold(memory, &planned, given)?;
+        self.lend(&planned, &mut held, &mut wanted)?;
+        if let Some(lend) = lend {
+            self.lend_as_asked(&planned, &mut held, lend)?;
+        }
+        let body = &self.executable.body;
+        let run = self.started(terms, &closed);
+        let ran = run.program(body, &planned, memory, &mut held, watch);
+        ran.map_err(|error| self.failure(&planned, error))?;
+        if body.commit.is_some() {
+            run.check_limits(body, &planned.schedule)?;
+        }
+        Ok(Ran { planned, held, wanted })
+    }
+
+    /// Runs what happens last, on old values that the run holds. Returns the new values of state,
+    /// with the numbers of their outputs.
+    fn run_last(
+        &self,
+        memory: &mut Memory,
+        planned: &Planned,
+        held: &[Held<'_>],
+        terms: &Terms<'_, '_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<Vec<(usize, Value)>, RunError> {
+        let committed = self.executable.body.list_committed().len();
+        if committed == 0 {
+            return Ok(Vec::new());
+        }
+        let Terms { account, recycler, progress, .. } = *terms;
+        let ending = Ending { session: self, account, recycler, planned, held, progress };
+        let mut none: Vec<Held<'_>> = emptied(take(&mut memory.lent));
+        none.resize_with(committed, Held::default);
+        let made = ending.run(memory, &mut none, watch)?;
+        memory.lent = emptied(none);
+        Ok(made)
+    }
+
+    /// Returns an account for a run, and memory for its outputs, if that is not the session's.
+    fn open_account(&self) -> (Account, Option<Arc<Recycler>>) {
+        let budget = self.reserved.budget();
+        let account = Account::within(self.memory_limit, self.report.made_bytes, budget);
+        // What a session keeps for its next run would be missing in those of other sessions.
+        (account, budget.map(|_| Arc::default()))
     }
 
     /// Writes outputs that lie elsewhere into the memory that is wanted for them.
@@ -296,35 +404,26 @@ impl Session {
             let operand = self.executable.body.operand(&planned.plan, held, *source, None);
             let copied = operand.and_then(|operand| match operand {
                 Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
-                _ => {
-                    Err("it is not a tensor, so it cannot be written into memory of the caller"
-                        .into())
-                }
+                _ => Err(NOT_A_TENSOR.into()),
             });
             copied.map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
         }
         Ok(())
     }
 
-    /// A run that counts in an account.
-    fn started<'r, 'o: 'r>(
-        &'r self,
-        (account, recycler): (&'r Account, &'r Arc<Recycler>),
-        options: &RunOptions<'o>,
-        closed: &'r [Closed<'r>],
-        progress: &'r Progress,
-    ) -> Run<'r> {
-        let RunOptions { stop, deadline, iteration_limit, asks, .. } = options;
+    /// Makes a run on some terms.
+    fn started<'r, 'o: 'r>(&'r self, terms: &Terms<'r, 'o>, closed: &'r [Closed<'r>]) -> Run<'r> {
+        let RunOptions { stop, deadline, iteration_limit, asks, .. } = terms.options;
         Run {
             executable: &self.executable,
             exec: Exec::new(&self.pool, self.executable.isa),
-            random: self.seed.next_run(options.seed),
-            recycler,
-            account,
+            random: self.seed.next_run(terms.options.seed),
+            recycler: terms.recycler,
+            account: terms.account,
             limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
             iteration_plans: &self.iteration_plans,
             closed,
-            progress,
+            progress: terms.progress,
         }
     }
 
@@ -333,10 +432,15 @@ impl Session {
         // A run within an operator that a program brings asks its own limits only: the operator
         // would take the end of the run around it for that of its own.
         let result = Pool::to_its_end(|| Ok(body(&mut memory)));
+        self.give_back(memory);
+        result
+    }
+
+    /// Keeps the memory of a run for later ones, unless sessions share a budget.
+    pub(crate) fn give_back(&self, memory: Box<Memory>) {
         if self.reserved.budget().is_none() {
             self.memories.give_back(memory);
         }
-        result
     }
 
     /// The inputs in the order of the model, checked against what it declares and placed where
@@ -549,24 +653,28 @@ impl Session {
         Ok(())
     }
 
-    /// The outputs, taken from what is held, or copied if steps that wait may read it. `None` for
-    /// those of steps that wait, and for those that lie in memory that was lent.
+    /// Takes the outputs from what is held. `None` for those that are computed last, and for those
+    /// that lie in memory that was lent.
     fn returned(
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
-        (outputs, some_wait): (&mut Values, bool),
+        outputs: &mut Values,
         account: &Account,
     ) -> Result<(), RunError> {
+        let committed = self.executable.body.list_committed();
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
+            if committed.contains(&index) {
+                outputs.push(None);
+                continue;
+            }
             let value = match source {
                 Source::Held { place, .. } => match &mut held[*place as usize] {
-                    Held::Over | Held::Output(_) => {
+                    Held::Output(_) => {
                         outputs.push(None);
                         continue;
                     }
-                    Held::Value(value, _) if some_wait => Some(value.clone()),
-                    // The same value may be several outputs, or an input.
+                    // The same value may be several outputs, be read last, or be an input.
                     Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
                         Some(value.clone())
                     }
@@ -582,14 +690,8 @@ impl Session {
                             let refused = |e: TensorError| RunError::Resources(e.to_string());
                             Some(Value::Tensor(copy.map_err(refused)?))
                         }
-                        Held::Updated(view) => {
-                            let copy = view.as_view().to_tensor();
-                            *place = Held::Updated(view);
-                            let refused = |e: TensorError| RunError::Resources(e.to_string());
-                            Some(Value::Tensor(copy.map_err(refused)?))
-                        }
-                        // The last two are handled above.
-                        Held::Nothing | Held::Output(_) | Held::Over => None,
+                        // The last one is handled above.
+                        Held::Nothing | Held::Output(_) => None,
                     },
                 },
                 Source::Constant { root, .. } => self.executable.body.slots[root.index()]
@@ -606,14 +708,21 @@ impl Session {
             let value = value.ok_or_else(|| {
                 InputError::new(format!("the output '{}' is not a value", port.name()))
             })?;
-            let value = released(value, port.ty(), account).map_err(|error| {
-                RunError::Resources(format!("the output '{}': {error}", port.name()))
-            })?;
-            outputs.push(Some(value));
+            outputs.push(Some(self.release(index, value, account)?));
         }
         Ok(())
     }
+
+    /// Returns an output as the model declares it.
+    fn release(&self, output: usize, value: Value, account: &Account) -> Result<Value, RunError> {
+        let port = &self.outputs()[output];
+        released(value, port.ty(), account)
+            .map_err(|error| RunError::Resources(format!("the output '{}': {error}", port.name())))
+    }
 }
+
+/// Reason that memory of the caller cannot hold an output.
+const NOT_A_TENSOR: &str = "it is not a tensor, so it cannot be written into memory of the caller";
 
 /// Refuses memory for an output that is of another type or has other dimensions.
 fn demand_same(

@@ -6,14 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
 use sardonyx_passes::{CheckOptions, Severity, check, order::first_too_early, place_of_node};
-use sardonyx_runtime::Precision;
+use sardonyx_runtime::{Precision, StatePorts};
 
-use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
+use super::devices::{DeviceOptions, TrainingDevices};
+use super::program::{EntryPrograms, StateOutput, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, to_type};
 use super::{Run, Runner, Trainer};
-use crate::devices::{
-    DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
-};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
@@ -25,7 +23,7 @@ pub struct TrainerBuilder<'m> {
     session: SessionBuilder<'m>,
     /// Names of outputs that training steps return; all outputs if `None`.
     outputs: Option<Vec<String>>,
-    devices: Option<DeviceOptions>,
+    pub(super) devices: Option<DeviceOptions>,
 }
 
 /// Compiler of the programs of one trainer.
@@ -35,9 +33,20 @@ struct ProgramCompiler<'m> {
     outputs: Option<Vec<String>>,
     places: Places,
     state: State,
-    devices: Option<DeviceSession>,
-    /// Shardings of the state variables on the devices, shared by all programs.
-    forms: Arc<StateForms>,
+    devices: Option<TrainingDevices>,
+}
+
+/// Graph of a program that runs on devices, and the use of its ports.
+#[cfg_attr(not(feature = "device"), expect(dead_code, reason = "there are no devices"))]
+pub(super) struct DeviceProgram<'c> {
+    pub(super) model: &'c Model,
+    pub(super) choices: &'c Choices,
+    pub(super) state: &'c State,
+    pub(super) bound: &'c BoundPorts,
+    /// Names of the inputs.
+    pub(super) inputs: Vec<String>,
+    /// Whether each output is returned to the caller.
+    pub(super) returned: &'c [bool],
 }
 
 impl<'m> TrainerBuilder<'m> {
@@ -88,23 +97,6 @@ impl<'m> TrainerBuilder<'m> {
         self
     }
 
-    /// Runs training steps and inference on the devices of a device configuration of the model,
-    /// like [`SessionBuilder::devices`]. The sharding annotations are those of the main graph and
-    /// of the algorithms, and are propagated to nodes without one. Results differ from a run on one
-    /// device only in the rounding of sums.
-    ///
-    /// State variables stay on the devices between steps. Each is sharded like the new value that
-    /// the first step computes for it: if a weight is split by columns, its gradient and the
-    /// optimizer state of it are split by columns too and never gathered. Gradients of replicated
-    /// weights are all-reduced if the examples are divided among the devices. [`Trainer::state`]
-    /// and the methods that write a state gather the shards. Initialization runs without devices.
-    /// All devices are threads of this process: making the trainer fails with
-    /// [`DeviceOptions::transport`].
-    pub fn devices(mut self, options: DeviceOptions) -> Self {
-        self.devices = Some(options);
-        self
-    }
-
     /// Builds the trainer: checks the training information, reads the state variables, and compiles
     /// a program for inference, for each training step and for each initialization.
     ///
@@ -135,27 +127,15 @@ impl<'m> TrainerBuilder<'m> {
         let mut warnings = check_training_info(model)?;
         warnings.extend(warn_of_unsorted_graphs(&model.graph));
         let choices = self.session.choices().clone();
-        if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
-            let message = "training does not run on devices of several processes";
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_help("remove the transport; the devices are then threads of this process"));
-        }
-        let session = choices.to_builder(model);
-        let devices = self.devices.map(|options| session.devices(options)).transpose()?;
-        devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
-        let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::new(&model.graph);
+        let variables = places.all.len();
+        let connect =
+            |options| TrainingDevices::connect(options, choices.to_builder(model), variables);
+        let devices = self.devices.map(connect).transpose()?;
+        let seed = devices.as_ref().map_or(choices.options.seed, TrainingDevices::seed);
         let state = State::new(model, &places, seed)?;
-        let forms = Arc::new(StateForms::new(state.len()));
-        let compiler = ProgramCompiler {
-            model,
-            choices,
-            outputs: self.outputs,
-            places,
-            state,
-            devices,
-            forms,
-        };
+        let compiler =
+            ProgramCompiler { model, choices, outputs: self.outputs, places, state, devices };
         let mut entries = Vec::with_capacity(model.graph.training_info.len());
         for index in 0..model.graph.training_info.len() {
             entries.push(compiler.compile_entry(index)?);
@@ -227,7 +207,7 @@ impl ProgramCompiler<'_> {
         &self,
         mut graph: graph::Model,
         bindings: Bindings<'_>,
-        devices: Option<&DeviceSession>,
+        devices: Option<&TrainingDevices>,
         returned: impl Fn(&str) -> bool,
     ) -> Result<TrainingProgram, Error> {
         let main = demand_main_graph(&graph)?;
@@ -239,52 +219,39 @@ impl ProgramCompiler<'_> {
         });
         let ports = graph.graph(main);
         let (inputs, outputs) = (list_names(&ports.inputs), list_names(&ports.outputs));
-        let BoundPorts { variables, assignments } =
-            BoundPorts::new(&self.places, bindings, &inputs, &outputs);
+        let bound = BoundPorts::new(&self.places, bindings, &inputs, &outputs);
         let shown = |name: Option<Symbol>| self.model.display_name(name);
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
         let mut model = self.model.with_graph(graph);
-        let mut updated = Vec::new();
+        let mut overwritable = Vec::new();
         let session: Runner = match devices {
             None => {
-                model.updates = pair_updates(&variables, &assignments);
+                model.state = pair_state(&bound.variables, &bound.assignments);
                 let session = self.choices.to_builder(&model).build()?;
-                let numbers = session.list_updates().into_iter();
-                updated.extend(numbers.filter_map(|(input, _)| {
-                    let read = variables.iter().find(|(read, _)| *read == input)?;
-                    Some((shown(inputs[input]), read.1))
+                overwritable.extend(session.list_state().into_iter().filter_map(|ports| {
+                    let mut variables = bound.variables.iter();
+                    let (_, variable) = variables.find(|(read, _)| *read == ports.input)?;
+                    Some(StateOutput { output: ports.output, variable: *variable })
                 }));
-                updated.sort_unstable_by_key(|(_, number)| *number);
+                overwritable.sort_unstable_by_key(|state| state.variable);
                 session.into()
             }
-            Some(devices) => {
-                let mut all = Vec::with_capacity(variables.len());
-                for (input, variable) in &variables {
-                    let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
-                    let stored = self.state.stored_value(*variable);
-                    all.push(ResidentVariable {
-                        variable: *variable,
-                        name: shown(inputs[*input]).into(),
-                        input: *input,
-                        output: assigned.map(|(_, output)| *output),
-                        ty: (stored.data_type(), stored.dims().to_vec()),
-                    });
-                }
-                let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
-                let stays = ResidentVariables {
-                    all,
-                    unreturned: unreturned.collect(),
-                    forms: Arc::clone(&self.forms),
-                };
-                devices.make_sibling(&model, &self.choices, stays)?.into()
-            }
+            Some(devices) => devices.compile(&DeviceProgram {
+                model: &model,
+                choices: &self.choices,
+                state: &self.state,
+                bound: &bound,
+                inputs: inputs.iter().map(|name| shown(*name)).collect(),
+                returned: &returned,
+            })?,
         };
+        let BoundPorts { variables, assignments } = bound;
         let names = session.outputs().iter().zip(&returned).filter(|(_, returned)| **returned);
         let names = names.map(|(port, _)| Arc::from(port.name())).collect();
         let variables = variables.into_iter();
         Ok(TrainingProgram {
             variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
-            updated,
+            overwritable,
             assignments,
             returned,
             names,
@@ -350,11 +317,11 @@ struct Bindings<'i> {
 }
 
 /// State variables among the inputs and outputs of a graph.
-struct BoundPorts {
+pub(super) struct BoundPorts {
     /// Pairs of indices: an input, and the state variable that the input reads.
-    variables: Vec<(usize, usize)>,
+    pub(super) variables: Vec<(usize, usize)>,
     /// Pairs of indices: a state variable, and the output that is assigned to it.
-    assignments: Vec<(usize, usize)>,
+    pub(super) assignments: Vec<(usize, usize)>,
 }
 
 impl BoundPorts {
@@ -383,13 +350,10 @@ fn list_names(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
 
 /// Pairs the index of each input that reads a state variable with the index of the output that is
 /// assigned to the variable: the output can be written in place.
-fn pair_updates(
-    variables: &[(usize, usize)],
-    assignments: &[(usize, usize)],
-) -> Vec<(usize, usize)> {
+fn pair_state(variables: &[(usize, usize)], assignments: &[(usize, usize)]) -> Vec<StatePorts> {
     let pairs = variables.iter().filter_map(|(input, variable)| {
         let (_, output) = assignments.iter().find(|(assigned, _)| assigned == variable)?;
-        Some((*input, *output))
+        Some(StatePorts { input: *input, output: *output })
     });
     pairs.collect()
 }
@@ -440,8 +404,8 @@ impl Model {
         let info = &self.graph.training_info[entry];
         let bindings = Bindings { info, assigned: &info.update_binding };
         let bound = BoundPorts::new(&places, bindings, &inputs, &outputs);
-        let updates = pair_updates(&bound.variables, &bound.assignments);
-        Ok(Model { updates, ..self.with_graph(graph) })
+        let state = pair_state(&bound.variables, &bound.assignments);
+        Ok(Model { state, ..self.with_graph(graph) })
     }
 
     /// Returns the training step of an entry with state variables as initializers and with expanded

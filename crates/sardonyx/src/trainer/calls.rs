@@ -1,5 +1,6 @@
 //! Methods of a trainer that run a program: initialization, steps, evaluation, inference.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sardonyx_runtime::RunOptions;
@@ -7,12 +8,13 @@ use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
 use super::Trainer;
 use super::inputs::StepInputs;
-use super::program::{EntryPrograms, StateAccess, TrainingProgram};
+use super::program::{
+    BegunRun, EntryPrograms, StateAccess, StepBuffers, TrainingProgram, TrainingPrograms,
+};
 use super::state::{State, Variable};
-use crate::devices::Run;
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
-use crate::runner::collect_inputs;
+use crate::runner::{Run, collect_inputs};
 #[cfg(doc)]
 use crate::session::Session;
 
@@ -30,8 +32,7 @@ impl Trainer {
         for entry in &self.programs.entries {
             if let Some(program) = &entry.initialization {
                 let options = with_default_seed(options, state.make_step_seed());
-                let (access, none) = (StateAccess::Read(&state), StepInputs::Values(&[]));
-                program.run(access, none, &mut self.buffers, &options, |_, _| Ok(()))?;
+                program.run(&state, StepInputs::Values(&[]), &mut self.buffers, &options)?;
                 state.assign(&mut self.buffers.assigned);
             }
         }
@@ -64,8 +65,8 @@ impl Trainer {
         let options = with_default_seed(options, state.make_step_seed());
         let program = &programs.entry(entry)?.step;
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
-        let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
-        program.run(access, inputs, buffers, &options, |_, _| Ok(()))?;
+        let begun = program.begin(state, StepInputs::Values(&inputs), buffers, &options)?;
+        program.finish(begun, StateAccess::Write(state), buffers, &options)?;
         state.assign(&mut buffers.assigned);
         program.take_outputs(state, buffers)
     }
@@ -92,10 +93,9 @@ impl Trainer {
         for (name, _) in outputs.iter() {
             program.find_output(name)?;
         }
-        let (access, inputs) = (StateAccess::Write(state), StepInputs::Views(inputs));
-        program.run(access, inputs, buffers, &options, |variables, returned| {
-            copy_returned(program, variables, returned, outputs)
-        })?;
+        let begun = program.begin(state, StepInputs::Views(inputs), buffers, &options)?;
+        copy_returned(program, state.variables(), &buffers.returned, outputs)?;
+        program.finish(begun, StateAccess::Write(state), buffers, &options)?;
         state.assign(&mut buffers.assigned);
         let copied = copy_assigned(program, state, &buffers.returned, outputs);
         buffers.returned.clear();
@@ -165,8 +165,7 @@ impl Trainer {
             let own = inputs.iter().filter(|(name, _)| has_step_input(entry, name)).cloned();
             let own: Vec<_> = own.collect();
             let options = with_default_seed(options, state.make_step_seed());
-            let (access, own) = (StateAccess::Read(&state), StepInputs::Values(&own));
-            entry.step.run(access, own, &mut self.buffers, &options, |_, _| Ok(()))?;
+            entry.step.run(&state, StepInputs::Values(&own), &mut self.buffers, &options)?;
             state.assign(&mut self.buffers.assigned);
             returned.push(entry.step.take_outputs(&state, &mut self.buffers)?);
         }
@@ -191,6 +190,103 @@ impl Trainer {
         let options = with_default_seed(options, self.state.make_inference_seed());
         let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
+    }
+}
+
+/// Programs that the clones of a trainer share.
+#[doc(hidden)]
+pub struct TrainerPrograms(Arc<TrainingPrograms>);
+
+/// Training step whose outputs have been computed, and that has not changed a state yet.
+#[doc(hidden)]
+pub struct PendingStep<'p> {
+    program: &'p TrainingProgram,
+    begun: BegunRun<'p>,
+    buffers: StepBuffers,
+    /// Whether the caller has taken the outputs.
+    is_taken: bool,
+}
+
+impl fmt::Debug for TrainerPrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrainerPrograms({} training steps)", self.0.entries.len())
+    }
+}
+
+impl fmt::Debug for PendingStep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingStep").field("names", &self.program.names).finish_non_exhaustive()
+    }
+}
+
+impl Trainer {
+    /// Returns the programs of the trainer, which stay the same while its state changes.
+    #[doc(hidden)]
+    pub fn programs(&self) -> TrainerPrograms {
+        TrainerPrograms(Arc::clone(&self.programs))
+    }
+
+    /// Ends a step: assigns the new values of state variables, in place where only this trainer has
+    /// the old ones, and returns the outputs unless [`PendingStep::take_outputs`] has taken them.
+    /// The step must have begun with the current state of this trainer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Run`] if memory cannot be allocated. An error leaves the state unchanged.
+    #[doc(hidden)]
+    pub fn end_step(&mut self, step: PendingStep<'_>) -> Result<Outputs, Error> {
+        let PendingStep { program, begun, mut buffers, is_taken } = step;
+        let access = StateAccess::Write(&mut self.state);
+        program.finish(begun, access, &mut buffers, &RunOptions::default())?;
+        self.state.assign(&mut buffers.assigned);
+        if is_taken {
+            return Ok(Outputs::new(Vec::new()));
+        }
+        program.take_outputs(&self.state, &mut buffers)
+    }
+}
+
+impl TrainerPrograms {
+    /// Runs the training step of an entry like [`Trainer::step`] on the state of `trainer`, which
+    /// has these programs, but changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Trainer::step`].
+    pub fn begin_step<I, N, V>(
+        &self,
+        trainer: &Trainer,
+        entry: usize,
+        inputs: I,
+        options: &RunOptions<'_>,
+    ) -> Result<PendingStep<'_>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: AsRef<str>,
+        V: Into<Value>,
+    {
+        let options = with_default_seed(options, trainer.state.make_step_seed());
+        let program = &self.0.entry(entry)?.step;
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
+        let mut buffers = StepBuffers::default();
+        let inputs = StepInputs::Values(&inputs);
+        let begun = program.begin(&trainer.state, inputs, &mut buffers, &options)?;
+        Ok(PendingStep { program, begun, buffers, is_taken: false })
+    }
+}
+
+impl PendingStep<'_> {
+    /// Whether no returned output is a new value that is computed last.
+    pub fn has_all_outputs(&self) -> bool {
+        self.buffers.returned.iter().all(Option::is_some)
+    }
+
+    /// Takes the outputs that have been computed.
+    pub fn take_outputs(&mut self) -> Outputs {
+        self.is_taken = true;
+        let returned = self.program.names.iter().zip(&mut self.buffers.returned);
+        let outputs = returned.filter_map(|(name, value)| Some((Arc::clone(name), value.take()?)));
+        Outputs::new(outputs.collect())
     }
 }
 

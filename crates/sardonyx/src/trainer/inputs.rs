@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 
 use sardonyx_runtime::Input;
-use sardonyx_tensor::{TensorError, TensorView, Value};
+#[cfg(feature = "device")]
+use sardonyx_tensor::TensorError;
+use sardonyx_tensor::{TensorView, Value};
 
+#[cfg(feature = "device")]
 use crate::error::{Error, ErrorKind};
 
 /// Named inputs of a training step or of inference.
@@ -34,6 +37,7 @@ impl<'v> StepInputs<'v> {
     }
 
     /// Converts the inputs to owned values, which devices require; copies views.
+    #[cfg(feature = "device")]
     pub(super) fn to_values(self) -> Result<Vec<(&'v str, Value)>, Error> {
         match self {
             StepInputs::Values(values) => {

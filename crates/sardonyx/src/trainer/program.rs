@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use sardonyx_runtime::{Input, RunOptions};
-use sardonyx_shard::Form;
+use sardonyx_runtime::{Input, Pending, RunOptions};
 use sardonyx_tensor::Value;
 
+use super::devices::TrainingDevices;
 use super::inputs::StepInputs;
-use super::state::{Held, NewValue, State, Variable};
-use crate::devices::{DeviceSession, Run, Runner};
+use super::state::{NewValue, State, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
+use crate::runner::{Run, Runner};
 use crate::session::Session;
 
 /// Compiled programs of a trainer, which its clones share. They are immutable while the state
@@ -26,7 +26,8 @@ pub(super) struct TrainingPrograms {
     /// reading it.
     pub(super) identity: OnceLock<String>,
     /// Devices that run steps and inference; `None` for a trainer without devices.
-    pub(super) devices: Option<DeviceSession>,
+    #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "there are none"))]
+    pub(super) devices: Option<TrainingDevices>,
 }
 
 /// Compiled programs of an entry of the training information.
@@ -39,16 +40,15 @@ pub(super) struct EntryPrograms {
 /// Compiled graph with state variables as inputs, so that compiling does not fold their values.
 ///
 /// A new value that is computed element by element from the old one, such as that of an optimizer,
-/// is written over it in place, at the end of the run, when nothing can fail any more. Other new
-/// values are outputs of the run and replace the old value as a whole; the next step reuses the
-/// memory of the old one.
+/// is committed: written over it in place, at the end of the run, when nothing can fail any more.
+/// Other new values are outputs of the run and replace the old value as a whole; the next step
+/// reuses the memory of the old one.
 pub(super) struct TrainingProgram {
     pub(super) session: Runner,
     /// Inputs that read a state variable: name of the input, index of the variable.
     pub(super) variables: Vec<(String, usize)>,
-    /// Subset of `variables` whose new value can be written in place, sorted by the index of the
-    /// variable.
-    pub(super) updated: Vec<(String, usize)>,
+    /// State variables whose new value can be written in place, sorted by index.
+    pub(super) overwritable: Vec<StateOutput>,
     /// Pairs of indices: a state variable, and the output that is assigned to it.
     pub(super) assignments: Vec<(usize, usize)>,
     /// Whether each of the session's outputs is returned to the caller.
@@ -60,15 +60,22 @@ pub(super) struct TrainingProgram {
     pub(super) takes_defaults: bool,
 }
 
+/// State variable whose new value a run computes last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StateOutput {
+    /// Index of the output that is the new value.
+    pub(super) output: usize,
+    /// Index of the variable.
+    pub(super) variable: usize,
+}
+
 /// Buffers that a training step fills. They are empty between steps, and reused so that a step need
 /// not allocate them.
 #[derive(Default)]
 pub(super) struct StepBuffers {
-    /// Values of the state variables that the program does not write in place.
+    /// Values of the state variables that the program reads.
     read: Vec<Value>,
-    /// Indices of the state variables whose new value the program may write in place.
-    written: Vec<usize>,
-    /// All outputs of the program; `None` for outputs that were written in place.
+    /// All outputs of the program; `None` for outputs that are written in place.
     outputs: Vec<Option<Value>>,
     /// Outputs that are returned to the caller; `None` for outputs that were written in place.
     pub(super) returned: Vec<Option<Value>>,
@@ -90,14 +97,8 @@ pub(super) enum StateAccess<'s> {
     Write(&'s mut State),
 }
 
-impl StateAccess<'_> {
-    fn state(&self) -> &State {
-        match self {
-            StateAccess::Read(state) => state,
-            StateAccess::Write(state) => state,
-        }
-    }
-}
+/// Run whose outputs have been computed, but not the new values of state that are computed last.
+pub(super) struct BegunRun<'p>(Option<(&'p Session, Pending<'p>)>);
 
 impl TrainingPrograms {
     /// Returns the programs of the training entry with an index.
@@ -122,18 +123,16 @@ impl TrainingProgram {
         found.map(|(_, variable)| *variable)
     }
 
-    /// Runs the program on a state. `buffers` receives the returned outputs and the new values to
-    /// assign. `accept` checks the outputs before a value of the state changes. An error up to then
-    /// leaves the state unchanged.
-    pub(super) fn run(
+    /// Runs the program on a state, but for the new values that are computed last: see
+    /// [`TrainingProgram::finish`]. `buffers` receives the returned outputs and other new values to
+    /// assign, which the caller can look at before any value of the state changes.
+    pub(super) fn begin(
         &self,
-        access: StateAccess<'_>,
+        state: &State,
         inputs: StepInputs<'_>,
         buffers: &mut StepBuffers,
         options: &RunOptions<'_>,
-        accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let state = access.state();
+    ) -> Result<BegunRun<'_>, Error> {
         state.demand_consistent()?;
         let mut variables = self.variables.iter();
         let refused = variables.find(|(name, variable)| {
@@ -146,14 +145,75 @@ impl TrainingProgram {
         buffers.returned.clear();
         buffers.assigned.clear();
         match &self.session {
+            #[cfg(feature = "device")]
             Runner::Devices(session) => {
                 self.run_on_devices(session, state, inputs.to_values()?, buffers, options)?;
-                accept(state.variables(), &buffers.returned)
+                Ok(BegunRun(None))
             }
             Runner::Session(session) => {
-                self.run_in_session(session, access, inputs, buffers, options, accept)
+                let run = self.begin_in_session(session, state, inputs, buffers, options)?;
+                Ok(BegunRun(Some((session, run))))
             }
         }
+    }
+
+    /// Computes the new values that a run leaves to its end. They are written over the old values
+    /// of the state that it may change and that no clone shares; `buffers` receives the others. An
+    /// error other than a panic leaves the state unchanged.
+    pub(super) fn finish(
+        &self,
+        begun: BegunRun<'_>,
+        mut access: StateAccess<'_>,
+        buffers: &mut StepBuffers,
+        options: &RunOptions<'_>,
+    ) -> Result<(), Error> {
+        let Some((session, run)) = begun.0 else { return Ok(()) };
+        let committed = match &mut access {
+            StateAccess::Read(state) => run.commit(state.show(&self.overwritable), options.watch),
+            StateAccess::Write(state) => {
+                for StateOutput { variable, .. } in &self.overwritable {
+                    state.make_exclusive(*variable)?;
+                }
+                let committed = run.commit(state.lend(&self.overwritable), options.watch);
+                if committed.as_ref().is_err_and(|error| error.is_partial) {
+                    state.mark_torn();
+                }
+                committed
+            }
+        };
+        let made = committed.map_err(|refused| session.report_run_error(refused.error))?;
+        for StateOutput { output, variable } in &self.overwritable {
+            let made = made.iter().find(|(made, _)| made == output);
+            match (made, &mut access) {
+                (Some((_, value)), _) => {
+                    if let Value::Tensor(value) = value {
+                        let new = NewValue::Whole(value.clone());
+                        buffers.assigned.push((*variable, new));
+                    }
+                    if self.returned[*output] {
+                        let before = self.returned[..*output].iter();
+                        let position = before.filter(|returned| **returned).count();
+                        buffers.returned[position] = Some(value.clone());
+                    }
+                }
+                (None, StateAccess::Write(state)) => state.note_overwritten(*variable),
+                (None, StateAccess::Read(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the program on a state that it does not change. `buffers` receives the returned outputs
+    /// and all new values to assign.
+    pub(super) fn run(
+        &self,
+        state: &State,
+        inputs: StepInputs<'_>,
+        buffers: &mut StepBuffers,
+        options: &RunOptions<'_>,
+    ) -> Result<(), Error> {
+        let begun = self.begin(state, inputs, buffers, options)?;
+        self.finish(begun, StateAccess::Read(state), buffers, options)
     }
 
     /// Runs the program on a state and returns the outputs, but assigns no new value.
@@ -163,9 +223,8 @@ impl TrainingProgram {
         inputs: &[(Cow<'_, str>, Value)],
         options: &RunOptions<'_>,
     ) -> Result<Outputs, Error> {
-        let (access, inputs) = (StateAccess::Read(state), StepInputs::Values(inputs));
         let mut buffers = StepBuffers::default();
-        self.run(access, inputs, &mut buffers, options, |_, _| Ok(()))?;
+        self.run(state, StepInputs::Values(inputs), &mut buffers, options)?;
         self.take_outputs(state, &mut buffers)
     }
 
@@ -210,72 +269,41 @@ impl TrainingProgram {
         })
     }
 
-    /// Runs the program in one session; overwrites old values of state variables in place.
-    fn run_in_session(
+    /// Begins a run of the program in one session.
+    fn begin_in_session<'p>(
         &self,
-        session: &Session,
-        mut access: StateAccess<'_>,
+        session: &'p Session,
+        state: &State,
         inputs: StepInputs<'_>,
         buffers: &mut StepBuffers,
         options: &RunOptions<'_>,
-        accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let StepBuffers { read, written, outputs, returned, assigned } = buffers;
+    ) -> Result<Pending<'p>, Error> {
+        let StepBuffers { read, outputs, returned, assigned } = buffers;
         read.clear();
-        written.clear();
-        if let StateAccess::Write(state) = &mut access {
-            let numbers = self.updated.iter().map(|(_, number)| *number);
-            for number in numbers {
-                written.extend(state.make_exclusive(number)?.then_some(number));
-            }
+        let read_here = || self.variables.iter().filter(|(name, _)| !inputs.has_input(name));
+        for (_, variable) in read_here() {
+            read.push(state.gather_value(*variable)?.into());
         }
-        let is_written = |number: &usize| written.binary_search(number).is_ok();
-        let read_only = || {
-            let variables = self.variables.iter();
-            variables.filter(|(name, variable)| !inputs.has_input(name) && !is_written(variable))
-        };
-        for (_, variable) in read_only() {
-            read.push(access.state().gather_value(*variable)?.into());
-        }
-        let values = read_only().zip(&*read);
+        let values = read_here().zip(&*read);
         let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));
-        let inputs = inputs.to_inputs().chain(values);
-        let accept_all = |variables: &[Variable], outputs: &mut Vec<Option<Value>>| {
-            self.collect_assignments(variables, outputs, assigned)?;
-            let mut is_returned = self.returned.iter();
-            let values = outputs.drain(..);
-            returned.extend(values.filter(|_| is_returned.next() == Some(&true)));
-            accept(variables, returned)
-        };
-        let ran = match access {
-            StateAccess::Read(state) => session.run_updating(inputs, outputs, options, |outputs| {
-                accept_all(state.variables(), outputs)
-            }),
-            StateAccess::Write(state) => {
-                let names = self.updated.iter().filter(|(_, number)| is_written(number));
-                let (variables, memory) = state.borrow_overwritable(names);
-                let memory = memory.map(|(name, memory)| (name, Input::Updated(memory)));
-                let inputs = inputs.chain(memory);
-                let ran = session.run_updating(inputs, outputs, options, |outputs| {
-                    accept_all(variables, outputs)
-                });
-                if ran.as_ref().is_err_and(Error::has_overwritten_inputs) {
-                    state.mark_torn();
-                }
-                ran
-            }
-        };
+        let begun = session.begin(inputs.to_inputs().chain(values), outputs, options);
+        // Values that only the state holds can be overwritten.
         read.clear();
-        ran.map_err(|error| error.replace_inputs(|| self.list_own_inputs()))
+        let run = begun.map_err(|error| error.replace_inputs(|| self.list_own_inputs()))?;
+        self.collect_assignments(state.variables(), outputs, assigned)?;
+        let mut is_returned = self.returned.iter();
+        let values = outputs.drain(..);
+        returned.extend(values.filter(|_| is_returned.next() == Some(&true)));
+        Ok(run)
     }
 
-    /// Whether the new value of a state variable can be written in place.
-    fn is_updated(&self, variable: usize) -> bool {
-        self.updated.binary_search_by_key(&variable, |(_, number)| *number).is_ok()
+    /// Whether the new value of a state variable is computed last.
+    fn is_committed(&self, variable: usize) -> bool {
+        self.overwritable.binary_search_by_key(&variable, |state| state.variable).is_ok()
     }
 
-    /// Collects the new values of state variables from the outputs of a run; fails if a new value
-    /// differs from its state variable in type or shape.
+    /// Collects the new values of state variables from the outputs of a run that has not been
+    /// committed; fails if a new value differs from its state variable in type or shape.
     fn collect_assignments(
         &self,
         variables: &[Variable],
@@ -285,7 +313,7 @@ impl TrainingProgram {
         for (number, output) in &self.assignments {
             let variable = &variables[*number];
             let new = match &outputs[*output] {
-                None if self.is_updated(*number) => NewValue::InPlace,
+                None if self.is_committed(*number) => continue,
                 None => {
                     let name = variable.name();
                     let message =
@@ -318,41 +346,6 @@ impl TrainingProgram {
             }
         }
         list
-    }
-
-    /// Runs the program on devices, which hold the shards of the state variables.
-    fn run_on_devices(
-        &self,
-        session: &DeviceSession,
-        state: &State,
-        mut inputs: Vec<(&str, Value)>,
-        buffers: &mut StepBuffers,
-        options: &RunOptions<'_>,
-    ) -> Result<(), Error> {
-        // Values that override state variables are sharded like the state.
-        let mut given = Vec::new();
-        for (name, variable) in &self.variables {
-            if let Some(at) = inputs.iter().position(|(given, _)| given == name) {
-                let (_, value) = inputs.swap_remove(at);
-                let value = value.into_tensor().map_err(|other| {
-                    let message =
-                        format!("the input '{name}' is a tensor, not {}", other.value_type());
-                    Error::new(ErrorKind::Input, message)
-                })?;
-                state.check(*variable, &value, ErrorKind::Input)?;
-                given.push((*variable, Held::from_tensor(value)));
-            }
-        }
-        let parts = |variable: usize, form: &Form| {
-            let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
-            own.unwrap_or_else(|| state.held_value(variable)).to_parts(session, form)
-        };
-        let (outputs, values) = session.run_on_state(inputs, &parts, options)?;
-        let values = values.into_iter();
-        let assigned = values.map(|(variable, parts)| (variable, NewValue::OnDevices(parts)));
-        buffers.assigned.extend(assigned);
-        buffers.returned.extend(outputs.into_values().map(Some));
-        Ok(())
     }
 }
 

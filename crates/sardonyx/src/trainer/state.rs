@@ -10,10 +10,11 @@ use sardonyx_model::{
     self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, Type, ValueId,
 };
 use sardonyx_proto::{DataType as NumberedType, closest};
-use sardonyx_shard::Form;
-use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut};
+use sardonyx_runtime::OldValue;
+use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView};
 
-use crate::devices::{DeviceSession, Parts};
+use super::devices::Parts;
+use super::program::StateOutput;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
@@ -240,9 +241,8 @@ pub(super) enum NewValue {
     /// Tensor in memory of this process.
     Whole(Tensor),
     /// Tensor whose shards are on devices.
+    #[cfg(feature = "device")]
     OnDevices(Arc<Parts>),
-    /// Value that is already written over the old one in place.
-    InPlace,
 }
 
 /// Value of a state variable. Cloning shares the elements.
@@ -251,6 +251,7 @@ pub(super) enum Held {
     /// Tensor in memory, and its shards on devices once they have been made.
     Whole(Tensor, Arc<OnceLock<Arc<Parts>>>),
     /// Tensor whose shards are only on devices.
+    #[cfg(feature = "device")]
     OnDevices(Arc<Parts>),
 }
 
@@ -263,19 +264,25 @@ impl Held {
     /// Replaces the held value of a state variable, and drops the shards of the old value.
     fn replace(&mut self, value: NewValue) {
         match value {
+            #[cfg(feature = "device")]
             NewValue::OnDevices(parts) => *self = Held::OnDevices(parts),
             NewValue::Whole(value) => match self {
                 Held::Whole(old, known) => {
                     forget_shards(known);
                     *old = value;
                 }
+                #[cfg(feature = "device")]
                 Held::OnDevices(_) => *self = Held::from_tensor(value),
             },
-            NewValue::InPlace => {
-                if let Held::Whole(_, known) = self {
-                    forget_shards(known);
-                }
-            }
+        }
+    }
+
+    /// Returns the tensor in memory; `None` for a value whose shards are only on devices.
+    fn whole_mut(&mut self) -> Option<&mut Tensor> {
+        match self {
+            Held::Whole(value, _) => Some(value),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => None,
         }
     }
 
@@ -283,26 +290,8 @@ impl Held {
     fn to_tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
+            #[cfg(feature = "device")]
             Held::OnDevices(parts) => parts.gather_whole(),
-        }
-    }
-
-    /// Returns the shards of the held value on devices; makes the shards on first use. A variable
-    /// always has one sharding, so that shards stay valid.
-    pub(super) fn to_parts(
-        &self,
-        devices: &DeviceSession,
-        form: &Form,
-    ) -> Result<Arc<Parts>, Error> {
-        match self {
-            Held::OnDevices(parts) => Ok(Arc::clone(parts)),
-            Held::Whole(value, known) => {
-                if let Some(parts) = known.get() {
-                    return Ok(Arc::clone(parts));
-                }
-                let parts = Arc::new(devices.distribute(value, form)?);
-                Ok(Arc::clone(known.get_or_init(|| parts)))
-            }
         }
     }
 }
@@ -475,6 +464,7 @@ impl State {
     }
 
     /// Returns the current value of a state variable, in memory or on devices.
+    #[cfg(feature = "device")]
     pub(super) fn held_value(&self, index: usize) -> &Held {
         &self.current[index].held
     }
@@ -499,43 +489,65 @@ impl State {
         &self.variables
     }
 
-    /// Makes the memory of a variable's value exclusive, so that a new value can be written over it
-    /// in place. Returns whether the memory is exclusive. A stored value is copied once. A value
-    /// that a clone of the trainer shares is not copied: the copy would take as much memory as the
-    /// new value, and for longer.
+    /// Copies the stored value of a variable, so that a new value can be written over it in place.
+    /// A value that a clone of the trainer shares is not copied: the new value gets memory of its
+    /// own.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
-    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<bool, Error> {
+    pub(super) fn make_exclusive(&mut self, index: usize) -> Result<(), Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
-        let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
+        let Some(value) = current.held.whole_mut() else { return Ok(()) };
         if !current.is_assigned && !value.is_unique() {
             let view = value.view_mut();
             view.map_err(|error: TensorError| Error::new(ErrorKind::Run, error.to_string()))?;
             variable.give_back_pages();
         }
-        Ok(value.is_unique())
+        Ok(())
     }
 
-    /// Borrows all state variables, and the memory of the values of the variables in `names`, which
-    /// must be [exclusive](State::make_exclusive). `names` pairs the names of inputs with the
-    /// indices of the variables that they read, sorted by index.
-    pub(super) fn borrow_overwritable<'s>(
+    /// Borrows the old values of variables, sorted by index, for the outputs that are their new
+    /// values: exclusive memory to be overwritten, other values to be read.
+    pub(super) fn lend<'s>(
         &'s mut self,
-        names: impl Iterator<Item = &'s (String, usize)>,
-    ) -> (&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>) {
-        let State { variables, current, .. } = self;
-        let mut names = names.peekable();
-        let memory = current.iter_mut().enumerate().filter_map(move |(number, current)| {
-            let (name, _) = names.next_if(|(_, wanted)| *wanted == number)?;
-            match &mut current.held {
-                // The memory is exclusive, so `view_mut` copies nothing and cannot fail.
-                Held::Whole(value, _) => Some((name.as_str(), value.view_mut().ok()?)),
-                Held::OnDevices(_) => None,
-            }
-        });
-        (variables, memory)
+        variables: &'s [StateOutput],
+    ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
+        let mut variables = variables.iter().peekable();
+        self.current.iter_mut().enumerate().filter_map(move |(number, current)| {
+            let state = variables.next_if(|state| state.variable == number)?;
+            let value = current.held.whole_mut()?;
+            let old = if value.is_unique() {
+                // `view_mut` copies nothing and cannot fail.
+                OldValue::Over(value.view_mut().ok()?)
+            } else {
+                OldValue::Beside(value.view())
+            };
+            Some((state.output, old))
+        })
+    }
+
+    /// Lends all values to be read, unlike [`State::lend`].
+    pub(super) fn show<'s>(
+        &'s self,
+        variables: &'s [StateOutput],
+    ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
+        variables.iter().filter_map(|state| match &self.current[state.variable].held {
+            Held::Whole(value, _) => Some((state.output, OldValue::Beside(value.view()))),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => None,
+        })
+    }
+
+    /// Notes that a new value has been written over the old one of a variable.
+    pub(super) fn note_overwritten(&mut self, index: usize) {
+        let current = &mut self.current[index];
+        current.is_assigned = true;
+        match &mut current.held {
+            Held::Whole(_, known) => forget_shards(known),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => {}
+        }
     }
 
     /// Replaces the value of a state variable. The new value must have the variable's type and

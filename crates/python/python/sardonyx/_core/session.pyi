@@ -135,8 +135,8 @@ class Trainer:
     The state variables are the initializers that a binding of the training information names.
     `initialize`, `step`, `iterate`, `set_state` and `load` change them, one call at a time, in the
     order of the calls. All other methods, such as `infer` and `evaluate`, use the state of the last
-    finished change and never wait. A call that raises an exception, or that Ctrl-C interrupts,
-    leaves the state unchanged.
+    finished change and never wait for the computation of another one. A call that raises an
+    exception, or that Ctrl-C interrupts, leaves the state unchanged.
 
     `model` is a path, the bytes of a model, or an object with `SerializeToString`. `threads`,
     `precision`, `memory_limit` and `dims` have the meanings they have in `Session`. `seed` seeds

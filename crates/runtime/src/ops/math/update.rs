@@ -1,4 +1,5 @@
-//! New values of state variables as one step: see [`update`](crate::rewrite::update).
+//! Functions of the elements at the same place, such as new values of state variables, as one step:
+//! see [`update`](crate::rewrite::update).
 
 use sardonyx_kernels::TrainingLoops;
 use sardonyx_kernels::elementwise::{self, MAX_RESULTS, Source};
@@ -10,14 +11,13 @@ use crate::kernel::{Call, Kernel, Operand, Target};
 use crate::program;
 
 /// The kernel.
-pub(crate) fn select(update: &program::Update) -> Result<Box<dyn Kernel>, BindError> {
-    let Some(functions) = update.functions() else {
-        fail!("the functions of an update cannot be one step");
+pub(crate) fn select(elements: &program::Elements) -> Result<Box<dyn Kernel>, BindError> {
+    let Some(functions) = elements.functions() else {
+        fail!("the functions of elements cannot be one step");
     };
-    let over = update.outputs.iter().map(|output| output.over).collect();
-    Ok(match update.elem {
-        DataType::Double => Box::new(UpdateStep::<f64>::new(update, functions, over)?),
-        _ => Box::new(UpdateStep::<f32>::new(update, functions, over)?),
+    Ok(match elements.elem {
+        DataType::Double => Box::new(UpdateStep::<f64>::new(elements, functions)?),
+        _ => Box::new(UpdateStep::<f32>::new(elements, functions)?),
     })
 }
 
@@ -25,12 +25,10 @@ struct UpdateStep<T> {
     functions: elementwise::Update,
     /// What functions read after the operands.
     constants: Vec<T>,
-    /// By output: the input whose shape it has, and over which it may be written.
-    over: Over,
+    /// Number of outputs. Each has the shape of the input at its position, and may be written over
+    /// that.
+    results: usize,
 }
-
-/// By output.
-type Over = SmallVec<[usize; MAX_RESULTS]>;
 
 impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -40,10 +38,10 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
         let mut sources: SmallVec<[Source<'_, T>; 16]> = SmallVec::new();
         for input in 0..call.input_count() {
             if let Some(Operand::InPlace) = call.operands.get(input) {
-                match self.over.iter().position(|over| *over == input) {
-                    Some(output) => sources.push(Source::Result(output)),
-                    None => fail!("input {input} is being overwritten"),
+                if input >= self.results {
+                    fail!("input {input} is being overwritten");
                 }
+                sources.push(Source::Result(input));
                 continue;
             }
             sources.push(match call.slice::<T>(input)? {
@@ -60,8 +58,8 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
         let results = call.output_slices_at::<T, MAX_RESULTS>(all, &dims)?;
         let mut results: SmallVec<[&mut [T]; MAX_RESULTS]> =
             results.into_iter().flatten().collect();
-        if results.len() != self.over.len() {
-            fail!("{} of {} outputs are wanted", results.len(), self.over.len());
+        if results.len() != self.results {
+            fail!("{} of {} outputs are wanted", results.len(), self.results);
         }
         T::update(exec, &self.functions, &sources, &mut results)?;
         Ok(())
@@ -74,20 +72,19 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
 
 impl<T: Element + TrainingLoops> UpdateStep<T> {
     fn new(
-        update: &program::Update,
+        elements: &program::Elements,
         functions: elementwise::Update,
-        over: Over,
     ) -> Result<Self, BindError> {
-        let constants = update.constants.iter().map(|constant| constant.item::<T>());
-        Ok(UpdateStep { functions, constants: constants.collect::<Result<_, _>>()?, over })
+        let constants = elements.constants.iter().map(|constant| constant.item::<T>());
+        let constants = constants.collect::<Result<_, _>>()?;
+        Ok(UpdateStep { functions, constants, results: elements.results.len() })
     }
 
     /// The dimensions of all outputs.
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
-        match (call.targets.first(), self.over.first()) {
-            (Some(Target::Planned { dims, .. }), _) => Ok((*dims).clone()),
-            (_, Some(over)) => Ok(call.tensor(*over)?.dims().into()),
-            _ => fail!("an update has no outputs"),
+        match call.targets.first() {
+            Some(Target::Planned { dims, .. }) => Ok((*dims).clone()),
+            _ => Ok(call.tensor(0)?.dims().into()),
         }
     }
 }

@@ -1,0 +1,410 @@
+//! The end of a run: its outputs are there, and the [commit program](crate::program::Commit) writes
+//! new values of state over the old ones.
+
+use std::fmt;
+use std::mem::take;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sardonyx_kernels::{Exec, Pool, caught};
+use sardonyx_tensor::{
+    Arena, DataType, Recycler, Tensor, TensorView, TensorViewMut, Value, emptied,
+};
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::account::Account;
+use crate::border::lies_well;
+use crate::error::{InputError, RunError};
+use crate::executable::{Capture, Commit, Step, Work};
+use crate::kernel::{Call, MemorySource, Operand, Target};
+use crate::memory::{Given, Held, Memory, Planned};
+use crate::node_error::NodeError;
+use crate::plan::Place;
+use crate::program::Slot;
+use crate::random::Draws;
+use crate::run::{Progress, StepEvent, Watch};
+use crate::schedule::Source;
+use crate::spans;
+
+/// A run whose outputs have been computed, and whose state has not changed yet.
+/// [`commit`](Pending::commit) computes the new values of the session's
+/// [state](Session::list_state). Without that call all state stays as it was.
+pub struct Pending<'s> {
+    session: &'s Session,
+    /// Memory of the session, which goes back to it in the end.
+    memory: Option<Box<Memory>>,
+    planned: Arc<Planned>,
+    /// Values of the run, without those that stayed with the caller.
+    held: Vec<Held<'static>>,
+    account: Account,
+    recycler: Arc<Recycler>,
+    /// Start of the run, if it is watched.
+    began: Option<Instant>,
+}
+
+/// Old value of a state variable, and where the new one goes.
+#[derive(Debug)]
+pub enum OldValue<'m> {
+    /// The new value is written over the old one.
+    Over(TensorViewMut<'m>),
+    /// The new value gets memory of its own.
+    Beside(TensorView<'m>),
+}
+
+/// Failure of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PendingError {
+    /// Error itself.
+    pub error: RunError,
+    /// Whether some old values may have been overwritten. This is so only after a panic; other
+    /// errors are found before.
+    pub is_partial: bool,
+}
+
+impl fmt::Display for PendingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for PendingError {}
+
+impl fmt::Debug for Pending<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("session", self.session).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(mut memory) = self.memory.take() {
+            memory.held = emptied(take(&mut self.held));
+            self.session.give_back(memory);
+        }
+    }
+}
+
+/// Values that remain of a run when its outputs have been returned.
+pub(crate) struct Remains<'v> {
+    pub(crate) memory: Box<Memory>,
+    pub(crate) planned: Arc<Planned>,
+    pub(crate) held: Vec<Held<'v>>,
+    pub(crate) account: Account,
+    pub(crate) recycler: Arc<Recycler>,
+    /// Start of the run, if it is watched.
+    pub(crate) began: Option<Instant>,
+}
+
+impl<'s> Pending<'s> {
+    /// Takes over what remains of a run, and copies what the caller lent for it and the commit
+    /// program reads, other than old values of state.
+    pub(crate) fn new(session: &'s Session, remains: Remains<'_>) -> Result<Pending<'s>, RunError> {
+        let Remains { memory, planned, mut held, account, recycler, began } = remains;
+        let body = &session.executable.body;
+        let captures = body.commit.iter().flat_map(|commit| &commit.captures);
+        for capture in captures.filter(|capture| capture.output >= body.graph_outputs()) {
+            let Source::Held { place, .. } = planned.schedule.outputs[capture.output] else {
+                continue;
+            };
+            let lent = match &held[place as usize] {
+                Held::Input(view) => view.clone(),
+                Held::Borrowed(Value::Tensor(tensor)) => tensor.view(),
+                _ => continue,
+            };
+            let memory = MemorySource { recycler: Some(&recycler), account: &account };
+            let copied = memory.tensor(lent.data_type(), lent.dims()).and_then(|mut copy| {
+                lent.copy_to(copy.bytes_mut()?)?;
+                Ok(copy)
+            });
+            let copy = copied.map_err(|error| RunError::Resources(error.to_string()))?;
+            held[place as usize] = Held::Value(Value::Tensor(copy), 0);
+        }
+        // Collecting in place keeps the allocation.
+        let own = held.into_iter().map(|held| match held {
+            Held::Value(value, bytes) => Held::Value(value, bytes),
+            _ => Held::Nothing,
+        });
+        let held = own.collect();
+        let memory = Some(memory);
+        Ok(Pending { session, memory, planned, held, account, recycler, began })
+    }
+
+    /// Computes the new values of state. `state` gives the old value of each pair of
+    /// [`Session::list_state`] by the number of its output. Returns the new values that have memory
+    /// of their own, with the numbers of their outputs. After the first runs with inputs of some
+    /// sizes this allocates nothing for the others. `watch` is called after the last step, with the
+    /// events of all.
+    ///
+    /// # Errors
+    ///
+    /// An old value that is missing, not dense, or of another type than the state; a lack of
+    /// memory; a panic. Only a panic can leave some values old and others new.
+    pub fn commit<'m>(
+        mut self,
+        state: impl Iterator<Item = (usize, OldValue<'m>)>,
+        watch: Option<&dyn Fn(StepEvent)>,
+    ) -> Result<Vec<(usize, Value)>, PendingError> {
+        let session = self.session;
+        let progress = Progress::default();
+        // Memory of a commit that panics is dropped by unwinding.
+        let memory = self.memory.take();
+        let held: Vec<Held<'m>> = take(&mut self.held);
+        let mut tell = watch.map(|watch| move |event: StepEvent| watch(event));
+        let tell = tell.as_mut().zip(self.began);
+        let watch = tell.map(|(tell, began)| Watch::from_start(began, tell));
+        let done = caught(|| {
+            Pool::to_its_end(|| Ok(self.commit_noting(memory, held, watch, state, &progress)))
+        });
+        let done = done.unwrap_or_else(|panic| Err(session.internal(panic, &progress)));
+        done.map_err(|error| PendingError { error, is_partial: progress.has_written.get() })
+    }
+
+    /// [`Pending::commit`], which notes how far it is.
+    fn commit_noting<'m>(
+        &self,
+        memory: Option<Box<Memory>>,
+        mut held: Vec<Held<'m>>,
+        mut watch: Option<Watch<'_>>,
+        state: impl Iterator<Item = (usize, OldValue<'m>)>,
+        progress: &Progress,
+    ) -> Result<Vec<(usize, Value)>, RunError> {
+        let mut memory = memory.unwrap_or_default();
+        let mut lent: Given<'m> = emptied(take(&mut memory.lent));
+        let session = self.session;
+        let place = self.place_state(state, &mut held, &mut lent);
+        let done = place.and_then(|()| {
+            let ending = Ending {
+                session,
+                account: &self.account,
+                recycler: &self.recycler,
+                planned: &self.planned,
+                held: &held,
+                progress,
+            };
+            ending.run(&mut memory, &mut lent, &mut watch)
+        });
+        (memory.held, memory.lent) = (emptied(held), emptied(lent));
+        session.give_back(memory);
+        done
+    }
+
+    /// Puts old values where the commit program finds them: into `lent` where they are overwritten.
+    fn place_state<'m>(
+        &self,
+        state: impl Iterator<Item = (usize, OldValue<'m>)>,
+        held: &mut [Held<'m>],
+        lent: &mut Given<'m>,
+    ) -> Result<(), RunError> {
+        let body = &self.session.executable.body;
+        let committed = body.list_committed();
+        lent.resize_with(committed.len(), Held::default);
+        for (output, value) in state {
+            let port = self.session.outputs()[output].name();
+            let found = committed.iter().position(|committed| *committed == output);
+            let (Some(number), Some(commit)) = (found, &body.commit) else {
+                let what = format!("the output '{port}' is not state that a run commits");
+                return Err(InputError::new(what).into());
+            };
+            let Capture { elem, dims, .. } = &commit.captures[number];
+            let fits = match &value {
+                OldValue::Over(memory) => memory.data_type() == *elem && memory.dims() == &dims[..],
+                OldValue::Beside(view) => view.data_type() == *elem && view.dims() == &dims[..],
+            };
+            let lies_well = match &value {
+                OldValue::Over(memory) => lies_well(&memory.as_view()),
+                OldValue::Beside(view) => lies_well(view),
+            };
+            if !fits || !lies_well {
+                let what = format!(
+                    "the old value of '{port}' is not a dense {}{:?}",
+                    elem.name(),
+                    &dims[..]
+                );
+                return Err(InputError::new(what).into());
+            }
+            match (value, self.planned.schedule.outputs[output]) {
+                (OldValue::Over(memory), _) => lent[number] = Held::Output(memory.into_bytes()),
+                (OldValue::Beside(view), Source::Held { place, .. }) => {
+                    held[place as usize] = Held::Input(view);
+                }
+                (OldValue::Beside(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Values and memory that a commit program runs on.
+pub(crate) struct Ending<'e, 'h> {
+    pub(crate) session: &'e Session,
+    pub(crate) account: &'e Account,
+    pub(crate) recycler: &'e Arc<Recycler>,
+    pub(crate) planned: &'e Planned,
+    /// Captures, and old values that stay.
+    pub(crate) held: &'e [Held<'h>],
+    pub(crate) progress: &'e Progress,
+}
+
+impl Ending<'_, '_> {
+    /// Runs the commit program. `lent` has, by new value, the memory of old values that are
+    /// overwritten; returns the other new values, with the numbers of their outputs.
+    ///
+    /// Nothing ends the program: everything that it reads is there, all memory is taken before the
+    /// first step, and a watching function is called after the last one.
+    pub(crate) fn run(
+        &self,
+        memory: &mut Memory,
+        lent: &mut [Held<'_>],
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<Vec<(usize, Value)>, RunError> {
+        let executable = &self.session.executable;
+        let Some(commit) = &executable.body.commit else { return Ok(Vec::new()) };
+        let mut made = self.take_memory(commit, lent)?;
+        let mut free = made.iter_mut().map(|(_, tensor)| tensor);
+        let arena = memory.arena(self.planned)?;
+        self.progress.has_written.set(lent.iter().any(is_lent));
+        let mut events = Vec::new();
+        let mut note = |event| events.push(event);
+        let mut noting = watch.as_ref().map(|watch| Watch::from_start(watch.began(), &mut note));
+        for step in &commit.body.steps {
+            let _span = spans::enter_step(executable, step);
+            self.progress.node.set(Some(step.origins[0]));
+            let ran = Watch::step(&mut noting, step.number, |_| {
+                self.step(commit, step, arena, lent, &mut free)
+            });
+            ran.map_err(|what| {
+                let (resolved, inputs) = (&executable.resolved, Vec::new());
+                let error = NodeError::new(resolved, &step.origins, inputs, what);
+                RunError::Node(Box::new(error))
+            })?;
+        }
+        if let Some(watch) = watch {
+            events.into_iter().for_each(|event| watch.report(event));
+        }
+        let made = made.into_iter();
+        Ok(made.map(|(output, tensor)| (output, Value::Tensor(tensor))).collect())
+    }
+
+    /// Takes memory for the new values that are not written over old ones, by the numbers of their
+    /// outputs, and checks that all captures are there.
+    fn take_memory(
+        &self,
+        commit: &Commit,
+        lent: &[Held<'_>],
+    ) -> Result<Vec<(usize, Tensor)>, RunError> {
+        let mut made = Vec::new();
+        for (input, capture) in commit.captures.iter().enumerate() {
+            if lent.get(input).is_some_and(is_lent) {
+                continue;
+            }
+            if let Some(output) = commit.outputs.get(input) {
+                let memory = MemorySource { recycler: Some(self.recycler), account: self.account };
+                let tensor = memory.tensor(capture.elem, &capture.dims);
+                let tensor = tensor.map_err(|error| RunError::Resources(error.to_string()))?;
+                made.push((*output, tensor));
+            }
+            let source = self.planned.schedule.outputs[capture.output];
+            let found = self.type_of(source);
+            if found != Some((capture.elem, &capture.dims[..])) {
+                let what = format!(
+                    "a value that is needed for new values of state is {found:?}, not {}{:?}",
+                    capture.elem.name(),
+                    &capture.dims[..]
+                );
+                return Err(InputError::new(what).into());
+            }
+        }
+        Ok(made)
+    }
+
+    /// Returns the type of a captured value; `None` if it is not there.
+    fn type_of(&self, source: Source) -> Option<(DataType, &[usize])> {
+        let slot = match source {
+            Source::Held { place, root, slot } => match &self.held[place as usize] {
+                Held::Nothing => return None,
+                held if root == slot && !is_lent(held) => return held.sized(),
+                _ => slot,
+            },
+            Source::Arena(slot) | Source::Constant { slot, .. } => slot,
+            _ => return None,
+        };
+        let (elem, dims) = self.planned.plan.types[slot.index()].as_ref()?;
+        Some((*elem, dims))
+    }
+
+    /// Runs a step over the old values that are lent, and into `free` memory.
+    fn step<'f>(
+        &self,
+        commit: &Commit,
+        step: &Step,
+        arena: &mut Arena,
+        lent: &mut [Held<'_>],
+        free: &mut impl Iterator<Item = &'f mut Tensor>,
+    ) -> Result<(), String> {
+        let executable = &self.session.executable;
+        let (plan, sources) = (&self.planned.plan, &self.planned.schedule.outputs);
+        let captures = commit.captures.len();
+        let number = |position: usize| {
+            let new = step.outputs.get(position).copied().flatten()?;
+            Some(new.index() - captures)
+        };
+        let is_over = |position: usize| number(position).is_some_and(|new| is_lent(&lent[new]));
+        let source = |slot: Slot| sources[commit.captures[slot.index()].output];
+        let inputs = step.inputs.iter().copied().flatten().enumerate();
+        let reads = inputs.clone().filter_map(|(position, slot)| match source(slot) {
+            Source::Arena(slot) if !is_over(position) => {
+                match &plan.places[plan.root(slot).index()] {
+                    Place::Arena(range, _) => Some(range.clone()),
+                    _ => None,
+                }
+            }
+            _ => None,
+        });
+        let reads: SmallVec<[Range<usize>; 8]> = reads.collect();
+        let (read, _) = arena.borrow(&reads, &[]).map_err(|error| error.to_string())?;
+        let mut read = read.iter().copied();
+        let exec = Exec::new(&self.session.pool, executable.isa);
+        let mut call = Call {
+            operands: SmallVec::new(),
+            targets: SmallVec::new(),
+            over: None,
+            exec: &exec,
+            random: Draws::default(),
+            memory: Some(self.recycler),
+            account: self.account,
+        };
+        for (position, slot) in inputs {
+            if is_over(position) {
+                call.operands.push(Operand::InPlace);
+                continue;
+            }
+            let source = source(slot);
+            let bytes = if let Source::Arena(_) = source { read.next() } else { None };
+            call.operands.push(executable.body.operand(plan, self.held, source, bytes)?);
+        }
+        for position in 0..step.outputs.len() {
+            let Some(new) = number(position) else { continue };
+            let bytes = match take(&mut lent[new]) {
+                Held::Output(bytes) => bytes,
+                _ => match free.next() {
+                    Some(tensor) => tensor.bytes_mut().map_err(|error| error.to_string())?,
+                    None => return Err("a new value has no memory".to_string()),
+                },
+            };
+            let Capture { elem, dims, .. } = &commit.captures[new];
+            call.targets.push(Target::Planned { data_type: *elem, dims, bytes, laid: None });
+        }
+        match &step.work {
+            Work::Kernel(kernel) => kernel.run(&mut call).map_err(|error| error.to_string()),
+            Work::Region(_) => Err("a step with graphs is not committed".to_string()),
+        }
+    }
+}
+
+/// Whether memory of the caller is there.
+fn is_lent(held: &Held<'_>) -> bool {
+    matches!(held, Held::Output(_))
+}
