@@ -7,7 +7,7 @@
 use crate::release::Plan;
 use crate::release::archive::archive_name;
 use crate::workspace::{artifacts, find_single, root};
-use crate::{Result, shell};
+use crate::{Result, python, shell};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -247,6 +247,7 @@ pub(crate) fn build_sdist(plan: &Plan, sdist: &Path, python: &Path) -> Result<Pa
             .args(["--no-build-isolation", "--wheel-dir"])
             .arg(&wheels)
             .arg(sdist)
+            .env("PATH", python::search_path(python)?)
             // Whether it builds is seen without optimisation, in a third of the time.
             .env("MATURIN_PEP517_ARGS", "--profile dev")
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")

@@ -6,7 +6,7 @@
 use crate::release::{Plan, embedded};
 use crate::static_build::{self, TARGET};
 use crate::workspace::{artifacts, find_single, root, run_build};
-use crate::{Result, shell};
+use crate::{Result, python, shell};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Checkout {
         command.args(["-m", "maturin", "build", "--quiet", "--locked", "--profile", PROFILE]);
         command.args(["--target", TARGET, "--zig", "--compatibility", WHEEL_PLATFORM]);
         command.arg("--manifest-path").arg(self.root.join("crates/python/Cargo.toml"));
-        command.arg("--sbom-include").arg(bill);
+        command.arg("--sbom-include").arg(bill).env("PATH", python::search_path(python)?);
         shell::run(command.arg("--out").arg(wheels))?;
         find_single(wheels)
     }
