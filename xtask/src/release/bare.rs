@@ -86,7 +86,7 @@ fn try_command(plan: &Plan, system: &BareSystem) -> Result<Vec<Trial>> {
     let (command, output) =
         first_example(&readme).ok_or("README.md has no example of the command")?;
     trials.push(system.expect(command, output)?);
-    let check = "sardonyx check examples/digits/digits.onnx";
+    let check = "sardonyx check --full examples/digits/digits.onnx";
     trials.push(system.expect(check, "examples/digits/digits.onnx: no findings\n")?);
     // Files that other programs read.
     trials.push(system.expect(&format!("bash -n /opt/{name}/completions/sardonyx.bash"), "")?);
