@@ -52,8 +52,8 @@ pub(crate) fn environment_with(
     Ok(interpreter)
 }
 
-/// Returns the search path for programs with those of an environment first, such as zig and maturin,
-/// which its packages start by name.
+/// Returns the search path for programs with those of an environment first: its packages start
+/// some by name, such as zig and maturin.
 pub(crate) fn search_path(interpreter: &Path) -> Result<OsString> {
     let own = interpreter.parent().map(Path::to_path_buf);
     let others = std::env::var_os("PATH").unwrap_or_default();
