@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
         &["clippy", "-p", "sardonyx", "--all-targets", "--", "-D", "warnings"],
     ),
     step("tidy", &["xtask", "tidy"]),
+    step("deny", &["xtask", "deny"]),
     step("interface", &["xtask", "api", "--check"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
@@ -93,6 +94,7 @@ const FULL: &[Step] = &[
     step("models in packages", &["xtask", "packages", "models"]),
     step("packages", &["xtask", "packages", "programs"]),
     step("fuzz", &["xtask", "fuzz", "600"]),
+    step("release", &["xtask", "release", "--dry-run"]),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

@@ -23,6 +23,7 @@ const PICTURE: &str = "docs/digits.svg";
 
 /// The page of the manual about each command, in the order of the reference.
 const PAGES: &[(&str, &str)] = &[
+    ("models", "getting-started.md#the-command"),
     ("info", "inspecting.md#what-is-it-info"),
     ("ls", "inspecting.md#which-weights-ls-and-cat"),
     ("cat", "inspecting.md#which-weights-ls-and-cat"),

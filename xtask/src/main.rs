@@ -9,6 +9,8 @@ mod conformance;
 mod conversions;
 mod copies;
 mod coverage;
+mod deny;
+mod dependencies;
 mod devices;
 mod distributed;
 mod findings;
@@ -25,11 +27,13 @@ mod op;
 mod operators;
 mod packages;
 mod python;
+mod release;
 mod releases;
 mod requirements;
 mod runtime_suite;
 mod rust_source;
 mod shell;
+mod sizes;
 mod static_build;
 mod thresholds;
 mod tidy;
@@ -65,6 +69,8 @@ enum Task {
     Commands(commands::Commands),
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
+    /// Check licences, bans and sources of dependencies by deny.toml.
+    Deny,
     /// Run backend cases with random annotations on several devices, and compare with plain runs.
     Devices(devices::Devices),
     /// Convert the backend cases to other versions of operator sets and compare what they give.
@@ -102,6 +108,7 @@ enum Task {
     /// Run packages of PyPI that use onnxruntime, and the models inside them, on Sardonyx.
     #[command(subcommand)]
     Packages(packages::Packages),
+    Release(release::Release),
     /// Run the node tests of older releases of the onnx package and compare with the expectations.
     Releases(releases::Releases),
     /// Print which requirements the tests quote.
@@ -139,6 +146,7 @@ fn run(task: Task) -> Result {
         Task::Ci => ci::run(),
         Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
+        Task::Deny => deny::run(),
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
         Task::Copies(task) => copies::run(&task),
@@ -157,6 +165,7 @@ fn run(task: Task) -> Result {
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
         Task::Packages(task) => packages::run(&task),
+        Task::Release(task) => release::run(&task),
         Task::Releases(task) => releases::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::RuntimeSuite(task) => runtime_suite::run(&task),

@@ -3,7 +3,8 @@
 //!
 //! Python runs them and judges; the wheel is built here.
 
-use crate::workspace::{artifacts, root};
+use crate::sizes::{self, Artefact};
+use crate::workspace::{artifacts, find_single, root};
 use crate::{Result, python, shell};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,11 +93,11 @@ pub(crate) fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<Pa
             .arg("--out")
             .arg(&wheels),
     )?;
-    let mut found = fs::read_dir(&wheels)?;
-    match found.next() {
-        Some(wheel) => Ok(wheel?.path()),
-        None => Err("maturin made no wheel".into()),
+    let wheel = find_single(&wheels)?;
+    if profile == "dev" {
+        sizes::check(Artefact::DevWheel, &wheel)?;
     }
+    Ok(wheel)
 }
 
 /// Installs the wheel in a directory of its own.

@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::shell;
 use crate::workspace::readable_path;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,4 +50,25 @@ pub(crate) fn environment_with(
     )?;
     fs::write(stamp, wanted)?;
     Ok(interpreter)
+}
+
+/// Returns the search path for programs with those of an environment first: its packages start
+/// some by name, such as zig and maturin.
+pub(crate) fn search_path(interpreter: &Path) -> Result<OsString> {
+    let own = interpreter.parent().map(Path::to_path_buf);
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let paths = own.into_iter().chain(std::env::split_paths(&others));
+    Ok(std::env::join_paths(paths)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_the_environment_come_first() {
+        let path = search_path(Path::new("/venv/bin/python")).unwrap();
+        let first = std::env::split_paths(&path).next();
+        assert_eq!(first, Some(PathBuf::from("/venv/bin")));
+    }
 }

@@ -4,18 +4,38 @@
 //! The proof is that the file names no program interpreter, which would load libraries, and a run
 //! inside an otherwise empty root directory.
 
+use crate::sizes::{self, Artefact};
 use crate::workspace::{Environment, PROFILE, artifacts, build_release, readable_path, root};
 use crate::{Result, shell};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
-/// Arguments and flags of a release build without shared libraries. The target is named so that the
-/// flags do not reach build scripts and procedural macros, which must be shared libraries
-/// themselves.
+/// The target that is released.
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Arguments of the compiler that link a program without shared libraries, in fewer bytes:
+/// functions of equal code are merged, and relocations are packed, which static programs of glibc
+/// 2.36 and newer unpack themselves.
+pub(crate) const LINK_ARGUMENTS: &[&str] = &[
+    "-Ctarget-feature=+crt-static",
+    "-Clink-arg=-Wl,--icf=all",
+    "-Clink-arg=-Wl,-z,pack-relative-relocs",
+    // cargo forgets `strip` of a profile for packages with a level of their own.
+    "-Clink-arg=-Wl,--strip-all",
+];
+
+/// Flags of a release build without shared libraries: [`LINK_ARGUMENTS`] for all crates, as CI also
+/// builds other programs so. The target is named so that the flags do not reach build scripts and
+/// procedural macros, which must be shared libraries themselves.
 pub(crate) const ENVIRONMENT: Environment = &[
-    ("RUSTFLAGS", "-C target-feature=+crt-static"),
-    ("CARGO_BUILD_TARGET", "x86_64-unknown-linux-gnu"),
+    (
+        "RUSTFLAGS",
+        "-Ctarget-feature=+crt-static -Clink-arg=-Wl,--icf=all -Clink-arg=-Wl,-z,pack-relative-relocs \
+         -Clink-arg=-Wl,--strip-all",
+    ),
+    ("CARGO_BUILD_TARGET", TARGET),
     (PROFILE, "dist"),
 ];
 
@@ -25,25 +45,29 @@ pub(crate) fn run() -> Result {
         return Ok(());
     }
     let binary = build_release("sardonyx", ENVIRONMENT)?;
+    sizes::check(Artefact::Command, &binary)?;
+    check(&binary)
+}
+
+/// Checks that the command needs no library, and runs it where there is none.
+pub(crate) fn check(binary: &Path) -> Result {
     let directory = artifacts("static/root");
     if directory.exists() {
         fs::remove_dir_all(&directory)?;
     }
     fs::create_dir_all(&directory)?;
     for (from, to) in [
-        (binary.as_path(), "sardonyx"),
+        (binary, "sardonyx"),
         (&root().join("examples/digits/digits.onnx"), "digits.onnx"),
         (&root().join("examples/digits/seven.png"), "seven.png"),
     ] {
         fs::copy(from, directory.join(to))
             .map_err(|error| format!("{}: {error}", from.display()))?;
     }
-    let file = fs::read(&binary)?;
-    let size = file.len() as f64 / 1e6;
-    match interpreter(&file)? {
-        None => println!("static: {} ({size:.1} MB)", readable_path(&binary)),
+    match interpreter(&fs::read(binary)?)? {
+        None => println!("static: {}", readable_path(binary)),
         Some(loader) => {
-            let binary = readable_path(&binary);
+            let binary = readable_path(binary);
             return Err(format!("{binary} is not static: {loader} has to load libraries").into());
         }
     }
@@ -91,6 +115,12 @@ fn interpreter(file: &[u8]) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_ci_are_linked_like_the_command() {
+        let flags = ENVIRONMENT.iter().find(|(name, _)| *name == "RUSTFLAGS");
+        assert_eq!(flags.map(|(_, flags)| *flags), Some(LINK_ARGUMENTS.join(" ").as_str()));
+    }
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]

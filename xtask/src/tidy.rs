@@ -123,7 +123,7 @@ const RETIRED: &[(&str, &str)] = &[
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
 
 /// Documents whose links and paths must lead somewhere.
-const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 pub(crate) fn run(voice: &Voice) -> Result {
     if voice.is_report() {

@@ -87,6 +87,15 @@ pub(crate) fn run_build(command: &mut Command) -> Result<Vec<Value>> {
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
+/// Returns the only file of a directory.
+pub(crate) fn find_single(directory: &Path) -> Result<PathBuf> {
+    let mut paths = std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
+    match (paths.next().transpose()?, paths.next()) {
+        (Some(path), None) => Ok(path),
+        _ => Err(format!("{}: expected one file", readable_path(directory)).into()),
+    }
+}
+
 /// Lists files below `directory` whose name ends with one of `suffixes`, sorted. Build products and
 /// hidden directories are left out.
 pub(crate) fn files(directory: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {

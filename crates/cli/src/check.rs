@@ -2,8 +2,6 @@
 //! explains the findings.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardonyx::check::{CheckOptions, CheckReport, Code, Finding, Severity};
 use sardonyx::ops::UnsupportedOperator;
@@ -17,6 +15,7 @@ use crate::failure::Failure;
 use crate::human::format_count;
 use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
+use crate::parallel::{count_processors, map_in_parallel};
 use crate::rules::{self, Rule};
 use crate::sarif;
 use crate::terminal::Terminal;
@@ -214,37 +213,15 @@ fn make_options(args: &Args) -> Result<CheckOptions, Failure> {
 /// Checks all files of the command line, several in parallel. Results are in the order of the
 /// arguments.
 fn check_files(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<CheckedFile> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(processors, usize::from);
+    let jobs = args.jobs.map_or_else(count_processors, usize::from);
     let bar = terminal.progress("checking", Some(args.models.len() as u64));
-    let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<CheckedFile>>> =
-        args.models.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(path), Some(slot)) = (args.models.get(index), slots.get(index)) else {
-                return;
-            };
-            let checked = CheckedFile {
-                name: path.display().to_string(),
-                result: check_file(path, args, options),
-            };
-            *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(checked);
-            bar.inc(1);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..jobs.min(args.models.len()) {
-            scope.spawn(work);
-        }
-        work();
+    let checked = map_in_parallel(&args.models, jobs, |path| {
+        let result = check_file(path, args, options);
+        bar.inc(1);
+        CheckedFile { name: path.display().to_string(), result }
     });
     bar.finish_and_clear();
-    slots
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
-        .collect()
+    checked
 }
 
 /// Checks the model, or other protobuf message, in the file at `path`.
@@ -274,21 +251,21 @@ fn check_file(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileRe
 
 /// Numbers of findings by severity.
 #[derive(Default)]
-struct Counts {
+pub(crate) struct Counts {
     errors: u64,
     warnings: u64,
     notes: u64,
 }
 
 impl Counts {
-    fn add(&mut self, report: &CheckReport) {
+    pub(crate) fn add(&mut self, report: &CheckReport) {
         self.errors += report.errors;
         self.warnings += report.warnings;
         self.notes += report.notes;
     }
 
     /// Formats the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
-    fn format_words(&self) -> String {
+    pub(crate) fn format_words(&self) -> String {
         let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
         let words: Vec<String> = counts
             .into_iter()

@@ -45,12 +45,14 @@ mod last_resort;
 mod ls;
 mod machine;
 mod model_arg;
+mod models;
 mod nodes;
 mod objects;
 mod operator_name;
 mod ops;
 mod outputs;
 mod pack;
+mod parallel;
 mod parse;
 mod print;
 mod profile;
@@ -100,6 +102,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Models(models::Args),
     Info(info::Args),
     Ls(ls::Args),
     Cat(cat::Args),
@@ -144,7 +147,11 @@ pub fn run_command() -> ExitCode {
     let wanted = usage::EarlyOptions::from_args(std::env::args_os().skip(1));
     let answered = last_resort::catch_panic(|| {
         let command = usage::allow_negative_numbers(Cli::command());
-        let matches = command.color(wanted.color).try_get_matches();
+        let mut arguments: Vec<_> = std::env::args_os().collect();
+        if arguments.len() == 1 && models::is_in_directory_of_models() {
+            arguments.push("models".into());
+        }
+        let matches = command.color(wanted.color).try_get_matches_from(arguments);
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
             Err(usage) => {
@@ -159,6 +166,7 @@ pub fn run_command() -> ExitCode {
         };
         let terminal = Terminal::new(&cli.terminal, wanted.format);
         let result = match cli.command {
+            Command::Models(args) => models::models(&args, &terminal),
             Command::Info(args) => to_verdict(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
             Command::Ops(args) => ops::ops(&args, &terminal),

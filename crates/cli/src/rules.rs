@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 /// Rules of the ONNX standard as tab-separated rows. Tests quote their ids.
-const RULES: &str = include_str!("../../../tests/requirements.tsv");
+const RULES: &str = include_str!("requirements.tsv");
 /// Document and section of the ONNX standard for each rule, as tab-separated rows with the id of
 /// the rule.
 const SOURCES: &str = include_str!("rule_sources.tsv");

@@ -21,6 +21,7 @@ mod json;
 mod json_page;
 mod ls;
 mod machine;
+mod models;
 mod ops;
 mod pack;
 #[cfg(unix)]

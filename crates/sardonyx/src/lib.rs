@@ -154,3 +154,8 @@ pub use sardonyx_model::{Dim, Shape, Type};
 pub use sardonyx_runtime::{Port, RunOptions, StopFlag};
 #[doc(inline)]
 pub use sardonyx_tensor::{DataType, Element, Tensor, TensorView, TensorViewMut, Value, ValueType};
+
+/// Example of the README, so that the tests of the documentation compile it.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
