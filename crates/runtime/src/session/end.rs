@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::Session;
 use crate::account::Account;
-use crate::border::lies_well;
+use crate::border::{admit, lies_well};
 use crate::error::{InputError, RunError};
 use crate::executable::{Capture, Commit, Step, Work};
 use crate::kernel::{Call, MemorySource, Operand, Target};
@@ -215,7 +215,8 @@ impl<'s> Pending<'s> {
             };
             let lies_well = match &value {
                 OldValue::Over(memory) => lies_well(&memory.as_view()),
-                OldValue::Beside(view) => lies_well(view),
+                // A copy is made of a value that lies at any address of a file.
+                OldValue::Beside(_) => true,
             };
             if !fits || !lies_well {
                 let what = format!(
@@ -228,7 +229,11 @@ impl<'s> Pending<'s> {
             match (value, self.planned.schedule.outputs[output]) {
                 (OldValue::Over(memory), _) => lent[number] = Held::Output(memory.into_bytes()),
                 (OldValue::Beside(view), Source::Held { place, .. }) => {
-                    held[place as usize] = Held::Input(view);
+                    let mut old = Held::Input(view);
+                    admit(&mut old, None, &self.account).map_err(|error| {
+                        RunError::Resources(format!("a copy of the old value of '{port}': {error}"))
+                    })?;
+                    held[place as usize] = old;
                 }
                 (OldValue::Beside(_), _) => {}
             }

@@ -517,7 +517,10 @@ impl State {
         self.current.iter_mut().enumerate().filter_map(move |(number, current)| {
             let state = variables.next_if(|state| state.variable == number)?;
             let value = current.held.whole_mut()?;
-            let old = if value.is_unique() {
+            // A value of a file may lie at any address, where kernels do not write.
+            let size = (value.data_type().bits().unwrap_or(8) / 8).clamp(1, 8);
+            let is_aligned = value.buffer().is_some_and(|buffer| buffer.is_aligned_to(size));
+            let old = if is_aligned && value.is_unique() {
                 // `view_mut` copies nothing and cannot fail.
                 OldValue::Over(value.view_mut().ok()?)
             } else {
