@@ -475,6 +475,7 @@ impl Builder<'_> {
             }
         }
         self.part.main = Some(id);
+        self.allow_constants_alone(id);
         if self.part.is_blank(self.part.graph(id).name) {
             // The name of a graph in a node may be missing, that of the main graph may not.
             self.part.graph_mut(id).name = Some(self.part.intern("part"));
@@ -648,6 +649,18 @@ impl Builder<'_> {
             .collect();
         self.part.header.opset_import = opset_import;
         self.part.header.configuration = configuration;
+    }
+
+    /// Raises the IR version if the graph has constants that are not inputs, as inner graphs may
+    /// have in any version, but main graphs only from [`CONSTANTS_ALONE`] on.
+    fn allow_constants_alone(&mut self, id: GraphId) {
+        let part = &mut *self.part;
+        let constants = part.graph(id).initializers.iter().filter_map(|found| found.value);
+        let is_alone = |value| matches!(part.value(value).producer, Producer::Initializer(_));
+        let version = part.header.ir_version.unwrap_or(0);
+        if version < CONSTANTS_ALONE && constants.into_iter().any(is_alone) {
+            part.header.ir_version = Some(CONSTANTS_ALONE);
+        }
     }
 }
 
