@@ -52,7 +52,7 @@ fn extract_parts(input: &[u8]) -> bool {
     let begins: Vec<&str> =
         if begins.len() == 2 && begins[0] == begins[1] { vec![begins[0]] } else { begins.to_vec() };
     let options = ExtractOptions::new().from(begins.iter().copied()).to(distinct.iter().copied());
-    if input.len() % 8 == 0 {
+    if input.len().is_multiple_of(8) {
         reduce(&model);
     }
     let Some(part) = extract(&model, &options) else { return false };

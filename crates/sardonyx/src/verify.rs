@@ -211,9 +211,10 @@ impl Model {
 /// Chooses the tolerance for outputs of these types.
 fn choose_tolerance(outputs: &[Port]) -> Tolerance {
     let mut elems = outputs.iter().map(|port| port.ty().and_then(Type::elem));
-    match elems.any(|elem| elem == Some(DataType::Float16)) {
-        true => Tolerance { rtol: FLOAT16_RTOL, ..CLOSE },
-        false => CLOSE,
+    if elems.any(|elem| elem == Some(DataType::Float16)) {
+        Tolerance { rtol: FLOAT16_RTOL, ..CLOSE }
+    } else {
+        CLOSE
     }
 }
 

@@ -49,9 +49,10 @@ pub(crate) fn compare(
     let (model, _) = open_model(model)?;
     let ports: HashMap<String, Port> =
         model.inputs().into_iter().map(|port| (port.name().to_string(), port)).collect();
-    let inputs = match inputs.is_none() {
-        true => Vec::new(),
-        false => convert_values(&as_dict(inputs)?, &|name| ports.get(name).cloned())?,
+    let inputs = if inputs.is_none() {
+        Vec::new()
+    } else {
+        convert_values(&as_dict(inputs)?, &|name| ports.get(name).cloned())?
     };
     let other = if other.is_none() {
         Other::Double

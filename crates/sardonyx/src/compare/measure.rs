@@ -196,10 +196,8 @@ fn measure_tensors(found: &Tensor, wanted: &Tensor, limits: Limits) -> Result<Me
     let step = if found.buffer().is_some() { PIECE } else { found.len().max(1) };
     for start in (0..found.len()).step_by(step) {
         let (piece, other_piece) = (cut(found, start)?, cut(wanted, start)?);
-        let (piece, other_piece) = match are_floats {
-            true => (widen(&piece)?, widen(&other_piece)?),
-            false => (piece, other_piece),
-        };
+        let (piece, other_piece) =
+            if are_floats { (widen(&piece)?, widen(&other_piece)?) } else { (piece, other_piece) };
         let squares = match (piece.to_vec::<f64>(), other_piece.to_vec::<f64>()) {
             (Ok(found), Ok(wanted)) => sum_squares(&found, &wanted),
             _ => Squares::default(),
