@@ -42,7 +42,7 @@ pub static ADD: OpDef =
         .gradient(gradients::add)
         .linear_in(Linear::Sum(&["Identity"]));
 
-pub(crate) static AND: OpDef =
+pub static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
 
 pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
@@ -71,13 +71,13 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .infer(rules::broadcast)
     .split_by(elements::elementwise);
 
-pub(crate) static BITWISE_AND: OpDef =
+pub static BITWISE_AND: OpDef =
     bitwise("BitwiseAnd").about("Element-wise bitwise AND: `C = A & B`.");
 
-pub(crate) static BITWISE_OR: OpDef =
+pub static BITWISE_OR: OpDef =
     bitwise("BitwiseOr").about("Element-wise bitwise OR of `A` and `B`.");
 
-pub(crate) static BITWISE_XOR: OpDef =
+pub static BITWISE_XOR: OpDef =
     bitwise("BitwiseXor").about("Element-wise bitwise XOR: `C = A ^ B`.");
 
 pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
@@ -86,7 +86,7 @@ pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
     .gradient(gradients::div)
     .linear_in(Linear::First);
 
-pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
+pub static EQUAL: OpDef = OpDef::new("Equal")
     .about("Element-wise comparison `A == B`. NaN is not equal to any value, including NaN.")
     .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
     .since(7, BROADCAST)
@@ -102,26 +102,25 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .adapter(7, 6, legacy_broadcast::lower_commutative)
     .split_by(elements::elementwise);
 
-pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
+pub static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
     .about("Element-wise comparison `A > B`. False if an operand is NaN.");
 
-pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
+pub static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
     compared(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
 })
 .about("Element-wise comparison `A >= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Greater"));
 
-pub(crate) static LESS: OpDef =
-    order("Less", |cx| compared(cx, |a, b| shape_values::greater(b, a)))
-        .about("Element-wise comparison `A < B`. False if an operand is NaN.");
+pub static LESS: OpDef = order("Less", |cx| compared(cx, |a, b| shape_values::greater(b, a)))
+    .about("Element-wise comparison `A < B`. False if an operand is NaN.");
 
-pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
+pub static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
     compared(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
 })
 .about("Element-wise comparison `A <= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Less"));
 
-pub(crate) static MOD: OpDef = OpDef::new("Mod")
+pub static MOD: OpDef = OpDef::new("Mod")
     .about("Remainder of element-wise division. The result has the sign of the divisor `B` if `fmod` \
          is 0 (as `%` in Python) and the sign of the dividend `A` if `fmod` is 1 (as `fmod` in C). \
          The standard does not define the remainder of integer division by zero; Sardonyx returns \
@@ -173,7 +172,7 @@ pub static MUL: OpDef =
         .gradient(gradients::mul)
         .linear_in(Linear::Factor);
 
-pub(crate) static OR: OpDef =
+pub static OR: OpDef =
     logic("Or", |cx| logical(cx, either)).about("Element-wise logical OR: `C = A ∨ B`.");
 
 pub static POW: OpDef = OpDef::new("Pow")
@@ -218,7 +217,7 @@ pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy
     .gradient(gradients::sub)
     .linear_in(Linear::Sum(&["Neg", "Identity"]));
 
-pub(crate) static XOR: OpDef =
+pub static XOR: OpDef =
     logic("Xor", |cx| logical(cx, one_of_two)).about("Element-wise logical XOR: `C = A ⊕ B`.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);

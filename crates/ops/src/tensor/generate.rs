@@ -128,7 +128,7 @@ fn negative_indices_stay_off(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(crate) static RANGE: OpDef = OpDef::new("Range")
+pub static RANGE: OpDef = OpDef::new("Range")
     .about(
         "Sequence of evenly spaced numbers from `start` to `limit` (exclusive) with step `delta`. \
          It has `max(ceil((limit - start) / delta), 0)` elements. A `delta` of 0 is an error.",
