@@ -27,8 +27,10 @@ mod inline;
 mod ir_version;
 #[cfg(feature = "serde")]
 mod json_form;
+mod matcher;
 mod node_path;
 pub mod order;
+mod pattern;
 pub mod payload;
 mod required;
 mod resolve;
@@ -36,6 +38,7 @@ mod results;
 mod same_meaning;
 mod sequences;
 mod settle;
+mod simplify;
 mod strip;
 mod tolerated;
 mod training;
@@ -94,6 +97,10 @@ pub use resolve::{OpId, Resolved, resolve};
 pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};
+pub use simplify::{
+    Evaluate, NearMiss, RejectedRewrite, RuleUse, Simplified, SimplifyError, SimplifyLevel,
+    SimplifyOptions, SimplifyReport, SimplifyRule, Tally, simplify, simplify_rules,
+};
 pub use strip::{StripOptions, StripReport, strip};
 pub use tolerated::tolerated;
 pub use training::{

@@ -49,6 +49,8 @@ pub enum JobKind {
     Set,
     /// Dividing a model among devices.
     Shard,
+    /// Simplifying.
+    Simplify,
     /// Removing what does not affect results.
     Strip,
 }
@@ -63,6 +65,7 @@ impl JobKind {
             JobKind::Inline => "inline",
             JobKind::Set => "set",
             JobKind::Shard => "shard",
+            JobKind::Simplify => "simplify",
             JobKind::Strip => "strip",
         }
     }

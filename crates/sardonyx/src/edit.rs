@@ -1,4 +1,5 @@
-//! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts.
+//! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts,
+//! simplifies.
 //!
 //! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
 //! [`Model::strip`]. An operation that rewrites a graph checks its result: if that has errors that
@@ -20,7 +21,12 @@ pub use crate::inline::InlineOptions;
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]
-pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
+pub use crate::simplify::SimplifyOptions;
+#[doc(inline)]
+pub use sardonyx_passes::{
+    FunctionId, InlineReport, NearMiss, RejectedRewrite, RuleUse, SimplifyLevel, SimplifyReport,
+    SimplifyRule, StripOptions, StripReport, Tally, simplify_rules,
+};
 
 /// Edits header fields of a model, such as versions, producer and metadata.
 ///
