@@ -27,6 +27,7 @@ mod proto_read;
 mod proto_roundtrip;
 mod safetensors;
 mod session;
+mod simplify;
 mod text_format;
 mod texts;
 mod value_files;
@@ -77,6 +78,7 @@ pub const PROPERTIES: &[Property] = &[
     property("operators", operators::check).share(8),
     property("programs", programs::check).share(4),
     property("session", session::check).share(4),
+    property("simplify", simplify::check).share(4),
 ];
 
 const fn property(name: &'static str, check: fn(&[u8])) -> Property {

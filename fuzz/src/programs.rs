@@ -60,7 +60,7 @@ pub(crate) fn model(input: &[u8]) -> Model {
 }
 
 /// Equal, or numbers that are not numbers.
-fn same(a: &Value, b: &Value) -> bool {
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Tensor(a), Value::Tensor(b)) => {
             let texts = |tensor: &sardonyx::Tensor| -> Vec<String> {
@@ -103,7 +103,7 @@ struct Writer<'b> {
 /// Values that nodes may read, those of graphs around included.
 type Scope = Vec<(String, Kind)>;
 
-fn text(input: &[u8]) -> String {
+pub(crate) fn text(input: &[u8]) -> String {
     let mut writer = Writer { choices: input, names: 0, nodes: 0 };
     let inputs = [
         ("float", "n", "1.5", Kind::Number),

@@ -54,7 +54,7 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             [models(), vec![everything]].concat()
         }
         "operators" => vec![("any".to_string(), choices(0, |choice| choice as u8))],
-        "programs" => programs(),
+        "programs" | "simplify" => programs(),
         "session" => {
             let mut seeds = [models(), notation_models()?].concat();
             for (name, choices) in programs() {

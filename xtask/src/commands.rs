@@ -37,6 +37,7 @@ const PAGES: &[(&str, &str)] = &[
     ("pack", "files.md#weights-outside-of-the-model"),
     ("set", "files.md#changing-a-model"),
     ("strip", "files.md#changing-a-model"),
+    ("simplify", "simplifying.md"),
     ("print", "files.md#models-as-text"),
     ("parse", "files.md#models-as-text"),
     ("fmt", "files.md#one-layout-and-git"),

@@ -1,6 +1,8 @@
-//! `convert --verify`: comparison of a model with the converted one, by running both.
+//! `convert --verify` and `simplify --verify`: comparison of a model with the changed one, by
+//! running both.
 
 use sardonyx::convert::ConvertReport;
+use sardonyx::run::Optimization;
 use sardonyx::tool::{Difference, ModelExt};
 use sardonyx::value::Tolerance;
 use sardonyx::{
@@ -59,14 +61,41 @@ pub(crate) fn verify(
     sizes: &SizeArgs,
     terminal: &Terminal,
 ) -> Result<Verified, Failure> {
-    let sizes = sizes.resolve(original)?;
-    let before = build_session(original, &sizes, "the model")?;
     // Inputs that are not constants in the new IR version are not folded or packed ahead of time,
     // so that sums with them may be computed in another order.
     let is_freed = report.ir_version.0.unwrap_or(0) < OVERRIDABLE
         && report.ir_version.1 >= OVERRIDABLE
-        && original.inputs().len() != before.inputs().len();
+        && original.inputs().iter().any(|port| !port.is_required());
     let is_exact = report.wrapped == 0 && report.expanded.is_empty() && !is_freed;
+    let changed = Changed { model: converted, is_exact, optimization: Optimization::All };
+    verify_changed(original, &changed, runs, sizes, terminal)
+}
+
+/// Model that was changed, and how it is compared with the original.
+pub(crate) struct Changed<'a> {
+    pub(crate) model: &'a Model,
+    /// Whether results must have the same bits.
+    pub(crate) is_exact: bool,
+    /// Optimization of both sessions.
+    pub(crate) optimization: Optimization,
+}
+
+/// Runs the original and the changed model on the same pseudo-random inputs, and compares the
+/// outputs.
+///
+/// # Errors
+///
+/// If a model cannot be run, or fails on its pseudo-random inputs.
+pub(crate) fn verify_changed(
+    original: &Model,
+    changed: &Changed<'_>,
+    runs: u64,
+    sizes: &SizeArgs,
+    terminal: &Terminal,
+) -> Result<Verified, Failure> {
+    let Changed { model: converted, is_exact, optimization } = *changed;
+    let sizes = sizes.resolve(original)?;
+    let before = build_session(original, &sizes, optimization, "the model")?;
     let mut elems = before.outputs().iter().map(|port| port.ty().and_then(Type::elem));
     let tolerance = if is_exact {
         Tolerance::EXACT
@@ -75,7 +104,7 @@ pub(crate) fn verify(
     } else {
         TOLERANCE
     };
-    let after = build_session(converted, &sizes, "the converted model")?;
+    let after = build_session(converted, &sizes, optimization, "the changed model")?;
     let bar = terminal.progress("verifying", Some(runs));
     let (mut failed, options) = (None, RunOptions::default());
     for run in 1..=runs {
@@ -103,8 +132,13 @@ pub(crate) fn verify(
 }
 
 /// Builds the session of a model, which `what` names in messages.
-fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
-    let mut builder = Session::builder(model);
+fn build_session(
+    model: &Model,
+    sizes: &Sizes,
+    optimization: Optimization,
+    what: &str,
+) -> Result<Session, Failure> {
+    let mut builder = Session::builder(model).optimization(optimization);
     for (name, size) in &sizes.fixed {
         builder = builder.dim(name, *size);
     }

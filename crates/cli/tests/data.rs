@@ -27,6 +27,7 @@ const SUITES: &[(&str, &[&str])] = &[
     ("ranks", &["onnxtxt"]),
     // Models whose inputs have default values, with the outputs of a run.
     ("run", &["onnxtxt", "txtpb"]),
+    ("simplify", &["onnxtxt"]),
     ("text", &["onnxtxt"]),
 ];
 

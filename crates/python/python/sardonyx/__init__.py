@@ -11,7 +11,7 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
-:func:`shard` divides a model among several devices.
+:func:`shard` divides a model among several devices. :func:`simplify` makes one that computes the same with fewer nodes.
 
 The submodules:
 
@@ -49,6 +49,7 @@ from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._sharding import shard
 from sardonyx._shims.onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._shims.onnxruntime.replace import OnnxRuntime, use_as_onnxruntime
+from sardonyx._simplifying import simplify
 from sardonyx._state import State
 from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
@@ -83,6 +84,7 @@ __all__ = [
     "printer",
     "shape_inference",
     "shard",
+    "simplify",
     "typing",
     "use_as_onnx_core",
     "use_as_onnxruntime",
