@@ -12,6 +12,7 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
+use crate::buffer::AnyBits;
 use crate::{Level, Loop};
 
 /// An element type.
@@ -45,7 +46,7 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
-pub trait Arith: Number<Wide = Self> {
+pub trait Arith: Number<Wide = Self> + AnyBits {
     /// What long sums of this type are kept in: f64 for floats, the type itself (wrapping) for
     /// integers.
     type Total: Arith<Total = Self::Total>;
