@@ -40,6 +40,7 @@ const PAGES: &[(&str, &str)] = &[
     ("strip", "files.md#changing-a-model"),
     ("extract", "files.md#a-part-of-a-model-extract"),
     ("reduce", "files.md#a-small-example-of-a-problem-reduce"),
+    ("compare", "inspecting.md#where-do-results-differ-compare"),
     ("print", "files.md#models-as-text"),
     ("parse", "files.md#models-as-text"),
     ("fmt", "files.md#one-layout-and-git"),
