@@ -491,7 +491,7 @@ impl State {
 
     /// Copies the stored value of a variable, so that a new value can be written over it in place.
     /// A value that a clone of the trainer shares is not copied: the new value gets memory of its
-    /// own.
+    /// own. A loaded value that lies at an address where kernels do not write is moved.
     ///
     /// # Errors
     ///
@@ -499,10 +499,15 @@ impl State {
     pub(super) fn make_exclusive(&mut self, index: usize) -> Result<(), Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         let Some(value) = current.held.whole_mut() else { return Ok(()) };
+        let refuse = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
         if !current.is_assigned && !value.is_unique() {
-            let view = value.view_mut();
-            view.map_err(|error: TensorError| Error::new(ErrorKind::Run, error.to_string()))?;
+            value.view_mut().map_err(refuse)?;
             variable.give_back_pages();
+        }
+        // The largest alignment of an element.
+        let is_aligned = value.buffer().is_none_or(|buffer| buffer.is_aligned_to(8));
+        if !is_aligned && value.is_unique() {
+            *value = value.aligned().map_err(refuse)?;
         }
         Ok(())
     }
@@ -517,10 +522,7 @@ impl State {
         self.current.iter_mut().enumerate().filter_map(move |(number, current)| {
             let state = variables.next_if(|state| state.variable == number)?;
             let value = current.held.whole_mut()?;
-            // A value of a file may lie at any address, where kernels do not write.
-            let size = (value.data_type().bits().unwrap_or(8) / 8).clamp(1, 8);
-            let is_aligned = value.buffer().is_some_and(|buffer| buffer.is_aligned_to(size));
-            let old = if is_aligned && value.is_unique() {
+            let old = if value.is_unique() {
                 // `view_mut` copies nothing and cannot fail.
                 OldValue::Over(value.view_mut().ok()?)
             } else {
