@@ -1,9 +1,9 @@
-//! Gathers nodes and constants of several graphs in one graph.
+//! Gathers nodes of several graphs in one graph.
 
 use hashbrown::HashSet;
 
-use crate::graph::{Model, Producer};
-use crate::ids::{GraphId, NodeId, ValueId};
+use crate::graph::Model;
+use crate::ids::{GraphId, NodeId};
 
 impl Model {
     /// Moves nodes, with their outputs and the graphs in them, to the end of the graph `to`, in the
@@ -37,30 +37,6 @@ impl Model {
         }
         self.graphs[to].nodes.extend_from_slice(nodes);
     }
-
-    /// Moves the initializers that define `values`, dense and sparse, to the graph `to`. Values
-    /// with another definition stay.
-    pub fn gather_initializers(&mut self, to: GraphId, values: &[ValueId]) {
-        for value in values {
-            let from = self.values[*value].graph;
-            let producer = match self.values[*value].producer {
-                Producer::Initializer(index) => {
-                    let found = self.graphs[from].initializers[index as usize].clone();
-                    let list = &mut self.graphs[to].initializers;
-                    list.push(found);
-                    Producer::Initializer(list.len() as u32 - 1)
-                }
-                Producer::SparseInitializer(index) => {
-                    let found = self.graphs[from].sparse_initializers[index as usize].clone();
-                    let list = &mut self.graphs[to].sparse_initializers;
-                    list.push(found);
-                    Producer::SparseInitializer(list.len() as u32 - 1)
-                }
-                Producer::Nothing | Producer::Input(_) | Producer::Node(..) => continue,
-            };
-            (self.values[*value].graph, self.values[*value].producer) = (to, producer);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -68,6 +44,7 @@ mod tests {
     use sardonyx_tensor::{Buffer, Tensor};
 
     use super::*;
+    use crate::graph::Producer;
 
     #[test]
     fn nodes_and_constants_of_inner_graphs_are_gathered() {
@@ -84,7 +61,7 @@ mod tests {
         let left_out = model.add_node(inner, "Neg", "", &[Some(x)], 1);
         let to = model.add_graph("gathered");
         model.gather_nodes(to, &[kept], &[main, inner]);
-        model.gather_initializers(to, &[w, x]);
+        model.adopt_initializer(w, to);
         assert_eq!(model.graph(to).nodes, [kept]);
         assert!(model.graph(main).nodes.is_empty() && model.graph(inner).nodes.is_empty());
         assert_eq!(model.node(kept).graph, to);

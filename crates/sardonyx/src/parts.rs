@@ -111,7 +111,9 @@ pub(crate) fn make_parts(
         graph.retain_outputs(*left, |_, _| false);
     }
     graph.gather_nodes(to, &nodes, &from);
-    graph.gather_initializers(to, &constants);
+    for constant in constants {
+        graph.adopt_initializer(constant, to);
+    }
     let mut places: HashMap<ValueId, usize> = HashMap::new();
     for spec in specs {
         let slots = spec.outputs.iter().map(|value| {
