@@ -51,8 +51,8 @@ pub(crate) struct Body {
 pub(crate) struct Commit {
     pub(crate) body: Body,
     pub(crate) captures: Vec<Capture>,
-    /// By new value: the output of the graph that it is. The capture of that number is the old
-    /// value.
+    /// Numbers of the graph's outputs that the new values are, by new value. The capture of the same
+    /// number as a new value is its old value.
     pub(crate) outputs: Vec<usize>,
 }
 

@@ -47,8 +47,8 @@ pub(crate) struct Program {
     /// By input of the graph, or by capture of the region that this is a body of; `None` if nothing
     /// reads it.
     pub(crate) inputs: Vec<Option<Slot>>,
-    /// By output of the graph, then values that are kept until the end of a run. In place of an
-    /// output that is only computed then: its old value.
+    /// Slots of the graph's outputs, then of the values that are kept until the end of a run. An
+    /// output that the commit program computes has the slot of its old value here.
     pub(crate) outputs: Vec<Slot>,
     /// Number of outputs that are not those of the graph, but kept for the end.
     pub(crate) kept: usize,

@@ -23,7 +23,7 @@ pub(crate) struct Schedule {
     pub(crate) held: usize,
     /// By input of the model: among the held values; `None` if nobody reads it.
     pub(crate) inputs: Vec<Option<u32>>,
-    /// By output of the model, then by value that is kept until the end.
+    /// Sources of the model's outputs, then of the values that are kept until the end.
     pub(crate) outputs: Vec<Source>,
 }
 

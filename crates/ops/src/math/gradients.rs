@@ -1,10 +1,9 @@
 //! Gradients of elementwise operators and of matrix products.
 //!
-//! Where a function has no derivative, the rule sets one: `Relu`, `Abs` and `Sign` have 0 at 0,
+//! Rules set a derivative where a function has none: `Relu`, `Abs` and `Sign` have 0 at 0,
 //! `Clip` has 1 at its limits, and equal largest or smallest elements share the gradient.
 //!
-//! Where a result is masked, a gradient of 0 arrives, and the slope there may be infinite or NaN:
-//! that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and related
+//! Masked results receive a gradient of 0, while the slope there may be infinite or NaN: that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and related
 //! functions, so that values without effect on the loss get 0.
 
 use std::f64::consts::PI;

@@ -94,7 +94,7 @@ pub(super) struct Callees<'a> {
     style: Style,
     /// Operators of nodes, where resolving has found them.
     resolved: Option<&'a Resolved>,
-    /// By the number of an operator of `resolved`.
+    /// Callees by the number of the operator in `resolved`.
     of_resolved: Vec<Option<Callee<'a>>>,
     by_name: HashMap<CalleeKey, Callee<'a>>,
     imports: HashMap<Scope, std::collections::HashMap<Cow<'a, str>, i64>>,

@@ -89,11 +89,11 @@ def reduce(
     and texts are removed, graphs of nodes entered, constants replaced by nodes that generate zeros, and sizes lowered. The order
     of candidates depends on the model and the answers alone. At most ``limit`` candidates are checked.
 
-    Raises ValueError if ``check`` returns a false value for the model itself, and what ``check`` raises.
+    Raises ValueError if ``check`` returns False for the model itself, and what ``check`` raises.
     """
     reduced = _session.reduce(model, check, limit)
     if reduced is None:
-        raise ValueError("check returns a false value for the model, so there is no problem to reduce")
+        raise ValueError("check returned False for the model itself: it must return True as long as the problem shows")
     return reduced
 
 

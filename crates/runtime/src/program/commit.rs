@@ -6,10 +6,10 @@
 //! outputs are the memory of the old values. So a run ends before it changes anything: its outputs
 //! can be looked at, and an error up to then leaves all state as it was.
 //!
-//! What it captures are outputs of the main program: in place of an output of the graph that the
-//! commit program computes, the main program gives the old value, and after the outputs of the
-//! graph it gives what else is captured. So every rewrite, and the plan, keeps captures until the
-//! end, in rows, without a word about this program.
+//! Captures are outputs of the main program: in place of an output of the graph that the commit
+//! program computes, the main program gives the old value, and after the outputs of the graph it
+//! gives the other captures. So every rewrite, and the plan, keeps captures until the end, in rows,
+//! without knowing this program.
 
 use std::fmt::Write;
 
@@ -24,11 +24,11 @@ use super::{Op, Program, Slot, Step, same_shape};
 pub(crate) struct Commit {
     /// Program whose values are its inputs, in order, and its outputs, in order.
     pub(crate) program: Program,
-    /// By input: the output of the main program that it is, by number. First are the old values of
-    /// the outputs, in order.
+    /// Numbers of the main program's outputs that the inputs are. First are the old values of the
+    /// outputs, in order.
     pub(crate) captures: Vec<usize>,
-    /// By output: the output of the graph that it is, by number. The main program gives the old
-    /// value there.
+    /// Numbers of the graph's outputs that the outputs are. The main program gives the old values
+    /// there.
     pub(crate) outputs: Vec<usize>,
 }
 

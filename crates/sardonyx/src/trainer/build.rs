@@ -37,7 +37,10 @@ struct ProgramCompiler<'m> {
 }
 
 /// Graph of a program that runs on devices, and the use of its ports.
-#[cfg_attr(not(feature = "device"), expect(dead_code, reason = "there are no devices"))]
+#[cfg_attr(
+    not(feature = "device"),
+    expect(dead_code, reason = "only sessions on devices read the fields")
+)]
 pub(super) struct DeviceProgram<'c> {
     pub(super) model: &'c Model,
     pub(super) choices: &'c Choices,
