@@ -51,8 +51,8 @@ pub(crate) struct Body {
 pub(crate) struct Commit {
     pub(crate) body: Body,
     pub(crate) captures: Vec<Capture>,
-    /// Numbers of the graph's outputs that the new values are, by new value. The capture of the same
-    /// number as a new value is its old value.
+    /// Numbers of the graph's outputs that the new values are. The old value of each is the
+    /// capture at the same position.
     pub(crate) outputs: Vec<usize>,
 }
 

@@ -3,7 +3,8 @@
 //! Rules set a derivative where a function has none: `Relu`, `Abs` and `Sign` have 0 at 0,
 //! `Clip` has 1 at its limits, and equal largest or smallest elements share the gradient.
 //!
-//! Masked results receive a gradient of 0, while the slope there may be infinite or NaN: that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and related
+//! Masked results receive a gradient of 0, while the slope there may be infinite or NaN: that of
+//! `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and related
 //! functions, so that values without effect on the loss get 0.
 
 use std::f64::consts::PI;

@@ -296,6 +296,11 @@ impl Held {
     }
 }
 
+/// Converts the error of a copy of a value.
+fn convert_error(error: TensorError) -> Error {
+    Error::new(ErrorKind::Run, error.to_string())
+}
+
 /// Drops the shards of an old value. Reuses their allocation unless a clone of the state shares it.
 fn forget_shards(known: &mut Arc<OnceLock<Arc<Parts>>>) {
     match Arc::get_mut(known) {
@@ -499,15 +504,14 @@ impl State {
     pub(super) fn make_exclusive(&mut self, index: usize) -> Result<(), Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         let Some(value) = current.held.whole_mut() else { return Ok(()) };
-        let refuse = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
         if !current.is_assigned && !value.is_unique() {
-            value.view_mut().map_err(refuse)?;
+            value.view_mut().map_err(convert_error)?;
             variable.give_back_pages();
         }
         // The largest alignment of an element.
         let is_aligned = value.buffer().is_none_or(|buffer| buffer.is_aligned_to(8));
         if !is_aligned && value.is_unique() {
-            *value = value.aligned().map_err(refuse)?;
+            *value = value.aligned().map_err(convert_error)?;
         }
         Ok(())
     }
