@@ -98,8 +98,8 @@ impl Model {
     }
 }
 
-/// Number of bytes up to which [`Model::hash_sampled_pages`] hashes a tensor in full.
-#[cfg(feature = "device")]
+/// Number of bytes above which a tensor is large: [`Model::content_hash`] gives back its mapped
+/// pages, and sampling hashes only some of them.
 const SAMPLED: usize = 1 << 16;
 /// Size in bytes of a page that [`sample_pages`] copies.
 #[cfg(feature = "device")]

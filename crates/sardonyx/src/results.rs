@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, JobInput, Origins};
+use sardonyx_passes::{self as passes, JobInput};
 
 use sardonyx_passes::{Edit, JobKind, NewErrors};
 
@@ -110,7 +110,7 @@ impl Model {
     ) -> Result<Model, Error> {
         let registry = Registry::with_microsoft();
         let input = JobInput { job, model: &self.graph, registry: &registry };
-        match input.check(&result.graph, &Origins::unknown()) {
+        match input.check(&result.graph, &passes::Origins::unknown()) {
             Ok(()) => Ok(result),
             Err(errors) => Err(InvalidResult { errors, model: result }.into()),
         }

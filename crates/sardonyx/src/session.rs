@@ -400,6 +400,10 @@ impl SessionBuilder<'_> {
     /// allocated; [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the
     /// models of the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
+        #[cfg_attr(
+            not(feature = "device"),
+            expect(clippy::clone_on_copy, reason = "without devices there is no rank to share")
+        )]
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
         made.unwrap_or_else(|panic| {

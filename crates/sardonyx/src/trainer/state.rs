@@ -278,6 +278,14 @@ impl Held {
     }
 
     /// Returns the tensor in memory; `None` for a value whose shards are only on devices.
+    fn whole(&self) -> Option<&Tensor> {
+        match self {
+            Held::Whole(value, _) => Some(value),
+            #[cfg(feature = "device")]
+            Held::OnDevices(_) => None,
+        }
+    }
+
     fn whole_mut(&mut self) -> Option<&mut Tensor> {
         match self {
             Held::Whole(value, _) => Some(value),
@@ -541,10 +549,9 @@ impl State {
         &'s self,
         variables: &'s [StateOutput],
     ) -> impl Iterator<Item = (usize, OldValue<'s>)> {
-        variables.iter().filter_map(|state| match &self.current[state.variable].held {
-            Held::Whole(value, _) => Some((state.output, OldValue::Beside(value.view()))),
-            #[cfg(feature = "device")]
-            Held::OnDevices(_) => None,
+        variables.iter().filter_map(|state| {
+            let value = self.current[state.variable].held.whole()?;
+            Some((state.output, OldValue::Beside(value.view())))
         })
     }
 
