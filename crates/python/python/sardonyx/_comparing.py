@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sardonyx._core import session as _session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sardonyx.typing import ModelLike
 
+# Any: values are whatever numpy takes, and the result is JSON.
 
 def compare(
     model: ModelLike,
@@ -43,6 +42,8 @@ def compare(
 
     Raises ``sardonyx.Error`` if a model cannot be run, or if inputs do not fit.
     """
+    import json
+
     arguments: dict[str, object] = {
         "rtol": rtol,
         "atol": atol,
@@ -50,7 +51,7 @@ def compare(
         "all": all,
         "bisect": bisect,
     }
-    stored = dict(other) if hasattr(other, "keys") else other
+    stored = dict(other) if isinstance(other, Mapping) else other
     answer = json.loads(_session.compare(model, stored, inputs, dims, arguments))
     found: dict[str, Any] = answer["comparison"]
     if all:

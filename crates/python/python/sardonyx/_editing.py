@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, overload
 
 from sardonyx import _messages
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
     from sardonyx._messages import BytesSource, M
     from sardonyx.typing import Message, ModelLike
+
+# Any: a check takes objects of the class of the model, and differences are JSON.
 
 
 @overload
@@ -109,5 +110,7 @@ def diff(before: ModelLike, after: ModelLike, *, values: bool = True) -> dict[st
 
     Raises ``sardonyx.Error`` if a model cannot be read.
     """
+    import json
+
     found: dict[str, Any] = json.loads(_session.diff(before, after, values))
     return found
