@@ -592,8 +592,8 @@ def compare(
     arguments: dict[str, object],
     /,
 ) -> str:
-    """Compares a model with another one, with stored values in a dict, or with itself in double (None).
-    Returns the result as JSON.
+    """Compares a model with another one, with stored values in a dict, or with itself in double
+    (None). Returns the result as JSON.
     """
 def differentiate(model: ModelLike, arguments: dict[str, object], /) -> bytes | Message:
     """Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
