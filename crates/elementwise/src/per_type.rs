@@ -4,6 +4,7 @@ use half::{bf16, f16};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Exec};
 
+#[cfg(feature = "quantization")]
 use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::{Binary, Compare, Link, Side, Source, Strided, Update};
 
@@ -39,7 +40,10 @@ per_type! {
             results: &mut [&mut [Self]],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "quantization")]
+per_type! {
     /// Loops of the integers that floats are quantized to.
     trait CodeLoops: Code for [i8, u8, i16, u16] {
         quantized::quantize = fn quantize(

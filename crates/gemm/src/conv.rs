@@ -21,12 +21,14 @@ mod depthwise;
 mod direct;
 mod expanded;
 mod gated;
+#[cfg(feature = "quantization")]
 mod integer;
 mod naive;
 mod packing;
 mod pixels;
 mod tile;
 mod transpose;
+#[cfg(feature = "training")]
 mod weight_gradient;
 mod winograd;
 
@@ -37,6 +39,7 @@ use depthwise::Depthwise;
 use direct::Direct;
 pub use expanded::ExpandedConv;
 pub use gated::GatedConv;
+#[cfg(feature = "quantization")]
 pub use integer::{
     ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
 };
@@ -48,6 +51,7 @@ use sardonyx_simd::buffer::PackedBuf;
 use sardonyx_simd::{Caches, Ended, Isa, Pool};
 use smallvec::{SmallVec, smallvec};
 use tile::{TileTable, tiles};
+#[cfg(feature = "training")]
 pub use weight_gradient::WeightGradient;
 use winograd::Winograd;
 

@@ -35,6 +35,7 @@ mod form;
 mod gemv;
 mod generic;
 mod halves;
+#[cfg(feature = "quantization")]
 mod integer;
 mod matrix;
 pub(crate) mod pack;
@@ -49,6 +50,7 @@ pub use epilogue::{Activation, Bias, Epilogue};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, ManyRows, Storage};
+#[cfg(feature = "quantization")]
 pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};

@@ -8,6 +8,8 @@
 // SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
 // All of that is kept behind safe functions that check sizes first.
 #![allow(unsafe_code)]
+// Parts of products that only some families use.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 #[macro_use]
 extern crate sardonyx_simd;
@@ -15,6 +17,8 @@ extern crate sardonyx_simd;
 #[macro_use]
 pub mod gemm;
 pub mod conv;
+#[cfg(feature = "quantization")]
 mod per_type;
 
+#[cfg(feature = "quantization")]
 pub use per_type::ByteConvLoops;

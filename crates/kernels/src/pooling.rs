@@ -5,6 +5,7 @@
 //! contiguous (or evenly strided) piece of an input row per tap, without any test. The few others
 //! are done one by one. Padding is never read: it does not win a maximum and adds nothing to a sum.
 
+#[cfg(feature = "training")]
 pub(crate) mod gradient;
 pub(crate) mod taps;
 
@@ -12,6 +13,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::reduce::{Fold, Maximum, Sum, run_block};
+#[cfg(feature = "training")]
 pub use gradient::max_pool_gradient;
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;

@@ -110,8 +110,10 @@ fn front(
     let has_no_kernel =
         |op: OpRef| !has_kernel(op) && !options.operators.has(op.def.domain, op.def.name);
     let counts = &mut report.expanded;
-    let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel, counts);
-    let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
+    // Without training, models with gradients were refused as unsupported.
+    let are_gradients = cfg!(feature = "training")
+        && differentiate(&mut resolved, declared, &stays, &has_no_kernel, counts)
+            .map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account, &options.weights)?;
     clock.lap(report, "read");
@@ -299,7 +301,7 @@ fn rewrite(
     let verifies = cfg!(debug_assertions) || after.is_some();
     let mut notes = Vec::new();
     let mut printed = (after == Some(LOWERING)).then(|| program.text(resolved));
-    for rewrite in &REWRITES {
+    for rewrite in REWRITES {
         if wanted(&rewrite) {
             notes.extend(rewrite.apply(program, verifies));
         }

@@ -13,6 +13,9 @@
 //! the same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops
 //! are in `sardonyx-kernels`, and this crate has no SIMD.
 
+// Parts of kernels that several families share.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
+
 mod account;
 mod border;
 mod branch_inputs;
@@ -25,6 +28,7 @@ mod dims;
 mod error;
 mod executable;
 mod expanded;
+mod features;
 mod fold;
 mod images;
 mod inputs;
@@ -66,6 +70,7 @@ pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use dims::check as check_dims;
 pub use error::{CompileError, InputError, Internal, OperatorError, RunError, UnsupportedOperator};
 pub use expanded::has_kernel;
+pub use features::{RequiredFeature, find_features};
 pub use images::{EncodedImage, ImageDecoder, PixelFormat};
 pub use inputs::Port;
 pub use node_error::{NodeError, NodeInput};

@@ -6,28 +6,34 @@
 //! form of an operator is known here; older nodes have been upgraded, but for those that
 //! [have no newer form](has_no_newer_form).
 
+#[cfg(feature = "vision")]
 mod image;
 mod math;
 mod microsoft;
+#[cfg(feature = "ml")]
 mod ml;
 mod narrow;
 mod nn;
 mod optional;
+#[cfg(feature = "quantization")]
 mod quantization;
 mod random;
 mod reduction;
 mod sequence;
+#[cfg(feature = "signal")]
 mod signal;
 mod tensor;
 #[cfg(test)]
 mod testing;
 mod text;
+#[cfg(feature = "training")]
 mod training;
 
 use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 use sardonyx_model::{NodeAttributes, NodeId};
+use sardonyx_ops::operators::GRADIENT;
 use sardonyx_ops::{Attributes, OpDef, Schema};
 use sardonyx_passes::Resolved;
 use sardonyx_tensor::DataType;
@@ -40,6 +46,19 @@ pub(crate) use math::pointwise::limits;
 
 use math::over_images::OverImages;
 use tensor::constant_of_shape::ConstantOfShape;
+
+/// Makes the binding of an operator that only programs with a feature run. The loops behind it are
+/// compiled with the feature of the same name of `sardonyx-kernels`.
+macro_rules! family {
+    ($feature:literal, $binding:expr) => {{
+        let family = Family { feature: $feature, is_compiled: cfg!(feature = $feature) };
+        #[cfg(feature = $feature)]
+        let binding = $binding;
+        #[cfg(not(feature = $feature))]
+        let binding = REGION;
+        Binding { family: Some(family), ..binding }
+    }};
+}
 
 /// Every binding, by domain and name, sorted.
 static BINDINGS: &[(&str, &str, Binding)] = &[
@@ -72,26 +91,30 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Ceil", lowered(math::unary::lower_ceil)),
     ("", "Celu", lowered(math::unary::lower_celu)),
     ("", "Clip", either(math::clip::lower, math::clip::bind)),
-    ("", "Col2Im", bind(nn::col2im::bind)),
+    ("", "Col2Im", family!("vision", bind(nn::col2im::bind))),
     ("", "Compress", bind(tensor::select::bind_compress)),
     ("", "Concat", lowered(tensor::concat::lower)),
     ("", "ConcatFromSequence", bind(sequence::bind_concat)),
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
     ("", "Conv", lowered(nn::conv::lower)),
-    ("", "ConvInteger", packing(quantization::conv::bind_integer)),
+    ("", "ConvInteger", family!("quantization", packing(quantization::conv::bind_integer))),
     ("", "ConvTranspose", packing(nn::conv_transpose::bind)),
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumProd", bind(math::cumulative::bind_product)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
-    ("", "DFT", bind(signal::fourier::bind_dft)),
-    ("", "DeformConv", bind(nn::deform_conv::bind)),
-    ("", "DequantizeLinear", bind(quantization::linear::bind_dequantize)),
+    ("", "DFT", family!("signal", bind(signal::fourier::bind_dft))),
+    ("", "DeformConv", family!("vision", bind(nn::deform_conv::bind))),
+    ("", "DequantizeLinear", family!("quantization", bind(quantization::linear::bind_dequantize))),
     ("", "Det", bind(math::linear::bind_det)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
-    ("", "DynamicQuantizeLinear", bind(quantization::linear::bind_dynamic)),
+    (
+        "",
+        "DynamicQuantizeLinear",
+        family!("quantization", bind(quantization::linear::bind_dynamic)),
+    ),
     ("", "Einsum", bind(math::einsum::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
     ("", "Equal", either(math::binary::lower_equal, math::binary::bind_equal)),
@@ -101,7 +124,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "EyeLike", bind(tensor::generate::bind_eye_like)),
     ("", "Flatten", lowered(tensor::reshape::lower_flatten)),
     ("", "Floor", lowered(math::unary::lower_floor)),
-    ("", "GRU", packing(nn::recurrent::bind_gru)),
+    ("", "GRU", family!("recurrent", packing(nn::recurrent::bind_gru))),
     ("", "Gather", lowered(tensor::gather::lower)),
     ("", "GatherElements", bind(tensor::gather_elements::bind_gather_elements)),
     ("", "GatherND", bind(tensor::gather_elements::bind_gather_nd)),
@@ -112,19 +135,19 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "GlobalMaxPool", of_images(nn::global_pool::bind_max, nn::images::reads)),
     ("", "Greater", lowered(math::binary::lower_greater)),
     ("", "GreaterOrEqual", lowered(math::binary::lower_greater_or_equal)),
-    ("", "GridSample", bind(image::grid_sample::bind)),
+    ("", "GridSample", family!("vision", bind(image::grid_sample::bind))),
     ("", "GroupNormalization", of_images(nn::layer_normalization::bind_groups, nn::images::gains)),
     ("", "HardSigmoid", lowered(math::unary::lower_hard_sigmoid)),
     ("", "HardSwish", lowered(math::unary::lower_hard_swish)),
     ("", "Hardmax", bind(math::softmax::bind_hardmax)),
     ("", "Identity", lowered(tensor::reshape::lower_identity)),
     ("", "If", REGION),
-    ("", "ImageDecoder", bind(image::image_decoder::bind)),
+    ("", "ImageDecoder", family!("vision", bind(image::image_decoder::bind))),
     ("", "InstanceNormalization", of_images(nn::instance_normalization::bind, nn::images::gains)),
     ("", "IsInf", bind(math::classify::bind_is_inf)),
     ("", "IsNaN", bind(math::classify::bind_is_nan)),
     ("", "LRN", of_images(nn::lrn::bind, nn::images::gains)),
-    ("", "LSTM", packing(nn::recurrent::bind_lstm)),
+    ("", "LSTM", family!("recurrent", packing(nn::recurrent::bind_lstm))),
     ("", "LayerNormalization", lowered(nn::layer_normalization::lower_layer)),
     ("", "LeakyRelu", lowered(math::unary::lower_leaky_relu)),
     ("", "Less", lowered(math::binary::lower_less)),
@@ -135,22 +158,22 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "LpNormalization", bind(nn::layer_normalization::bind_lp)),
     ("", "LpPool", bind(nn::pool::bind_lp)),
     ("", "MatMul", lowered(math::matmul::lower)),
-    ("", "MatMulInteger", lowered(math::matmul_integer::lower)),
+    ("", "MatMulInteger", family!("quantization", lowered(math::matmul_integer::lower))),
     ("", "Max", either(math::variadic::lower_max, math::variadic::bind_max)),
     ("", "MaxPool", of_images(nn::pool::bind_max, nn::pool::images_of_max)),
-    ("", "MaxRoiPool", bind(image::max_roi_pool::bind)),
-    ("", "MaxUnpool", bind(nn::max_unpool::bind)),
+    ("", "MaxRoiPool", family!("vision", bind(image::max_roi_pool::bind))),
+    ("", "MaxUnpool", family!("vision", bind(nn::max_unpool::bind))),
     ("", "Mean", bind(math::variadic::bind_mean)),
     ("", "MeanVarianceNormalization", bind(nn::layer_normalization::bind_mean_variance)),
-    ("", "MelWeightMatrix", bind(signal::bind_mel_weight_matrix)),
+    ("", "MelWeightMatrix", family!("signal", bind(signal::bind_mel_weight_matrix))),
     ("", "Min", either(math::variadic::lower_min, math::variadic::bind_min)),
     ("", "Mish", lowered(math::unary::lower_mish)),
     ("", "Mod", lowered(math::binary::lower_mod)),
     ("", "Mul", lowered(math::binary::lower_mul)),
     ("", "Multinomial", bind(random::bind_multinomial)),
     ("", "Neg", lowered(math::unary::lower_neg)),
-    ("", "NegativeLogLikelihoodLoss", bind(nn::loss::bind)),
-    ("", "NonMaxSuppression", bind(image::non_max_suppression::bind)),
+    ("", "NegativeLogLikelihoodLoss", family!("training", bind(nn::loss::bind))),
+    ("", "NonMaxSuppression", family!("vision", bind(image::non_max_suppression::bind))),
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", lowered(math::binary::lower_not)),
     ("", "OneHot", bind(tensor::generate::bind_one_hot)),
@@ -161,9 +184,9 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
-    ("", "QLinearConv", packing(quantization::conv::bind_quantized)),
-    ("", "QLinearMatMul", packing(quantization::matmul::bind)),
-    ("", "QuantizeLinear", bind(quantization::linear::bind_quantize)),
+    ("", "QLinearConv", family!("quantization", packing(quantization::conv::bind_quantized))),
+    ("", "QLinearMatMul", family!("quantization", packing(quantization::matmul::bind))),
+    ("", "QuantizeLinear", family!("quantization", bind(quantization::linear::bind_quantize))),
     (
         "",
         "RMSNormalization",
@@ -172,7 +195,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
             nn::layer_normalization::bind_root_mean_square,
         ),
     ),
-    ("", "RNN", packing(nn::recurrent::bind_rnn)),
+    ("", "RNN", family!("recurrent", packing(nn::recurrent::bind_rnn))),
     ("", "RandomNormal", bind(random::bind_normal)),
     ("", "RandomNormalLike", bind(random::bind_normal_like)),
     ("", "RandomUniform", bind(random::bind_uniform)),
@@ -189,15 +212,15 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ReduceProd", bind(reduction::bind_reduce_prod)),
     ("", "ReduceSum", of_images(reduction::bind_reduce_sum, reduction::images)),
     ("", "ReduceSumSquare", bind(reduction::bind_reduce_sum_square)),
-    ("", "RegexFullMatch", bind(text::full_match::bind)),
+    ("", "RegexFullMatch", family!("strings", bind(text::full_match::bind))),
     ("", "Relu", lowered(math::unary::lower_relu)),
     ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
-    ("", "Resize", of_images(image::resize::bind, image::resize::images)),
+    ("", "Resize", family!("vision", of_images(image::resize::bind, image::resize::images))),
     ("", "ReverseSequence", bind(tensor::rearrange::bind_reverse_sequence)),
-    ("", "RoiAlign", bind(image::roi_align::bind)),
+    ("", "RoiAlign", family!("vision", bind(image::roi_align::bind))),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
     ("", "Round", lowered(math::unary::lower_round)),
-    ("", "STFT", bind(signal::fourier::bind_stft)),
+    ("", "STFT", family!("signal", bind(signal::fourier::bind_stft))),
     ("", "Scan", REGION),
     (
         "",
@@ -228,8 +251,8 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Sqrt", lowered(math::unary::lower_sqrt)),
     ("", "Squeeze", lowered(tensor::reshape::lower_squeeze)),
     ("", "StringConcat", bind(text::bind_concat)),
-    ("", "StringNormalizer", bind(text::normalize::bind)),
-    ("", "StringSplit", bind(text::split::bind)),
+    ("", "StringNormalizer", family!("strings", bind(text::normalize::bind))),
+    ("", "StringSplit", family!("strings", bind(text::split::bind))),
     ("", "Sub", lowered(math::binary::lower_sub)),
     ("", "Sum", either(math::variadic::lower_sum, math::variadic::bind_sum)),
     ("", "SwiGLU", either(math::gated::lower_swiglu, math::gated::bind_swiglu)),
@@ -237,7 +260,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Tan", lowered(math::unary::lower_tan)),
     ("", "Tanh", lowered(math::unary::lower_tanh)),
     ("", "TensorScatter", bind(tensor::scatter::bind_tensor_scatter)),
-    ("", "TfIdfVectorizer", bind(text::tf_idf::bind)),
+    ("", "TfIdfVectorizer", family!("strings", bind(text::tf_idf::bind))),
     ("", "ThresholdedRelu", lowered(math::unary::lower_thresholded_relu)),
     ("", "Tile", lowered(tensor::rearrange::lower_tile)),
     ("", "TopK", bind(tensor::select::bind_top_k)),
@@ -247,40 +270,56 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", lowered(tensor::where_::lower)),
     ("", "Xor", lowered(math::binary::lower_xor)),
-    ("ai.onnx.ml", "ArrayFeatureExtractor", bind(ml::features::bind_array_feature_extractor)),
-    ("ai.onnx.ml", "Binarizer", bind(ml::features::bind_binarizer)),
-    ("ai.onnx.ml", "CastMap", bind(ml::maps::bind_cast_map)),
-    ("ai.onnx.ml", "CategoryMapper", bind(ml::maps::bind_category_mapper)),
-    ("ai.onnx.ml", "DictVectorizer", bind(ml::maps::bind_dict_vectorizer)),
-    ("ai.onnx.ml", "FeatureVectorizer", bind(ml::features::bind_feature_vectorizer)),
-    ("ai.onnx.ml", "Imputer", bind(ml::features::bind_imputer)),
-    ("ai.onnx.ml", "LabelEncoder", bind(ml::maps::bind_label_encoder)),
-    ("ai.onnx.ml", "LinearClassifier", bind(ml::models::bind_linear_classifier)),
-    ("ai.onnx.ml", "LinearRegressor", bind(ml::models::bind_linear_regressor)),
-    ("ai.onnx.ml", "Normalizer", bind(ml::features::bind_normalizer)),
-    ("ai.onnx.ml", "OneHotEncoder", bind(ml::features::bind_one_hot_encoder)),
-    ("ai.onnx.ml", "SVMClassifier", bind(ml::models::bind_svm_classifier)),
-    ("ai.onnx.ml", "SVMRegressor", bind(ml::models::bind_svm_regressor)),
-    ("ai.onnx.ml", "Scaler", bind(ml::features::bind_scaler)),
-    ("ai.onnx.ml", "TreeEnsemble", bind(ml::trees::bind)),
-    ("ai.onnx.ml", "TreeEnsembleClassifier", bind(ml::trees::bind_classifier)),
-    ("ai.onnx.ml", "TreeEnsembleRegressor", bind(ml::trees::bind_regressor)),
-    ("ai.onnx.ml", "ZipMap", bind(ml::maps::bind_zip_map)),
-    ("ai.onnx.preview.training", "Adagrad", bind(training::bind_adagrad)),
-    ("ai.onnx.preview.training", "Adam", bind(training::bind_adam)),
-    ("ai.onnx.preview.training", "Momentum", bind(training::bind_momentum)),
-    ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
-    ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
-    ("com.microsoft", "MurmurHash3", bind(microsoft::murmur_hash_3::bind)),
-    ("com.microsoft", "Tokenizer", bind(text::tokenizer::bind)),
+    (
+        "ai.onnx.ml",
+        "ArrayFeatureExtractor",
+        family!("ml", bind(ml::features::bind_array_feature_extractor)),
+    ),
+    ("ai.onnx.ml", "Binarizer", family!("ml", bind(ml::features::bind_binarizer))),
+    ("ai.onnx.ml", "CastMap", family!("ml", bind(ml::maps::bind_cast_map))),
+    ("ai.onnx.ml", "CategoryMapper", family!("ml", bind(ml::maps::bind_category_mapper))),
+    ("ai.onnx.ml", "DictVectorizer", family!("ml", bind(ml::maps::bind_dict_vectorizer))),
+    ("ai.onnx.ml", "FeatureVectorizer", family!("ml", bind(ml::features::bind_feature_vectorizer))),
+    ("ai.onnx.ml", "Imputer", family!("ml", bind(ml::features::bind_imputer))),
+    ("ai.onnx.ml", "LabelEncoder", family!("ml", bind(ml::maps::bind_label_encoder))),
+    ("ai.onnx.ml", "LinearClassifier", family!("ml", bind(ml::models::bind_linear_classifier))),
+    ("ai.onnx.ml", "LinearRegressor", family!("ml", bind(ml::models::bind_linear_regressor))),
+    ("ai.onnx.ml", "Normalizer", family!("ml", bind(ml::features::bind_normalizer))),
+    ("ai.onnx.ml", "OneHotEncoder", family!("ml", bind(ml::features::bind_one_hot_encoder))),
+    ("ai.onnx.ml", "SVMClassifier", family!("ml", bind(ml::models::bind_svm_classifier))),
+    ("ai.onnx.ml", "SVMRegressor", family!("ml", bind(ml::models::bind_svm_regressor))),
+    ("ai.onnx.ml", "Scaler", family!("ml", bind(ml::features::bind_scaler))),
+    ("ai.onnx.ml", "TreeEnsemble", family!("ml", bind(ml::trees::bind))),
+    ("ai.onnx.ml", "TreeEnsembleClassifier", family!("ml", bind(ml::trees::bind_classifier))),
+    ("ai.onnx.ml", "TreeEnsembleRegressor", family!("ml", bind(ml::trees::bind_regressor))),
+    ("ai.onnx.ml", "ZipMap", family!("ml", bind(ml::maps::bind_zip_map))),
+    ("ai.onnx.preview.training", "Adagrad", family!("training", bind(training::bind_adagrad))),
+    ("ai.onnx.preview.training", "Adam", family!("training", bind(training::bind_adam))),
+    ("ai.onnx.preview.training", "Momentum", family!("training", bind(training::bind_momentum))),
+    (
+        "com.microsoft",
+        "GatherBlockQuantized",
+        family!("quantization", bind(microsoft::gather_block_quantized::bind)),
+    ),
+    ("com.microsoft", "MatMulNBits", family!("quantization", bind(microsoft::matmul_n_bits::bind))),
+    ("com.microsoft", "MurmurHash3", family!("strings", bind(microsoft::murmur_hash_3::bind))),
+    ("com.microsoft", "Tokenizer", family!("strings", bind(text::tokenizer::bind))),
 ];
 
 /// How forms of operators run that no newer form says, by domain, name and version: nodes
 /// [stay](has_no_newer_form) in them.
-static OLD_BINDINGS: [(&str, &str, u32, Binding); 2] = [
+static OLD_BINDINGS: &[(&str, &str, u32, Binding)] = &[
     ("", "OneHot", 9, bind(tensor::generate::bind_one_hot_without_negative)),
-    ("", "Resize", 11, of_images(image::resize::bind_for_nearest, image::resize::images)),
+    (
+        "",
+        "Resize",
+        11,
+        family!("vision", of_images(image::resize::bind_for_nearest, image::resize::images)),
+    ),
 ];
+
+/// Coordinates of nearest elements that versions of `Resize` after 12 do not have.
+pub(crate) const FOR_NEAREST: &str = "tf_half_pixel_for_nn";
 
 /// How an operator runs.
 #[derive(Clone, Copy)]
@@ -294,6 +333,21 @@ pub(crate) struct Binding {
     pack: Option<Pack>,
     /// What the kernel of an opaque operation makes of images whose channels come last.
     images: Option<fn(&Site<'_>) -> Images>,
+    /// Family that a program may leave out.
+    family: Option<Family>,
+}
+
+/// Operators that only programs with a feature run.
+#[derive(Clone, Copy)]
+struct Family {
+    feature: &'static str,
+    is_compiled: bool,
+}
+
+impl Binding {
+    fn is_compiled(&self) -> bool {
+        self.family.is_none_or(|family| family.is_compiled)
+    }
 }
 
 type Lower = fn(&Site<'_>) -> Result<Op, BindError>;
@@ -304,7 +358,7 @@ type Pack = fn(&Site<'_>) -> Result<Selected, BindError>;
 
 /// An operator whose graphs become a [region](crate::program::Region): that takes a whole model, so
 /// [`lower`](mod@crate::lower) does it.
-const REGION: Binding = Binding { lower: None, bind: None, pack: None, images: None };
+const REGION: Binding = Binding { lower: None, bind: None, pack: None, images: None, family: None };
 
 /// An operator that is opaque to rewrites.
 const fn bind(bind: Bind) -> Binding {
@@ -349,6 +403,7 @@ pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
 pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Selected, BindError> {
     Ok(match op {
         Op::Product(product) => match product.form {
+            #[cfg(feature = "quantization")]
             ProductForm::MatMul if math::matmul_integer::is_of_bytes(product) => {
                 math::matmul_integer::select(site, product)
             }
@@ -356,8 +411,10 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
             ProductForm::Gemm => math::gemm::select(site, product),
         },
         Op::Conv(conv) => nn::conv::select(site, conv)?,
+        #[cfg(feature = "training")]
         Op::WeightGradient(gradient) => nn::weight_gradient::select(site, gradient).into(),
         Op::ScatterAdd(scatter) => tensor::scatter::select_add(site, scatter)?.into(),
+        #[cfg(feature = "training")]
         Op::PoolGradient(gradient) => nn::pool_gradient::select(site, gradient)?.into(),
         Op::Attention(attention) => nn::attention::dot_product::select(site, attention)?.into(),
         Op::Pointwise(pointwise) => {
@@ -373,6 +430,9 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Move(moved) => moved.kind.kernel().into(),
         Op::Reorder(_) => Selected::new(tensor::reorder::Reorder { to: site.order }),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
+        // Only rewrites of training make them.
+        #[cfg(not(feature = "training"))]
+        Op::WeightGradient(_) | Op::PoolGradient(_) => return Err(not_implemented()),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),
         Op::Opaque(_) => match binding_in(schema) {
@@ -418,7 +478,7 @@ pub(crate) fn has_no_newer_form(resolved: &Resolved, node: NodeId) -> bool {
         ("", "Resize", 11) => {
             let attributes = NodeAttributes::new(resolved.model(), node);
             let mode = attributes.string("coordinate_transformation_mode");
-            mode.as_deref() == Some(image::resize::FOR_NEAREST)
+            mode.as_deref() == Some(FOR_NEAREST)
         }
         _ => false,
     }
@@ -435,17 +495,36 @@ fn binding_in(schema: &Schema) -> Option<&'static Binding> {
 
 /// How the newest form of an operator runs.
 pub(crate) fn binding_of(operator: &OpDef) -> Option<&'static Binding> {
+    row_of(operator).filter(|binding| binding.is_compiled())
+}
+
+/// Returns the row of an operator, also where its family is not compiled in.
+fn row_of(operator: &OpDef) -> Option<&'static Binding> {
     // What ONNX Runtime adds to the domain of the standard are functions. Some have the names of
     // operators with kernels, and take other types.
     if operator.domain.is_empty() && operator.is_added() {
         return None;
     }
     // Nodes are brought to their newest form before they are bound.
-    binding(operator.domain, operator.replacement().unwrap_or(operator.name))
+    row(operator.domain, operator.replacement().unwrap_or(operator.name))
 }
 
-/// The binding of that domain and name.
+/// Returns the feature that an operator needs, if some programs have it and others do not.
+pub(crate) fn feature_of(operator: &OpDef) -> Option<&'static str> {
+    // Compiling replaces its nodes, so it has no row.
+    if operator.is(&GRADIENT) {
+        return Some("training");
+    }
+    row_of(operator).and_then(|binding| binding.family).map(|family| family.feature)
+}
+
+/// Returns the binding of a domain and name, unless its family is not compiled in.
 fn binding(domain: &str, name: &str) -> Option<&'static Binding> {
+    row(domain, name).filter(|binding| binding.is_compiled())
+}
+
+/// Returns the row of a domain and name.
+fn row(domain: &str, name: &str) -> Option<&'static Binding> {
     // Every node asks, so this is a table: a search down the list compares eight names.
     static BY_NAME: LazyLock<HashMap<(&str, &str), &Binding>> = LazyLock::new(|| {
         let rows = BINDINGS.iter();

@@ -12,6 +12,7 @@ mod min_cut;
 pub(crate) mod orders;
 pub(crate) mod pass_through;
 pub(crate) mod pointwise;
+#[cfg(feature = "training")]
 pub(crate) mod pool_gradient;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
@@ -19,6 +20,7 @@ pub(crate) mod slopes;
 pub(crate) mod transposed_constant;
 pub(crate) mod transposed_product;
 pub(crate) mod update;
+#[cfg(feature = "training")]
 pub(crate) mod weight_gradient;
 
 use sardonyx_model::NodeId;
@@ -70,7 +72,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 16] = [
+pub(crate) const REWRITES: &[Rewrite] = &[
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -89,12 +91,14 @@ pub(crate) const REWRITES: [Rewrite; 16] = [
         from: Optimization::All,
         run: transposed_product::run,
     },
+    #[cfg(feature = "training")]
     Rewrite {
         name: "weight-gradient",
         about: "Computes the gradient of the weights of a convolution in one step.",
         from: Optimization::All,
         run: weight_gradient::run,
     },
+    #[cfg(feature = "training")]
     Rewrite {
         name: "pool-gradient",
         about: "Computes the gradient of a MaxPool in one step.",

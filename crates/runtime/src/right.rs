@@ -1,13 +1,14 @@
 //! Constant matrices as the right operands of products: packed once, in the form that their type
 //! and the precision ask for, and shared by sessions.
 
+#[cfg(feature = "quantization")]
+mod bytes;
+
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sardonyx_kernels::gemm::{
-    ByteMatrix, Bytes, Elements, LeMatrix, ManyRows, MatRef, PackedB, Storage,
-};
+use sardonyx_kernels::gemm::{Elements, LeMatrix, ManyRows, PackedB, Storage};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_tensor::{DataType, Tensor};
 
@@ -77,52 +78,6 @@ impl Site<'_> {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
                 Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
             })
-        })
-    }
-
-    /// The same for a matrix of integers of 8 bits.
-    pub(crate) fn pack_right_of_bytes(
-        &self,
-        index: usize,
-        transposed: bool,
-    ) -> Option<Right<Bytes>> {
-        self.pack_bytes(&self.weight(index)?, transposed)
-    }
-
-    /// The same for the transposes of the rows of a constant, as many of them for each of some
-    /// groups. A row is all that an element of the first axis has.
-    pub(crate) fn pack_groups_of_bytes(
-        &self,
-        index: usize,
-        groups: usize,
-    ) -> Option<Vec<Right<Bytes>>> {
-        let all = self.weight(index)?;
-        let (rows, others) = all.dims.split_first()?;
-        let cols = others.iter().try_fold(1usize, |cols, size| cols.checked_mul(*size))?;
-        if groups == 0 || !rows.is_multiple_of(groups) {
-            return None;
-        }
-        let each = rows / groups;
-        let pack = |rows: &Weight<'_>| self.pack_bytes(rows, true);
-        let group = |group: usize| with_rows(&all, group * each..(group + 1) * each, cols, pack);
-        (0..groups).map(group).collect()
-    }
-
-    fn pack_bytes(&self, b: &Weight<'_>, transposed: bool) -> Option<Right<Bytes>> {
-        let isa = self.isa;
-        let signed = match b.data_type {
-            DataType::Int8 => true,
-            DataType::Uint8 => false,
-            _ => return None,
-        };
-        let form = Form::Right { isa, precision: Precision::Exact, transposed };
-        self.pack(b, form, Bytes::new(isa, signed), |constant, [rows, cols]| {
-            let bits = match constant.fill() {
-                Some(fill) => MatRef::new(fill, rows, cols, 0, 0),
-                None => MatRef::row_major(constant.at_once(), rows, cols),
-            };
-            let bits = if transposed { bits.transposed() } else { bits };
-            Pool::to_its_end(|| PackedB::from_bytes(isa, ByteMatrix { bits, signed }))
         })
     }
 

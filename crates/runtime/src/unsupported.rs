@@ -11,7 +11,7 @@ use sardonyx_passes::{InferOptions, place_of_node, why_no_function};
 use crate::custom::CustomOperators;
 use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
-use crate::ops::binding_of;
+use crate::ops::{binding_of, feature_of};
 
 /// Domains of operators whose operands lie in memory in an order that ONNX Runtime chose for a
 /// machine.
@@ -178,7 +178,7 @@ fn runs(op: OpRef) -> bool {
 
 /// Whether nodes of an operator run: it has a kernel, or compiling puts others in their place.
 fn may_run(operator: &OpDef) -> bool {
-    binding_of(operator).is_some() || operator.is(&GRADIENT)
+    binding_of(operator).is_some() || (cfg!(feature = "training") && operator.is(&GRADIENT))
 }
 
 /// The newest version of an operator set.
@@ -215,8 +215,18 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }
-    let why = if operator.is_collective() { OF_SEVERAL_RANKS } else { "operator not implemented" };
-    (!may_run(operator)).then(|| why.to_string())
+    if may_run(operator) {
+        return None;
+    }
+    if operator.is_collective() {
+        return Some(OF_SEVERAL_RANKS.to_string());
+    }
+    Some(match feature_of(operator) {
+        Some(feature) => format!(
+            "this program was built without the feature `{feature}` of the crate sardonyx, which has the operator"
+        ),
+        None => "operator not implemented".to_string(),
+    })
 }
 
 /// Collects operators that cannot run, one entry for each reason.

@@ -11,6 +11,7 @@ pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod linear;
 pub(crate) mod matmul;
+#[cfg(feature = "quantization")]
 pub(crate) mod matmul_integer;
 pub(crate) mod over_images;
 pub(crate) mod pointwise;

@@ -2,12 +2,19 @@
 //!
 //! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
 
+#[cfg(feature = "strings")]
 pub(super) mod full_match;
+#[cfg(feature = "strings")]
 mod longest;
+#[cfg(feature = "strings")]
 pub(super) mod normalize;
+#[cfg(feature = "strings")]
 mod re2;
+#[cfg(feature = "strings")]
 pub(super) mod split;
+#[cfg(feature = "strings")]
 pub(super) mod tf_idf;
+#[cfg(feature = "strings")]
 pub(super) mod tokenizer;
 
 use sardonyx_kernels::{Ended, Pace};

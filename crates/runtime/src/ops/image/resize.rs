@@ -57,10 +57,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_to(site, Transform::new(transform.as_deref())?)
 }
 
-/// The mode of `Resize` that only version 11 has.
-pub(crate) const FOR_NEAREST: &str = "tf_half_pixel_for_nn";
-
-/// `Resize` of version 11 with that mode.
+/// `Resize` of version 11 with the mode [`FOR_NEAREST`](crate::ops::FOR_NEAREST).
 pub(crate) fn bind_for_nearest(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_to(site, Transform::HalfPixelForNearest)
 }

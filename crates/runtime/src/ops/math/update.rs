@@ -1,7 +1,7 @@
 //! Functions of the elements at the same place, such as new values of state variables, as one step:
 //! see [`update`](crate::rewrite::update).
 
-use sardonyx_kernels::TrainingLoops;
+use sardonyx_kernels::UpdateLoops;
 use sardonyx_kernels::elementwise::{self, MAX_RESULTS, Source};
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ struct UpdateStep<T> {
     results: usize,
 }
 
-impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
+impl<T: Element + UpdateLoops> Kernel for UpdateStep<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         let dims = self.dims(call)?;
@@ -70,7 +70,7 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
     }
 }
 
-impl<T: Element + TrainingLoops> UpdateStep<T> {
+impl<T: Element + UpdateLoops> UpdateStep<T> {
     fn new(
         elements: &program::Elements,
         functions: elementwise::Update,

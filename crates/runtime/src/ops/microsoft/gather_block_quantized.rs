@@ -4,7 +4,7 @@ use sardonyx_kernels::quantized::{Slices, Zeros};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{DataType, Dims};
 
-use super::codes;
+use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, numbers};

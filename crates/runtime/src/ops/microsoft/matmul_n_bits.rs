@@ -5,7 +5,7 @@ use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Rhs, gemm, gemm_scratc
 use sardonyx_kernels::quantized::{Columns, Zeros};
 use sardonyx_tensor::{DataType, Dims, TensorView};
 
-use super::codes;
+use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, numbers};
