@@ -13,6 +13,7 @@ mod deny;
 mod dependencies;
 mod devices;
 mod distributed;
+mod features;
 mod findings;
 mod formats;
 mod fuzz;
@@ -81,6 +82,8 @@ enum Task {
     Coverage(coverage::Coverage),
     /// Run the examples of workers over MPI and Ray from Python, and the tests of workers.
     Distributed(distributed::Distributed),
+    /// Build the library with each of its features alone.
+    Features,
     /// Write docs/findings.md, or check that it is up to date.
     Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
@@ -147,6 +150,7 @@ fn run(task: Task) -> Result {
         Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
         Task::Deny => deny::run(),
+        Task::Features => features::run(),
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
         Task::Copies(task) => copies::run(&task),

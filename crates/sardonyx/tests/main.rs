@@ -33,6 +33,7 @@ mod ir_versions;
 mod json_form;
 #[cfg(unix)]
 mod kill;
+mod left_out;
 mod load;
 mod messages;
 mod old_versions;
@@ -47,8 +48,11 @@ mod scan;
 mod shared;
 mod standard;
 mod standard_runs;
+#[cfg(feature = "training")]
 mod step_allocations;
+#[cfg(feature = "training")]
 mod trainer;
+#[cfg(feature = "training")]
 mod training;
 #[cfg(feature = "device")]
 mod workers;
