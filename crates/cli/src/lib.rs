@@ -28,6 +28,7 @@ mod explain_model;
 mod externalize;
 mod extract;
 mod failure;
+mod features;
 mod files;
 mod filling;
 mod fmt;
@@ -134,6 +135,7 @@ enum Command {
     Diff(diff::Args),
     Compare(compare::Args),
     Hash(hash::Args),
+    Features(features::Args),
     Ops(ops::Args),
     Graph(graph::Args),
     Completions(completions::CompletionArgs),
@@ -198,6 +200,7 @@ pub fn run_command() -> ExitCode {
             Command::Reduce(args) => reduce::reduce(&args, &terminal),
             Command::Shard(args) => shard::shard(&args, &terminal),
             Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
+            Command::Features(args) => to_verdict(features::features(&args, &terminal)),
             Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),
             Command::Completions(args) => {
                 to_verdict(completions::completions(&args, Cli::command()))
