@@ -39,7 +39,8 @@ pub mod cumulative;
 pub mod deform;
 pub mod determinant;
 // Of kernels of all families.
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod ending_tests;
 #[cfg(feature = "signal")]
 pub mod fourier;

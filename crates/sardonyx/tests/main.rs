@@ -37,7 +37,9 @@ mod left_out;
 mod load;
 mod messages;
 mod old_versions;
+#[cfg(feature = "training")]
 mod own_memory;
+#[cfg(feature = "training")]
 mod panics;
 mod parts;
 mod random;
