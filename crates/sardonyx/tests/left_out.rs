@@ -1,6 +1,6 @@
 //! Programs without the features of this crate: what they still run, and the errors about the rest,
 //! which name the feature. `cargo test -p sardonyx --no-default-features --test integration
-//! left_out` builds them.
+//! left_out` builds them, as does CI.
 
 use std::path::Path;
 
