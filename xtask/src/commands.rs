@@ -31,6 +31,7 @@ const PAGES: &[(&str, &str)] = &[
     ("infer", "inspecting.md#types-and-shapes-infer"),
     ("cost", "inspecting.md#what-does-it-cost-cost"),
     ("hash", "inspecting.md#the-same-content-hash"),
+    ("features", "rust.md#only-what-your-models-need-features"),
     ("diff", "inspecting.md#what-changed-diff"),
     ("ops", "inspecting.md#operators-ops"),
     ("save", "files.md#formats"),
