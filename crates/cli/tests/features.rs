@@ -56,9 +56,11 @@ fn models_that_fail_do_not_hide_the_others() {
     assert_eq!(answer.code, Some(2));
     let json: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(json["schema"], "sardonyx.features/1");
-    assert_eq!(json["models"][0]["failure"]["kind"], "syntax");
+    assert_eq!(json["models"][0]["failure"]["code"], "syntax");
     assert_eq!(json["models"][1]["features"][1]["operators"][0], "GRU");
     assert_eq!(json["features"], serde_json::json!(["quantization", "recurrent"]));
-    answer.fails_with(&["broken.onnxtxt"]);
+    let answer = sardonyx(&["features", &mixed, &files.path("absent.onnx")]);
+    assert!(answer.stdout.starts_with(&format!("{mixed}:\n")), "{}", answer.stdout);
+    answer.fails_with(&["absent.onnx", "no such file"]);
     assert_eq!(sardonyx(&["features"]).code, Some(2));
 }
