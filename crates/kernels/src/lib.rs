@@ -61,7 +61,8 @@ pub mod random;
 #[cfg(feature = "recurrent")]
 pub mod recurrent;
 pub mod reduce;
-#[cfg(feature = "vision")]
+// Converts features as well.
+#[cfg(any(feature = "ml", feature = "vision"))]
 pub mod resize;
 #[cfg(feature = "vision")]
 pub mod roi;

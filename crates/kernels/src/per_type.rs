@@ -117,9 +117,9 @@ per_type! {
         columns::add_columns = fn add_columns(
             exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
-        #[cfg(feature = "vision")]
+        #[cfg(any(feature = "ml", feature = "vision"))]
         resize::to_reals = fn to_reals(exec: &Exec<'_>, x: &[Self], y: &mut [Self::Real]) -> Result<(), Ended>;
-        #[cfg(feature = "vision")]
+        #[cfg(any(feature = "ml", feature = "vision"))]
         resize::from_reals = fn from_reals(exec: &Exec<'_>, x: &[Self::Real], y: &mut [Self]) -> Result<(), Ended>;
     }
 
