@@ -292,8 +292,8 @@ impl Resolved {
         NodePath::new(&self.model, &self.made, node, &[])
     }
 
-    /// Like [`path_of`](Self::path_of), but in one iteration of the nodes around the node.
-    /// `iterations` has the number of the iteration for each of these.
+    /// Returns the path like [`path_of`](Self::path_of), but in one iteration of the nodes around
+    /// it. `iterations` has the number of the iteration for each of these.
     pub fn path_in_iterations(&self, node: NodeId, iterations: &[(NodeId, usize)]) -> NodePath {
         NodePath::new(&self.model, &self.made, node, iterations)
     }
@@ -585,7 +585,7 @@ mod tests {
         findings.map(|found| (found.code.name, found.place.path, found.fact)).collect()
     }
 
-    /// Rule ATTR-11-: without the reference the operator's default would be taken.
+    /// Checks ATTR-11-: without the reference the operator's default would be taken.
     #[test]
     fn a_reference_outside_of_a_function_is_refused() {
         let expected = (
@@ -596,7 +596,7 @@ mod tests {
         assert_eq!(find_faults("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
     }
 
-    /// Rule GRAPH-18: a duplicate would have the type of one value and the elements of the other.
+    /// Checks GRAPH-18: a duplicate would have the type of one value and the elements of the other.
     #[test]
     fn an_output_with_an_existing_name_is_refused() {
         let refused = |graph: &str, node: usize, fact: &str| {

@@ -226,7 +226,7 @@ impl JobInput<'_> {
         if rules.is_empty() {
             return Ok(());
         }
-        options.levels = options.levels.only(rules);
+        options.levels = options.levels.keep_only(rules);
         let is_of_header = edits.iter().all(|edit| edit.is_of_header());
         let check = if is_of_header { check_header_into } else { check_into };
         let of_rules = |model| check(model, &options, Findings::of_errors()).into_errors();
