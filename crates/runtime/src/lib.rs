@@ -1,17 +1,17 @@
-//! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
+//! Engine: compiles a model once into a [`Session`], which runs it any number of times.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
 //! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer
-//! at the file's own versions, upgrade to the newest forms, infer again, share what is computed
-//! twice, fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`]
-//! the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per
-//! set of input dimensions, [`sizes`] says how large values are, [`plan`] where they lie, and a
-//! [`schedule`] the same by step. A run ([`run`]) then only walks that list.
+//! at the file's own versions, upgrade to the newest forms, infer again, eliminate common
+//! subexpressions, fold constants, fuse decomposed operators (all in `passes`, on graphs);
+//! [`lower`] the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack
+//! weights. For each set of input dimensions, [`sizes`] computes the size of each value, [`plan`]
+//! its place, and [`schedule`] the operands of each step. A run ([`run`]) only walks that list.
 //!
 //! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at
-//! the same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops
-//! are in `sardonyx-kernels`, and this crate has no SIMD.
+//! the path that its definition has in the crate `sardonyx-ops`. Kernels decide and dispatch; the
+//! loops are in `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
 mod border;

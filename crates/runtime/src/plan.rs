@@ -1,11 +1,10 @@
-//! Planning memory for one set of input dimensions: which value lies where.
+//! Memory plans: the place of each value for one set of input dimensions.
 //!
-//! Every tensor whose [size](crate::sizes) is known gets a place in the arena for as long as it is
-//! needed; a view gets the place of what it views; an operation in place gets the place of its
-//! input. Places are found by walking the steps with a list of free ranges, best fit first, as in
-//! Sekiyama et al., "Profile-guided memory optimization for deep neural networks" (2018), section
-//! 4. Values of unknown shape, strings, sequences and the outputs of the model get memory of their
-//! own when they are made.
+//! A tensor of known [size](crate::sizes) has a place in the arena from its producer to its last reader; a view has
+//! the place of its source; an output in place has the place of its input. The planner walks over the steps with a
+//! list of free ranges, best fit first, as in Sekiyama et al., "Profile-guided memory optimization for deep neural
+//! networks" (2018), section 4. Values of unknown shape, strings, sequences and the outputs of the model get memory
+//! of their own when they are computed.
 
 use std::ops::Range;
 
@@ -18,53 +17,51 @@ use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::{MoveKind, Order, Slot};
 use crate::sizes::Sizes;
 
-/// Where the values of a run lie.
+/// Places of the values of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// By slot.
+    /// Place of each slot.
     pub(crate) places: Vec<Place>,
-    /// By slot: type and shape, where known.
+    /// Type and shape of each slot, where known.
     pub(crate) types: Vec<Option<(DataType, Dims)>>,
-    /// By step: the input whose memory the first output takes over.
+    /// Input of each step whose memory the first output reuses.
     pub(crate) over: Vec<Option<usize>>,
-    /// By step: whether nothing needs to happen, because the output is a view.
+    /// Whether each step can be skipped, because its outputs are views.
     pub(crate) skip: Vec<bool>,
-    /// Slots that nothing reads after a step, and that are no outputs of the model.
+    /// Slots whose last reader is a step, except outputs of the model.
     pub(crate) last_use: ByStep,
-    /// Bytes of the arena.
+    /// Size of the arena in bytes.
     pub(crate) arena_bytes: usize,
-    /// Whether values have the orders of the program. Else all are in rows, as the size of one with
-    /// another order is not known.
+    /// Whether values have the orders of the program. Otherwise all are in rows, as the size of a value with another
+    /// order is unknown.
     has_orders: bool,
 }
 
-/// Where a value lies.
+/// Place of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// With the constants.
+    /// Constant.
     Constant,
-    /// In memory of its own: model inputs and outputs, and values of unknown shape.
+    /// Memory of its own: inputs and outputs of the model, and values of unknown shape.
     Own,
-    /// In the arena, at a range of bytes: in rows, or as a layout says.
+    /// Range of bytes of the arena, in rows or with a layout.
     Arena(Range<usize>, Option<Layout>),
-    /// Within the memory of another slot, as a layout says: the step that computes it writes it
-    /// there.
+    /// Part of the memory of another slot, where the producer writes it.
     Part(Slot, Layout),
-    /// Within the memory of another slot, under its own dimensions: in all of it from the first
-    /// element on, or as a layout says.
+    /// View of another slot under its own dimensions: in rows from the first element on, or with a layout.
     View(Slot, Option<Layout>),
 }
 
-/// Slots by step.
+/// Slots grouped by step.
 #[derive(Debug, Default)]
 pub(crate) struct ByStep {
     slots: Vec<Slot>,
-    /// By step, where its slots end.
+    /// End of each step's slots.
     ends: Vec<u32>,
 }
 
 impl ByStep {
-    /// From the step of each slot.
+    /// Groups slots by the step of each.
     fn new(step_of: &[Option<usize>], steps: usize) -> ByStep {
         let mut ends = vec![0u32; steps];
         for step in step_of.iter().flatten() {
@@ -75,7 +72,7 @@ impl ByStep {
             count += std::mem::replace(end, count);
         }
         let mut slots = vec![Slot(0); count as usize];
-        // Each begins where the one before it ends, and ends where it has got to.
+        // Each entry starts as the beginning of its group, and ends as its end.
         for (slot, step) in step_of.iter().enumerate() {
             if let Some(step) = step {
                 slots[ends[*step] as usize] = Slot(slot as u32);
@@ -85,35 +82,35 @@ impl ByStep {
         ByStep { slots, ends }
     }
 
-    pub(crate) fn of(&self, step: usize) -> &[Slot] {
+    pub(crate) fn slots(&self, step: usize) -> &[Slot] {
         let start = step.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.slots[start as usize..self.ends[step] as usize]
     }
 }
 
 impl Place {
-    /// Where a slot is as long as nothing better is found.
-    fn at_first(slot: &SlotInfo) -> Place {
+    /// Returns the initial place of a slot.
+    fn initial(slot: &SlotInfo) -> Place {
         if slot.is_constant() { Place::Constant } else { Place::Own }
     }
 }
 
 impl Plan {
-    /// The slot whose memory a slot has.
+    /// Returns the slot that owns the memory of a slot.
     pub(crate) fn root(&self, slot: Slot) -> Slot {
         match self.places[slot.index()] {
-            // Views and parts point at what is neither.
+            // Views and parts refer to slots that are neither.
             Place::View(root, _) | Place::Part(root, _) => root,
             _ => slot,
         }
     }
 
-    /// Whether a slot has no memory of its own, and no step writes it.
+    /// Whether a slot is a view, so that no step writes it.
     pub(crate) fn is_view(&self, slot: Slot) -> bool {
         matches!(self.places[slot.index()], Place::View(..))
     }
 
-    /// How a slot lies in the memory of its root, if not simply from the first element on.
+    /// Returns the layout of a slot in the memory of its root, unless it is dense from the first element on.
     pub(crate) fn layout(&self, slot: Slot) -> Option<&Layout> {
         match &self.places[slot.index()] {
             Place::View(_, layout) | Place::Arena(_, layout) => layout.as_ref(),
@@ -122,8 +119,8 @@ impl Plan {
         }
     }
 
-    /// How a slot lies that a step writes, if not in rows.
-    pub(crate) fn laid(&self, slot: Slot) -> Option<Laid<'_>> {
+    /// Returns the layout of a slot that a step writes, unless it is in rows.
+    pub(crate) fn output_layout(&self, slot: Slot) -> Option<Laid<'_>> {
         match &self.places[slot.index()] {
             Place::Arena(_, Some(layout)) => Some(Laid { layout, is_part: false }),
             Place::Part(_, layout) => Some(Laid { layout, is_part: true }),
@@ -131,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// How a slot lies that is not a view of another one.
+    /// Returns the layout of a slot in memory of its own, unless it is in rows.
     fn own_layout(&self, body: &Body, slot: Slot) -> Option<Layout> {
         match (&self.types[slot.index()], self.order(body, slot)) {
             (Some((_, dims)), Order::ChannelsLast) => Some(Layout::channels_last(dims)),
@@ -139,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// Whether an input of a step that joins images lies where the step puts it.
+    /// Whether an input of a step that joins images already lies in its place in the output.
     pub(crate) fn lies_there(&self, step: &Step, position: usize) -> bool {
         let (Some(MoveKind::Concat(_)), [Some(joined)]) =
             (step.movement.as_deref(), &step.outputs[..])
@@ -147,7 +144,7 @@ impl Plan {
             return false;
         };
         let Some(input) = step.inputs[position] else { return false };
-        // Only images with channels last are parts of anything.
+        // Only images with channels last are parts of a join.
         if self.root(input) != self.root(*joined) || self.is_view(*joined) {
             return false;
         }
@@ -160,7 +157,7 @@ impl Plan {
         before.is_some_and(|before| offset(input) == offset(*joined) + before)
     }
 
-    /// Whether a slot is images whose channels come last.
+    /// Whether a slot is an image with channels last.
     pub(crate) fn has_channels_last(&self, body: &Body, slot: Slot) -> bool {
         self.order(body, slot) == Order::ChannelsLast
     }
@@ -170,10 +167,10 @@ impl Plan {
     }
 }
 
-/// The plan for values of these sizes.
-pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
+/// Plans memory for values of these sizes.
+pub(crate) fn make_plan(body: &Body, mut sizes: Sizes) -> Plan {
     let mut plan = Plan {
-        places: body.slots.iter().map(Place::at_first).collect(),
+        places: body.slots.iter().map(Place::initial).collect(),
         types: Vec::new(),
         over: vec![None; body.steps.len()],
         skip: vec![false; body.steps.len()],
@@ -181,14 +178,14 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
         arena_bytes: 0,
         has_orders: false,
     };
-    // What must stay where it is: model inputs and outputs own their memory, and so does what a
-    // kernel takes for itself.
+    // Values that must keep memory of their own: inputs and outputs of the model, and values that a kernel takes
+    // over.
     let mut owns = vec![false; body.slots.len()];
     let outputs = &body.outputs[..body.graph_outputs()];
     for slot in body.inputs.iter().flatten().chain(outputs) {
         owns[slot.index()] = true;
     }
-    for slot in taken_at_last(body) {
+    for slot in list_taken(body) {
         owns[slot.index()] = true;
     }
     plan.types = std::mem::take(&mut sizes.types);
@@ -196,7 +193,7 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
     plan.has_orders = slots.all(|(slot, ty)| slot.order == Order::Rows || ty.is_some());
     place_views(body, &owns, sizes, &mut plan);
     place_parts(body, &owns, &mut plan);
-    let mut last_read = last_reads(body, &plan);
+    let mut last_read = find_last_readers(body, &plan);
     for slot in &body.outputs {
         last_read[plan.root(*slot).index()] = None;
     }
@@ -210,8 +207,8 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
     data_type.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
 }
 
-/// Bytes of memory that a slot takes that is not a view. Kernels write images whose channels come
-/// last up to the pitch of the last pixel, the only one included.
+/// Returns the bytes of a slot that is not a view. Kernels write images with channels last up to the pitch of the
+/// last pixel, so that is included.
 fn own_bytes(plan: &Plan, body: &Body, slot: Slot) -> Option<usize> {
     let (Order::ChannelsLast, Some((data_type, dims))) =
         (plan.order(body, slot), &plan.types[slot.index()])
@@ -222,9 +219,9 @@ fn own_bytes(plan: &Plan, body: &Body, slot: Slot) -> Option<usize> {
     data_type.storage_bytes(pixels.checked_mul(pitch_of(dims[1]))?)
 }
 
-/// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
+/// Makes outputs views where the kernel has a layout for them and all readers accept it.
 fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
-    let follows = readers_that_follow_strides(body);
+    let follows = find_accepted_layouts(body);
     let Sizes { ints, .. } = sizes;
     for (index, step) in body.steps.iter().enumerate() {
         let (Some(movement), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
@@ -233,8 +230,7 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
         let Some((data_type, from)) = plan.types[input.index()].clone() else {
             continue;
         };
-        // Strings have no bytes, and elements below one byte no address: they are viewed as a whole
-        // or not at all.
+        // Strings have no bytes, and elements below one byte no address: only whole values of them can be viewed.
         let Some(bits) = data_type.bits() else {
             continue;
         };
@@ -268,7 +264,7 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
                                 layout.is_dense(to) || follows.accept(layout, to)
                             }
                         })
-                        // Who follows strides does so forwards.
+                        // Readers accept positive strides only.
                         .filter(|layout| layout.strides.iter().all(|stride| *stride >= 0))
                         .map(|layout| (is_whole(to, &layout), layout))
                         .filter(|(whole, _)| *whole || bits % 8 == 0)
@@ -290,12 +286,12 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
     }
 }
 
-/// Lets images that are joined along their channels lie in the joined value from the beginning, and
-/// joined values in larger ones. What cannot is copied by the step that joins.
+/// Places images that are joined along their channels within the joined value, and joined values within larger ones.
+/// The step that joins copies those that cannot be placed.
 ///
-/// From the last step to the first: what is joined once more later is in place then. A value that
-/// has its place there already, as one of the first of several joins of more and more values,
-/// leaves the later ones as they are: if all parts lie next to each other, the join is a view.
+/// Works from the last step to the first, so that a value that is joined again has its final place. A value with a
+/// place in another join keeps it, as the first of several growing joins does; if all parts are adjacent, the join is
+/// a view.
 fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
     if !body.slots.iter().any(|slot| slot.order == Order::ChannelsLast) {
         return;
@@ -322,23 +318,22 @@ fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
         if let Some(view) = adjacent(body, plan, &parts) {
             let own = std::mem::replace(&mut plan.places[joined.index()], view);
             plan.skip[index] = true;
-            // What is computed from this join may have its place beside these parts.
+            // Values computed from this join may be placed beside its parts.
             if reads_where_it_writes(body, plan, plan.root(*joined), &maker).is_some() {
                 plan.places[joined.index()] = own;
                 plan.skip[index] = false;
             }
-        } else if let Some(groups) = (Parts { body, owns, plan, maker: &maker }).of(*joined, &parts)
+        } else if let Some(groups) = (Parts { body, owns, plan, maker: &maker }).place(*joined, &parts)
         {
             place_groups(body, plan, (index, *joined), groups, &maker);
         }
     }
 }
 
-/// A value that may become a part of another one, and what views it: with their places there.
+/// Value that may become a part of another one, and its views, with their places there.
 type Group = Vec<(Slot, Place)>;
 
-/// Gives values their places in the value that a step makes of them, but for those of which that
-/// is not possible: the step copies them.
+/// Places values within the join that a step makes of them. The step copies those that cannot be placed.
 fn place_groups(
     body: &Body,
     plan: &mut Plan,
@@ -356,7 +351,7 @@ fn place_groups(
     placed.iter_mut().for_each(|group| exchange(plan, group));
     while let Some(slot) = reads_where_it_writes(body, plan, root, maker) {
         let of = placed.iter().position(|group| group.iter().any(|(other, _)| *other == slot));
-        // Parts of an earlier join were in order without these.
+        // The parts of an earlier join were consistent without these.
         let Some(of) = of else {
             placed.iter_mut().for_each(|group| exchange(plan, group));
             return;
@@ -368,8 +363,8 @@ fn place_groups(
     plan.skip[index] = (0..step.inputs.len()).all(|position| plan.lies_there(step, position));
 }
 
-/// The first value in the memory of `root` whose step cannot run there, as it reads that memory as
-/// well, or writes two parts of it: memory is lent for reading or for writing.
+/// Returns the first value in the memory of `root` whose step cannot run there, because it also reads that memory or
+/// writes two parts of it: memory is lent either for reading or for writing.
 fn reads_where_it_writes(
     body: &Body,
     plan: &Plan,
@@ -398,8 +393,7 @@ fn reads_where_it_writes(
         .map(|(_, slot)| slot)
 }
 
-/// The view of several images that is their join, if they are parts of one value next to each
-/// other.
+/// Returns the view that is the join of several images, if they are adjacent parts of one value.
 fn adjacent(body: &Body, plan: &Plan, parts: &[Slot]) -> Option<Place> {
     let place = |slot: Slot| match &plan.places[slot.index()] {
         Place::Part(root, layout) | Place::View(root, Some(layout)) => Some((*root, layout)),
@@ -420,19 +414,18 @@ fn adjacent(body: &Body, plan: &Plan, parts: &[Slot]) -> Option<Place> {
     Some(Place::View(root, Some(first.clone())))
 }
 
-/// Who looks for places of parts.
+/// Context of the search for places of parts.
 struct Parts<'a> {
     body: &'a Body,
     owns: &'a [bool],
     plan: &'a Plan,
-    /// By slot: the step that computes it.
+    /// Producer of each slot.
     maker: &'a [Option<usize>],
 }
 
 impl Parts<'_> {
-    /// Where images lie that `joined` is the join of, but for those that must stay where they are;
-    /// `None` if all must.
-    fn of(&self, joined: Slot, parts: &[Slot]) -> Option<Vec<Group>> {
+    /// Returns the places of the images that `joined` joins, except those that must stay; `None` if all must.
+    fn place(&self, joined: Slot, parts: &[Slot]) -> Option<Vec<Group>> {
         let plan = self.plan;
         let whole = match plan.layout(joined) {
             Some(layout) => layout.clone(),
@@ -442,13 +435,13 @@ impl Parts<'_> {
         let mut channel = 0;
         let mut rest = parts;
         while let [first, ..] = rest {
-            // Views of one value, all of it in order, are that value.
+            // Views that cover a value in order are treated as the value.
             let (slot, count) = self.value_of(rest).unwrap_or((*first, 1));
             let (_, dims) = plan.types[slot.index()].as_ref()?;
-            // What is joined twice has two places. A view that is not all of a value stays with it.
+            // A value that is joined twice has two places. A view of only a part of a value stays with it.
             let others = parts.iter().filter(|part| plan.root(**part) == plan.root(slot)).count();
             if others == count && self.may_move(slot) {
-                groups.extend(self.group(slot, plan.root(joined), whole.narrowed(1, channel, 1)?));
+                groups.extend(self.group(slot, plan.root(joined), whole.narrow(1, channel, 1)?));
             }
             channel += dims[1];
             rest = &rest[count..];
@@ -456,25 +449,25 @@ impl Parts<'_> {
         (!groups.is_empty()).then_some(groups)
     }
 
-    /// A value as a part of another one, and its views; `None` if one of these cannot move with it.
+    /// Places a value as a part of another one, with its views; `None` if a view cannot move with it.
     fn group(&self, slot: Slot, root: Slot, part: Layout) -> Option<Group> {
         let plan = self.plan;
         let mut group = Vec::new();
         for viewer in self.viewers(slot) {
             let Place::View(_, Some(view)) = &plan.places[viewer.index()] else { return None };
             let (_, dims) = plan.types[viewer.index()].as_ref()?;
-            // Only whole pixels move with what they are a part of.
+            // Only views of whole pixels move along.
             let is_image = plan.order(self.body, viewer) == Order::ChannelsLast;
             view.pitch(dims).filter(|_| is_image)?;
-            let moved = part.narrowed(1, view.offset, 1)?;
+            let moved = part.narrow(1, view.offset, 1)?;
             group.push((viewer, Place::View(root, Some(moved))));
         }
         group.push((slot, Place::Part(root, part)));
         Some(group)
     }
 
-    /// The value that the first of some parts is, or whose views in order the first parts are; and
-    /// how many these are.
+    /// Returns the value that the first parts cover in order by views, or the first part itself, and the number of
+    /// parts.
     fn value_of(&self, parts: &[Slot]) -> Option<(Slot, usize)> {
         let plan = self.plan;
         let first = *parts.first()?;
@@ -497,8 +490,7 @@ impl Parts<'_> {
         None
     }
 
-    /// Whether a value may be written into the memory of another one: it has channels last, and no
-    /// memory that it must have.
+    /// Whether a value may be placed in the memory of another one: it has channels last and no required memory.
     fn may_move(&self, slot: Slot) -> bool {
         let plan = self.plan;
         let is_free = matches!(plan.places[slot.index()], Place::Own) && !self.owns[slot.index()];
@@ -518,9 +510,9 @@ impl Parts<'_> {
     }
 }
 
-/// The slots that the last step to read them wants for itself: in memory of their own they become
-/// part of a sequence without a copy.
-fn taken_at_last(body: &Body) -> Vec<Slot> {
+/// Lists the slots whose last reader takes them over: with memory of their own they become part of a sequence without
+/// a copy.
+fn list_taken(body: &Body) -> Vec<Slot> {
     let mut seen = vec![false; body.slots.len()];
     for slot in &body.outputs {
         seen[slot.index()] = true;
@@ -530,7 +522,7 @@ fn taken_at_last(body: &Body) -> Vec<Slot> {
         let read = || step.inputs.iter().enumerate();
         for (position, slot) in read() {
             let Some(slot) = *slot else { continue };
-            // What is moved is mostly a view, and loops have places for what they carry.
+            // A moved value is mostly a view, and loops have places for carried values.
             let keeps = step.movement.is_none() && matches!(step.work, Work::Kernel(_));
             let takes = keeps && step.rules.takes.contains(position);
             if takes && !seen[slot.index()] && !body.slots[slot.index()].is_constant() {
@@ -542,12 +534,12 @@ fn taken_at_last(body: &Body) -> Vec<Slot> {
     taken
 }
 
-/// How the readers of a slot may find it.
+/// Layouts that all readers of a slot accept.
 #[derive(Debug, Clone, Copy)]
 struct Follows {
-    /// All with any strides.
+    /// Any strides.
     strides: bool,
-    /// All with rows along the last axis that are a pitch apart.
+    /// Rows along the last axis with a pitch.
     pitch: bool,
 }
 
@@ -557,8 +549,8 @@ impl Follows {
     }
 }
 
-/// By slot: how every step that reads it may be given it.
-fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
+/// Returns the layouts that all readers of each slot accept.
+fn find_accepted_layouts(body: &Body) -> Vec<Follows> {
     let mut follows = vec![Follows { strides: true, pitch: true }; body.slots.len()];
     // Kept values are dense.
     for slot in &body.outputs {
@@ -577,11 +569,11 @@ fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
     follows
 }
 
-/// By slot: the last step that reads it, directly or through a view.
-fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
+/// Returns the last step that reads each slot, directly or through a view.
+fn find_last_readers(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
     let mut last = vec![None; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
-        // What is made and never read lives for one step.
+        // A value without readers lives for one step.
         for slot in step.outputs.iter().chain(&step.inputs).flatten() {
             let last = &mut last[plan.root(*slot).index()];
             *last = (*last).max(Some(index));
@@ -592,7 +584,7 @@ fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
 
 fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan: &mut Plan) {
     let mut free = FreeList::default();
-    // What has been taken over dies with what has taken it.
+    // Memory that was reused is freed with its new owner.
     let mut is_taken = vec![false; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
         if !plan.skip[index] {
@@ -602,7 +594,7 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                 }) else {
                     continue;
                 };
-                // A part is written where its root is, which begins with the first of them.
+                // A part is written into its root, whose place is decided with its first part.
                 let root = plan.root(output);
                 if !matches!(plan.places[root.index()], Place::Own) {
                     continue;
@@ -628,7 +620,7 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                 plan.places[root.index()] = Place::Arena(range, layout);
             }
         }
-        for slot in plan.last_use.of(index) {
+        for slot in plan.last_use.slots(index) {
             if let Place::Arena(range, _) = &plan.places[slot.index()]
                 && !is_taken[slot.index()]
             {
@@ -638,8 +630,8 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
     }
 }
 
-/// The input of a step whose memory its first output may have: it dies here, is read once, and has
-/// the same size.
+/// Returns the input of a step whose memory the first output may reuse: this step is its last reader, reads it once,
+/// and the sizes are equal.
 fn take_over(
     body: &Body,
     plan: &Plan,
@@ -656,7 +648,7 @@ fn take_over(
         };
         let read_once =
             step.inputs.iter().flatten().filter(|slot| plan.root(**slot) == root).count() == 1;
-        // A part of another value is not its own to write.
+        // A part of another value must not be overwritten.
         let is_own = match &plan.places[input.index()] {
             Place::View(_, part) => part.is_none() && own.is_none(),
             _ => root == input,
@@ -669,21 +661,19 @@ fn take_over(
     })
 }
 
-/// Ranges of the arena that are free, apart from each other and in order. Everything after the last
-/// one taken is free as well.
+/// Free ranges of the arena, disjoint and sorted. The memory after the end is free as well.
 #[derive(Debug, Default)]
 struct FreeList {
-    /// Start and end. Models have few at a time, which a search goes through faster than through a
-    /// tree.
+    /// Start and end. Models have few at a time, for which a scan is faster than a tree.
     ranges: Vec<(usize, usize)>,
     end: usize,
 }
 
-/// Limit: most free ranges that are remembered: every search goes through all of them.
+/// Limit: free ranges that are remembered, as each search scans all of them.
 const MAX_FREE: usize = 1024;
 
 impl FreeList {
-    /// The smallest free range that is large enough, or new memory.
+    /// Takes the smallest free range that is large enough, or extends the arena.
     fn take(&mut self, bytes: usize) -> Range<usize> {
         let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
         let lengths = self.ranges.iter().map(|(start, end)| end - start).enumerate();
@@ -699,7 +689,7 @@ impl FreeList {
                 start
             }
             None => {
-                // A free range at the very end is used as a beginning.
+                // A free range at the end is extended.
                 let at_end = self.ranges.pop_if(|(_, end)| *end == self.end);
                 let start = at_end.map_or(self.end, |(start, _)| start);
                 self.end = start + size;

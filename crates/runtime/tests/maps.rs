@@ -1,4 +1,4 @@
-//! Maps that go into a model and come out of it.
+//! Tests of maps as inputs and outputs.
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Session};
@@ -7,7 +7,7 @@ use sardonyx_tensor::{
 };
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// The only output for an input `x`, or why there is none.
+/// Runs a graph on an input `x`, and returns the only output or the error.
 fn run(graph: &str, x: Value) -> Result<Value, String> {
     let text = format!("<ir_version: 10, opset_import: [\"\": 21, \"ai.onnx.ml\": 4]>\n{graph}");
     let buffer = Buffer::from_vec(text.into_bytes());
@@ -127,8 +127,8 @@ fn values_at_the_places_of_a_vocabulary() {
     assert!(found.contains(refusal), "{found}");
 }
 
-/// In the standard the output has one dimension. ONNX Runtime gives a row, and models that were
-/// made for it declare one.
+/// Checks the rank of the output: 1 in the standard, 2 in ONNX Runtime, so models made for it
+/// declare a row.
 #[test]
 fn values_of_a_vocabulary_are_a_row_where_the_model_says_so() {
     let doubles = || named([("b", Tensor::scalar(2.0f64))]);

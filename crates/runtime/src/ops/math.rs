@@ -1,5 +1,5 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; what works
-//! along one axis.
+//! Pointwise arithmetic, comparison, logic and activations; matrix products; operations along one
+//! axis.
 
 pub(crate) mod binary;
 pub(crate) mod classify;
@@ -28,13 +28,13 @@ use sardonyx_tensor::shape::broadcast_dims;
 use crate::error::{KernelError, fail};
 use crate::kernel::{Call, Target};
 
-/// Makes a kernel for the Rust type that an element type has.
+/// Makes a kernel for the Rust type of an element type.
 ///
 /// `for_element!(site, elem, [f32, f64], T => Negate::<T>::new())` becomes a match with one arm per
-/// type, `DataType::Float => Ok(Box::new(Negate::<f32>::new()))` being the first; other element
+/// type, the first being `DataType::Float => Ok(Box::new(Negate::<f32>::new()))`; other element
 /// types are [unsupported](crate::kernel::Site::unsupported_type). A word instead of the list
-/// stands for a set of types as the standard has it. No function could do that: the type of the
-/// kernel differs from arm to arm.
+/// stands for a set of types of the standard. A function cannot do this, as the kernel's type
+/// differs between arms.
 macro_rules! for_element {
     ($site:expr, $elem:expr, floats, $T:ident => $kernel:expr) => {
         for_element!($site, $elem, [f32, f64, half::f16, half::bf16], $T => $kernel)
@@ -73,7 +73,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both inputs broadcast.
+    /// Broadcasts both inputs.
     fn of(call: &Call<'_>) -> Result<Pair, KernelError> {
         let (a, b) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let dims = broadcast_dims(&[a, b])?;
@@ -81,8 +81,8 @@ impl Pair {
     }
 }
 
-/// How many elements apart the neighbours of a dense operand are along each dimension of the
-/// output; 0 where it repeats.
+/// Returns the distance of neighbours of a dense operand along each dimension of the output, in
+/// elements; 0 where it is broadcast.
 pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     if to.len() > MAX_RANK {
         fail!("the rank is {}; at most {MAX_RANK} is supported", to.len());
@@ -94,7 +94,7 @@ pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     }
 }
 
-/// The dimensions of the first output where it has the memory of an input.
+/// Returns the dimensions of the first output, if it reuses the memory of an input.
 fn dims_in_place<'a>(call: &Call<'a>) -> Result<&'a Dims, KernelError> {
     match call.targets.first() {
         Some(Target::Planned { dims, .. }) => Ok(dims),

@@ -1,4 +1,4 @@
-//! Operators that ONNX Runtime adds to the standard and that no function says.
+//! Operators that ONNX Runtime adds to the standard and that no function defines.
 
 pub(super) mod gather_block_quantized;
 pub(super) mod matmul_n_bits;
@@ -9,7 +9,7 @@ use sardonyx_tensor::{DataType, TensorView};
 
 use crate::error::{KernelError, fail};
 
-/// The bytes of an input of integers of few bits; those of a type of bytes have `bits` each.
+/// Returns an input of integers with few bits; bytes hold integers of `bits` bits.
 fn codes<'a>(view: &TensorView<'a>, bits: usize) -> Result<Codes<'a>, KernelError> {
     let (bits, signed) = match view.data_type() {
         DataType::Uint8 => (bits, false),

@@ -1,4 +1,4 @@
-//! Layers: convolution, pooling, normalisation, dropout, recurrence.
+//! Layers: convolution, pooling, normalization, dropout, recurrence.
 
 pub(crate) mod attention;
 pub(crate) mod batch_normalization;

@@ -1,9 +1,8 @@
-//! The iterations of `Loop` and `Scan`: one graph runs again and again, on what it gave the last
-//! time.
+//! Iterations of `Loop` and `Scan`: one graph runs repeatedly, on its outputs of the previous iteration.
 //!
-//! What is carried changes places. A value of a size that stays has two places, which the graph
-//! reads and writes alternately; any other is handed on as it is. What is stacked is written where
-//! it stays if its size is known before, else appended to memory that grows by doubling.
+//! A carried value of constant size has two buffers, which the graph reads and writes alternately; any other is
+//! passed on as a value. A stacked value is written in its place if its size is known before, else appended to memory
+//! that grows by doubling.
 
 use std::mem::{replace, take};
 
@@ -12,26 +11,26 @@ use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices, 
 use smallvec::SmallVec;
 
 use super::iteration_plans::{Choice, types_of};
-use super::regions::{borrowed, truth};
-use super::stack::{Slices, Stack, shown};
+use super::regions::{borrow, read_condition};
+use super::stack::{Slices, Stack, format_type};
 use super::{Failed, Room, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Executable, Region, Step};
-use crate::iteration_plan::{Condition, IterationPlan, Stacked, Then};
+use crate::iteration_plan::{Condition, IterationPlan, NextValue, Stacked};
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::program::{Along, RegionKind};
 use crate::schedule::Source;
 
-/// The iterations of one run of a region.
+/// Iterations of one run of a region.
 struct Iterating<'o, 't> {
-    /// By carried value: what the next iteration is given, as far as no plan holds it.
+    /// Carried values of the next iteration that no plan holds.
     carried: SmallVec<[Held<'o>; 4]>,
-    /// How many iterations there have been.
+    /// Number of iterations so far.
     iteration: usize,
-    /// How many there are at most.
+    /// Maximum number of iterations.
     most: u64,
-    /// Whether the condition allows another one.
+    /// Whether the condition allows another iteration.
     goes_on: bool,
     finals: &'t mut [Target<'o>],
     stacks: SmallVec<[Stack<'t, 'o>; 2]>,
@@ -44,8 +43,8 @@ impl Iterating<'_, '_> {
 }
 
 impl Run<'_> {
-    /// Runs the body of a region iteration by iteration. The operands of the call are those of the
-    /// kind, then what the body captures.
+    /// Runs the body of a region iteration by iteration. The operands of the call are those of the kind, then the
+    /// captures of the body.
     pub(super) fn iterations<'o>(
         &self,
         (step, region): (&Step, &Region),
@@ -70,7 +69,7 @@ impl Run<'_> {
                 let bytes = value.bytes();
                 return Held::Value(value, bytes);
             }
-            borrowed(operand)
+            borrow(operand)
         });
         let carried = carried.collect();
         let Some((finals, stacked)) = targets.split_at_mut_checked(count) else {
@@ -89,7 +88,7 @@ impl Run<'_> {
         while iterating.has_next() {
             self.check_declared((kind, body), &iterating, slices.as_ref())?;
             let chosen = if is_open {
-                let given = given_to(kind, operands, slices.as_ref(), &iterating)?;
+                let given = list_inputs(kind, operands, slices.as_ref(), &iterating)?;
                 self.iteration_plans[step.number].choose(
                     self.executable,
                     (region, body),
@@ -115,8 +114,8 @@ impl Run<'_> {
         self.end(kind, body, iterating, &sizes)
     }
 
-    /// By stacked output, the element type and sizes that a slice would have if there were an
-    /// iteration: nothing else decides about the shape of an output without slices.
+    /// Returns the element type and sizes that a slice of each stacked output would have in an iteration, which
+    /// decide the shape of an output without slices.
     fn sizes_without_iterations(
         &self,
         (step, region, body): (&Step, &Region, &Body),
@@ -129,7 +128,7 @@ impl Run<'_> {
         if planned.iterations.as_deref().is_some_and(|plan| plan.is_open)
             && iterating.stacks.iter().any(|stack| matches!(stack, Stack::Grown { .. }))
         {
-            let mut types = types_of(&given_to(kind, given.operands, None, iterating)?);
+            let mut types = types_of(&list_inputs(kind, given.operands, None, iterating)?);
             if let Some(slices) = given.slices {
                 let first = types.len().min(iterating.carried.len());
                 drop(types.splice(first..first, slices.types().map(Some)));
@@ -142,8 +141,8 @@ impl Run<'_> {
         Ok(stacked.map(|slot| types.get(slot.index())?.clone()).collect())
     }
 
-    /// Refuses what the next iteration is given if it has another size than the graph declares.
-    /// Steps rely on what is declared, or not, so they do not all find that out.
+    /// Refuses values of the next iteration whose sizes differ from the declared ones. Steps rely on these to
+    /// different degrees, so not all of them would notice.
     fn check_declared(
         &self,
         (kind, body): (&RegionKind, &Body),
@@ -171,7 +170,7 @@ impl Run<'_> {
             if fits {
                 return Ok(());
             }
-            let (name, is) = (resolved.name_of(value), shown(view.data_type(), dims));
+            let (name, is) = (resolved.name_of(value), format_type(view.data_type(), dims));
             Err(format!("input '{name}' of the graph is {is}, but must be {declared}").into())
         };
         for (index, held) in iterating.carried.iter().enumerate() {
@@ -210,7 +209,7 @@ impl Run<'_> {
             let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
             let mut iterations =
                 Iterations { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
-            let ran = iterations.take(lent, (arena, &mut inner), given, iterating, watch);
+            let ran = iterations.run_all(lent, (arena, &mut inner), given, iterating, watch);
             (ran, emptied(iterations.held))
         };
         memory.held = held;
@@ -220,7 +219,7 @@ impl Run<'_> {
         ran
     }
 
-    /// A failure of an iteration, which it names.
+    /// Adds the iteration to a failure.
     #[cold]
     fn in_iteration(&self, failed: Failed, step: &Step, iteration: usize) -> Failed {
         match failed {
@@ -233,8 +232,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives back what is not yet where it is wanted. `sizes` are those of slices, by stacked
-    /// output, if there was no iteration.
+    /// Delivers the values that are not in their final place. `sizes` are those of slices, by stacked output, if
+    /// there was no iteration.
     fn end(
         &self,
         kind: &RegionKind,
@@ -262,14 +261,14 @@ impl Run<'_> {
     }
 }
 
-/// What a region is given, for all iterations.
+/// Arguments of a region, for all iterations.
 #[derive(Clone, Copy)]
 struct Around<'s, 'o> {
     operands: &'s [Operand<'o>],
     slices: Option<&'s Slices<'o>>,
 }
 
-/// The region whose iterations run, and the plan for them.
+/// Region whose iterations run, and its plan.
 #[derive(Clone, Copy)]
 struct Site<'s> {
     step: &'s Step,
@@ -288,15 +287,15 @@ struct Iterations<'s, 'h> {
     site: Site<'s>,
     plan: &'s IterationPlan,
     held: Vec<Held<'h>>,
-    /// By carried value: the second of its places, until it is in use.
+    /// Second buffer of each carried value, until it is in use.
     spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
-    /// Whether the next iteration has the sizes that this plan is for.
+    /// Whether the next iteration has the sizes of this plan.
     fits: bool,
 }
 
 impl<'h> Iterations<'_, 'h> {
-    /// Runs iterations until there are no more.
-    fn take<'o: 'h, 't: 'h>(
+    /// Runs iterations until the last one, or until sizes change.
+    fn run_all<'o: 'h, 't: 'h>(
         &mut self,
         buffers: WriteSlices<'h>,
         (arena, inner): (&mut Arena, &mut Option<Box<Memory>>),
@@ -308,7 +307,7 @@ impl<'h> Iterations<'_, 'h> {
         self.begin(&mut buffers.into_iter(), given.operands, iterating)?;
         while iterating.has_next() {
             if let Some(reason) = self.run.limits.take_iteration() {
-                return Err(Failed::Inside(self.run.stopped(
+                return Err(Failed::Inside(self.run.make_stop_error(
                     reason,
                     step,
                     Some(iterating.iteration),
@@ -318,7 +317,7 @@ impl<'h> Iterations<'_, 'h> {
             if ran.is_ok() {
                 let held = &mut self.held;
                 let mut room = Room { arena: &mut *arena, inner: &mut *inner, held };
-                let walked = self.run.walk(body, planned, &mut room, watch);
+                let walked = self.run.run_steps(body, planned, &mut room, watch);
                 ran = walked.map_err(Failed::Inside).and_then(|()| self.end_iteration(iterating));
             }
             ran.map_err(|failed| self.run.in_iteration(failed, step, iterating.iteration))?;
@@ -330,7 +329,7 @@ impl<'h> Iterations<'_, 'h> {
         self.leave(iterating)
     }
 
-    /// Puts everything in its place for the first iteration.
+    /// Places all values for the first iteration.
     fn begin<'o: 'h>(
         &mut self,
         buffers: &mut dyn Iterator<Item = &'h mut [u8]>,
@@ -370,7 +369,7 @@ impl<'h> Iterations<'_, 'h> {
             check(&value, declared)?;
             held[carried.input as usize] = value;
             let mut second = None;
-            if let Then::At { output, is_lent: true } = carried.then {
+            if let NextValue::At { output, is_lent: true } = carried.then {
                 held[output as usize] = next();
                 second = match next() {
                     Held::Output(bytes) => Some(bytes),
@@ -392,13 +391,13 @@ impl<'h> Iterations<'_, 'h> {
             schedule.inputs[own..].iter().zip(&operands[site.kind.input_count()..])
         {
             if let Some(place) = place {
-                held[*place as usize] = borrowed(operand);
+                held[*place as usize] = borrow(operand);
             }
         }
         Ok(())
     }
 
-    /// Gives the next iteration what is new in it, and memory for what it stacks.
+    /// Sets the new inputs of the next iteration, and lends memory for its stacked values.
     fn lend<'o: 'h, 't: 'h>(
         &mut self,
         slices: Option<&'h Slices<'o>>,
@@ -438,7 +437,7 @@ impl<'h> Iterations<'_, 'h> {
         Ok(())
     }
 
-    /// Takes what an iteration has made to where the next one finds it.
+    /// Moves the results of an iteration to the inputs of the next.
     fn end_iteration(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
         if let Some(condition) = &self.plan.condition {
             iterating.goes_on = self.truth(condition)?;
@@ -446,20 +445,20 @@ impl<'h> Iterations<'_, 'h> {
         for (stacked, stack) in self.plan.stacked.iter().zip(&mut iterating.stacks) {
             self.stack(stacked, stack)?;
         }
-        // What is also something else is copied before anything moves.
+        // Copies aliased values before swapping.
         let mut copies: SmallVec<[Value; 2]> = SmallVec::new();
         for carried in &self.plan.carried {
-            if let Then::Of(source) = carried.then {
+            if let NextValue::Of(source) = carried.then {
                 let operand = self.operand(source)?;
-                copies.push(self.run.owned(operand)?);
+                copies.push(self.run.to_value(operand)?);
             }
         }
         let mut copies = copies.into_iter();
         let Iterations { plan, held, spare, run, site, .. } = self;
         for (carried, spare) in plan.carried.iter().zip(spare) {
             match carried.then {
-                Then::Same => {}
-                Then::At { output, .. } => {
+                NextValue::Same => {}
+                NextValue::At { output, .. } => {
                     let made = take(&mut held[output as usize]);
                     let before = replace(&mut held[carried.input as usize], made);
                     held[output as usize] = match before {
@@ -471,7 +470,7 @@ impl<'h> Iterations<'_, 'h> {
                         _ => spare.take().map_or(Held::Nothing, Held::Output),
                     };
                 }
-                Then::Of(_) => {
+                NextValue::Of(_) => {
                     let value = copies.next().map(|value| {
                         let bytes = value.bytes();
                         Held::Value(value, bytes)
@@ -494,7 +493,7 @@ impl<'h> Iterations<'_, 'h> {
         Ok(())
     }
 
-    /// The condition that an iteration has made.
+    /// Reads the condition that an iteration has computed.
     fn truth(&self, condition: &Condition) -> Result<bool, Failed> {
         if let Source::Held { place, .. } = condition.made
             && Some(place) == condition.input
@@ -507,14 +506,14 @@ impl<'h> Iterations<'_, 'h> {
                 Ok(view.contiguous_bytes().is_some_and(|bytes| bytes == [1]))
             }
             Operand::Tensor(view) => {
-                let is = shown(view.data_type(), view.dims());
+                let is = format_type(view.data_type(), view.dims());
                 Err(format!("the condition must be one bool, not {is}").into())
             }
             _ => Err("the condition is not a tensor".to_string().into()),
         }
     }
 
-    /// Stacks what an iteration has made, unless it lies where it stays.
+    /// Stacks a result of an iteration, unless it is in its place.
     fn stack(&mut self, stacked: &Stacked, stack: &mut Stack<'_, '_>) -> Result<(), Failed> {
         if let Some(place) = stacked.output
             && stack.is_placed()
@@ -527,7 +526,7 @@ impl<'h> Iterations<'_, 'h> {
         match self.operand(stacked.source)? {
             Operand::Tensor(view) => {
                 let pushed = stack.push(&view, self.run.recycler, self.run.account);
-                pushed.map_err(|error| self.of_output(stacked, &error))?;
+                pushed.map_err(|error| self.describe_output_error(stacked, &error))?;
             }
             Operand::Value(value) => {
                 let ty = value.value_type();
@@ -535,7 +534,7 @@ impl<'h> Iterations<'_, 'h> {
             }
             _ => return Err("what is stacked has not been computed".to_string().into()),
         }
-        // A value of its own is no longer needed.
+        // Frees a value of its own, which has been copied.
         if let Some(place) = stacked.output
             && let Held::Value(_, bytes) = self.held[place as usize]
         {
@@ -545,9 +544,9 @@ impl<'h> Iterations<'_, 'h> {
         Ok(())
     }
 
-    /// What is wrong with an output of the body.
+    /// Describes an error of an output of the body.
     #[cold]
-    fn of_output(&self, stacked: &Stacked, error: &KernelError) -> String {
+    fn describe_output_error(&self, stacked: &Stacked, error: &KernelError) -> String {
         let value = self.site.body.slots[stacked.slot.index()].value;
         format!("output '{}' of the graph: {error}", self.run.executable.resolved.name_of(value))
     }
@@ -557,7 +556,7 @@ impl<'h> Iterations<'_, 'h> {
         Ok(body.operand(&planned.plan, &self.held, source, None)?)
     }
 
-    /// Takes what is carried out of the memory of the plan: in the end to where it is wanted.
+    /// Moves carried values out of the memory of the plan; after the last iteration to their destination.
     fn leave(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
         let is_over = !iterating.has_next();
         for (index, carried) in self.plan.carried.iter().enumerate() {
@@ -569,7 +568,7 @@ impl<'h> Iterations<'_, 'h> {
                         self.run.deliver(&mut iterating.finals[index], operand)?;
                         iterating.carried[index] = Held::Nothing;
                     } else {
-                        let value = self.run.owned(operand)?;
+                        let value = self.run.to_value(operand)?;
                         let bytes = value.bytes();
                         iterating.carried[index] = Held::Value(value, bytes);
                     }
@@ -579,7 +578,7 @@ impl<'h> Iterations<'_, 'h> {
                         iterating.carried[index] = Held::Value(value, bytes);
                     }
                 }
-                // Still what it was in the beginning.
+                // Unchanged since the beginning.
                 Held::Input(_) | Held::Borrowed(_) | Held::Nothing => {}
             }
         }
@@ -587,8 +586,8 @@ impl<'h> Iterations<'_, 'h> {
     }
 }
 
-/// What the next iteration is given: by input of the body.
-fn given_to<'g>(
+/// Lists the inputs of the body in the next iteration.
+fn list_inputs<'g>(
     kind: &RegionKind,
     operands: &'g [Operand<'_>],
     slices: Option<&'g Slices<'_>>,
@@ -612,11 +611,11 @@ fn given_to<'g>(
             given.push(slice?);
         }
     }
-    given.extend(operands[kind.input_count()..].iter().map(borrowed));
+    given.extend(operands[kind.input_count()..].iter().map(borrow));
     Ok(given)
 }
 
-/// Compares a value with the type that was planned for it.
+/// Compares a value with its planned type.
 fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Failed> {
     let (Some((elem, dims)), Some(view)) = (planned, value.as_view()) else {
         return Ok(());
@@ -624,11 +623,11 @@ fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Fai
     if view.data_type() == *elem && view.dims() == &dims[..] {
         return Ok(());
     }
-    let (is, wanted) = (shown(view.data_type(), view.dims()), shown(*elem, dims));
+    let (is, wanted) = (format_type(view.data_type(), view.dims()), format_type(*elem, dims));
     Err(format!("an input of the graph is {is}, but {wanted} was inferred").into())
 }
 
-/// How many iterations there are at most, and whether there is a first one.
+/// Returns the maximum number of iterations, and whether there is a first one.
 pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
     let RegionKind::Loop { .. } = kind else {
         return Ok((u64::MAX, true));
@@ -646,5 +645,5 @@ pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), 
     } else {
         u64::MAX
     };
-    Ok((most, !call.has_input(1) || truth(call, 1)?))
+    Ok((most, !call.has_input(1) || read_condition(call, 1)?))
 }

@@ -1,5 +1,4 @@
-//! The iterations of a loop whose graph is one step of functions of scalars: what it carries stays
-//! in registers.
+//! Iterations of a loop whose graph is one step of scalar functions: carried values stay in registers.
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{Dims, TensorView, Value};
@@ -15,12 +14,12 @@ use crate::program::Along;
 use crate::registers::{Made, Registers, ScalarCode, ScalarIterations, bytes_of, word_of};
 use crate::spans;
 
-/// What iterations stack, and the register that each is in.
+/// Stacked outputs, and the register of each.
 type Stacks<'t, 'o> = SmallVec<[(Stack<'t, 'o>, &'t Made); 2]>;
 
 impl Run<'_> {
-    /// Runs all iterations of a loop. Says `false`, having done nothing, if what it is given is not
-    /// what was inferred.
+    /// Runs all iterations of a loop. Returns `false` without any effect if the operands differ from the inferred
+    /// types.
     pub(super) fn scalar_iterations(
         &self,
         (step, region): (&Step, &Region),
@@ -33,7 +32,7 @@ impl Run<'_> {
         else {
             return Ok(false);
         };
-        let Some(mut registers) = given(iterations, code, call) else {
+        let Some(mut registers) = init_registers(iterations, code, call) else {
             return Ok(false);
         };
         let (most, goes_on) = limits(&region.kind, call)?;
@@ -46,7 +45,7 @@ impl Run<'_> {
         let iteration = Watch::step(watch, inside.number, |_| {
             let _span = spans::enter_step(self.executable, inside);
             let limits = (most, goes_on);
-            self.take_scalar_iterations(
+            self.run_scalar_iterations(
                 step,
                 (iterations, code),
                 &mut registers,
@@ -67,8 +66,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Runs iterations until there are no more; gives how many there were.
-    fn take_scalar_iterations(
+    /// Runs all iterations, and returns their number.
+    fn run_scalar_iterations(
         &self,
         step: &Step,
         (iterations, code): (&ScalarIterations, &ScalarCode),
@@ -80,7 +79,11 @@ impl Run<'_> {
         let mut iteration = 0;
         while goes_on && iteration < most {
             if let Some(reason) = self.limits.take_iteration() {
-                return Err(Failed::Inside(self.stopped(reason, step, Some(iteration as usize))));
+                return Err(Failed::Inside(self.make_stop_error(
+                    reason,
+                    step,
+                    Some(iteration as usize),
+                )));
             }
             if let Some(number) = iterations.number {
                 registers[number as usize] = iteration;
@@ -96,7 +99,7 @@ impl Run<'_> {
                 let view = TensorView::over(made.elem, &made.dims, &word[..bytes_of(made.elem)])?;
                 stack.push(&view, self.recycler, self.account).map_err(in_iteration)?;
             }
-            // All at once, as values may change places.
+            // Assigns all at once, as values may be swapped.
             for (next, carried) in next.iter_mut().zip(&iterations.carried) {
                 *next = registers[carried.made as usize];
             }
@@ -109,8 +112,12 @@ impl Run<'_> {
     }
 }
 
-/// The registers of the first iteration, if what is given is what was inferred.
-fn given(iterations: &ScalarIterations, code: &ScalarCode, call: &Call<'_>) -> Option<Registers> {
+/// Returns the registers of the first iteration, if the operands have the inferred types.
+fn init_registers(
+    iterations: &ScalarIterations,
+    code: &ScalarCode,
+    call: &Call<'_>,
+) -> Option<Registers> {
     let mut registers = code.registers(iterations.more);
     for (register, word) in &iterations.constants {
         registers[*register as usize] = *word;

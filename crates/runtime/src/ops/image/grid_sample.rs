@@ -1,4 +1,4 @@
-//! GridSample: images read at the places that a grid names.
+//! GridSample: samples images at the coordinates of a grid.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::ops::math::for_element;
 use crate::ops::tensor::moves::{Movement, copy_strided, move_elements};
 use crate::scratch::Scratch;
 
-/// `GridSample`
+/// Binds `GridSample`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let invalid = |name: &str, word: &str| {
         Err(BindError::Invalid(format!("attribute '{name}' must not be \"{word}\"")))
@@ -41,7 +41,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     )
 }
 
-/// What is read from where.
+/// Sampling coordinates and sizes.
 struct Places {
     images: usize,
     channels: usize,
@@ -49,7 +49,7 @@ struct Places {
     sizes: Dims,
     /// Dimensions of the output.
     dims: Dims,
-    /// Coordinates of elements, `[images, places, axes]`.
+    /// Coordinates of samples, `[images, places, axes]`.
     at: Scratch<f64>,
 }
 
@@ -64,7 +64,8 @@ impl Places {
         if sizes.is_empty() || grid.len() != x.len() || grid_images != images || axes != sizes.len()
         {
             fail!(
-                "the grid {grid:?} does not match the input {x:?}: it must have rank {}, at least 3, start with {images} and end with {}",
+                "the grid {grid:?} does not match the input {x:?}: it must have rank {}, at least 3, start with \
+                 {images} and end with {}",
                 x.len(),
                 sizes.len()
             );
@@ -83,12 +84,12 @@ impl Places {
         Ok(Places { images, channels, sizes: sizes.into(), dims, at })
     }
 
-    /// Places in each image.
+    /// Returns the number of samples in each image.
     fn count(&self) -> usize {
         self.dims[2..].iter().product()
     }
 
-    /// Elements of a channel.
+    /// Returns the number of elements of a channel.
     fn image(&self) -> usize {
         self.sizes.iter().product()
     }
@@ -105,7 +106,7 @@ fn coordinates<G: FloatLoops + Element>(
     Ok(at)
 }
 
-/// Elements as they are, whatever the type.
+/// Takes the nearest element, of any type.
 struct Nearest(Reading);
 
 impl Kernel for Nearest {
@@ -115,7 +116,7 @@ impl Kernel for Nearest {
         grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements)?;
         let data = call.tensor(0)?.clone();
         let sizes = [places.images, places.channels, places.image(), places.count()];
-        move_elements(call, 0, &places.dims, &[data], &Elements { sizes, elements: &elements })
+        move_elements(call, 0, &places.dims, &[data], &GridElements { sizes, elements: &elements })
     }
 
     fn describe(&self) -> String {
@@ -123,12 +124,12 @@ impl Kernel for Nearest {
     }
 }
 
-struct Elements<'a> {
+struct GridElements<'a> {
     sizes: [usize; 4],
     elements: &'a [usize],
 }
 
-impl Movement for Elements<'_> {
+impl Movement for GridElements<'_> {
     fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
@@ -163,7 +164,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
     }
 }
 
-/// Elements between which something is computed.
+/// Element types that can be interpolated.
 trait Blended: Element {
     fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError>;
 }
@@ -184,7 +185,7 @@ macro_rules! as_they_are {
 
 as_they_are!(f32 f64);
 
-/// Reads from elements that were turned into floats, `parts` of each, into memory for as many.
+/// Samples elements that were converted to floats, `parts` of each, into new memory.
 fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     call: &Call<'_>,
     how: Reading,
@@ -199,7 +200,7 @@ fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     Ok(y)
 }
 
-/// Integers are truncated in the end.
+/// Integers are truncated at the end.
 macro_rules! as_reals {
     ($($t:ty)*) => { $(
         impl Blended for $t {
@@ -217,7 +218,7 @@ macro_rules! as_reals {
 
 as_reals!(half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// True is 1, and what is not 0 in the end is true.
+/// Samples booleans as 0 and 1; a result other than 0 is true.
 impl Blended for Bool8 {
     fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
         let x = call.slice::<Bool8>(0)?;
@@ -230,7 +231,7 @@ impl Blended for Bool8 {
     }
 }
 
-/// Both parts, as if they were channels.
+/// Samples the parts of complex numbers like channels.
 macro_rules! by_parts {
     ($($t:ty: $part:ty;)*) => { $(
         impl Blended for $t {

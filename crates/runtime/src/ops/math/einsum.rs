@@ -22,10 +22,10 @@ use smallvec::SmallVec;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::ops::tensor::moves::{Read, aligned};
+use crate::ops::tensor::moves::{Read, dense_aligned};
 use crate::scratch::{Contents, Scratch};
 
-/// `Einsum`
+/// Binds `Einsum`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(equation) = site.string("equation") else {
         return Err(BindError::Invalid("attribute 'equation' is missing".to_string()));
@@ -296,7 +296,7 @@ impl Einsum {
         let (numbers, parts) = (self.numbers, sizes.operands[index].clone());
         let view = call.tensor(index)?;
         if self.elem == numbers.data_type {
-            return Ok(Operand { numbers, data: aligned(call, view)?, parts });
+            return Ok(Operand { numbers, data: dense_aligned(call, view)?, parts });
         }
         let wide = widen(call, view)?;
         let mut data = numbers.scratch(call, wide.len())?;

@@ -104,7 +104,7 @@ impl program::Conv {
     /// Whether loops run that can do more with a result before it is written.
     pub(crate) fn takes_stages(&self) -> bool {
         let packs = |window: &Window| window.kernel.len() <= PACKED_AXES;
-        self.elem == DataType::Float && self.window.known().is_some_and(packs)
+        self.elem == DataType::Float && self.window.fixed().is_some_and(packs)
     }
 }
 
@@ -115,12 +115,12 @@ const PACKED_AXES: usize = 3;
 pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
     let (mut kernel, mut packed) = bind(site, conv, 1)?;
     if let Some(expansion) = &conv.expansion {
-        let (first, more) = bind(site, expansion, 1 + conv.own_operands())?;
+        let (first, more) = bind(site, expansion, 1 + conv.own_operand_count())?;
         kernel.expansion = Some(Box::new(first));
         packed.extend(more);
     }
-    kernel.gate = conv.gate.map(|_| 1 + conv.own_operands());
-    Ok(Selected::new(kernel).packing(packed))
+    kernel.gate = conv.gate.map(|_| 1 + conv.own_operand_count());
+    Ok(Selected::new(kernel).with_packed(packed))
 }
 
 /// A convolution whose weights are the operand `at`, and the operands that it has packed.
@@ -129,7 +129,7 @@ fn bind(
     conv: &program::Conv,
     at: usize,
 ) -> Result<(Conv, SmallVec<[usize; 4]>), BindError> {
-    let window = conv.window.known().filter(|_| conv.takes_stages());
+    let window = conv.window.fixed().filter(|_| conv.takes_stages());
     let given = conv.bias.map(|_| at + 1);
     let (channels, weights) = match window {
         Some(window) => {
@@ -273,14 +273,14 @@ fn pack(
                     isa,
                     params: params.clone(),
                     algorithm,
-                    scale: scale.map(Bits::of),
+                    scale: scale.map(Bits::new),
                 };
                 let bytes = PackedConv::bytes_of(isa, &params, algorithm).map_err(invalid)?;
                 let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
                     let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
                     let source = match fill.map(f32::from_ne_bytes) {
                         Some(fill) => WeightSource::Fill(fill),
-                        None => WeightSource::LeBytes(weights.at_once()),
+                        None => WeightSource::LeBytes(weights.read_all()),
                     };
                     let lasts = Lasts::ForGood;
                     PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
@@ -391,7 +391,7 @@ impl Conv {
         // A pointwise convolution has one window for each pixel.
         let first = match &self.expansion {
             Some(first) => {
-                let Some(window) = first.window.known() else {
+                let Some(window) = first.window.fixed() else {
                     fail!("the expansion has no window")
                 };
                 let packed = first.packed(call, window, &window.place(spatial)?)?;
@@ -447,7 +447,7 @@ impl Conv {
                 fail!("input {position} is {:?}, not {dims:?}", call.tensor(position)?.dims());
             }
             // An image of one pixel lies in both orders: it is taken in that of the output.
-            Some(position) if call.is_laid(0) => match call.channels_last(position)? {
+            Some(position) if call.has_layout(0) => match call.channels_last(position)? {
                 Some(image) => Ok(Some(image)),
                 None => fail!("input {position} is in rows, output 0 is not"),
             },
@@ -531,7 +531,7 @@ impl Kernel for Conv {
         }
         let window = match &self.window {
             ConvWindow::Known(window) => Cow::Borrowed(window),
-            open => open.of_weights(&input, call.tensor(self.at)?.dims())?,
+            open => open.for_weights(&input, call.tensor(self.at)?.dims())?,
         };
         let window = &*window;
         let placed = window.place(&input[2..])?;

@@ -1,5 +1,5 @@
-//! QLinearMatMul: a product of quantized matrices, quantized. That of bytes is exact until it is
-//! quantized; small floats are dequantized first.
+//! QLinearMatMul: quantized product of quantized matrices. Bytes are multiplied exactly; small
+//! floats are dequantized first.
 
 use sardonyx_kernels::gemm::{
     ByteMatrix, ByteRhs, Bytes, Epilogue, Lhs, MatRef, Rhs, ZeroPoints, gemm, gemm_bytes,
@@ -13,7 +13,7 @@ use super::linear::{FLOAT8, write_quantized};
 use super::{bytes, is_byte, one_byte, one_number};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
-use crate::ops::math::matmul::{Form, Shapes};
+use crate::ops::math::matmul::{OperandLayout, Shapes};
 use crate::ops::math::matmul_integer::{Lines, PerLine};
 use crate::ops::narrow::numbers;
 use crate::right::Right;
@@ -23,10 +23,10 @@ const B: usize = 3;
 const Y_SCALE: usize = 6;
 const Y_ZERO: usize = 7;
 
-/// Limit: sums that there are at a time where the right operand is packed.
+/// Limit: sums that exist at a time if the right operand is packed.
 const MOST_SUMS: usize = 1 << 18;
 
-/// `QLinearMatMul`
+/// Binds `QLinearMatMul`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     let code_type = |input: usize| {
         let elem = site.elem(input)?;
@@ -44,11 +44,11 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     let packed = if is_exact { site.pack_right_of_bytes(B, false) } else { None };
     let position = packed.as_ref().map(|_| B);
     let kernel = QLinearMatMul { types, precision, is_exact, packed, isa: site.isa };
-    Ok(Selected::new(kernel).packing(position))
+    Ok(Selected::new(kernel).with_packed(position))
 }
 
 struct QLinearMatMul {
-    /// Of both operands and the result.
+    /// Types of both operands and the result.
     types: [DataType; 3],
     precision: Precision,
     /// Whether all of them are integers.
@@ -57,7 +57,7 @@ struct QLinearMatMul {
     isa: Isa,
 }
 
-/// The scales of an operand, and its zero points as they lie or as floats.
+/// Scales and zero points of an operand. Zero points are stored values or floats.
 struct Parameters<'a, T> {
     scales: PerLine<'a, f32>,
     zeros: PerLine<'a, T>,
@@ -82,7 +82,7 @@ impl<'a, T> Parameters<'a, T> {
 }
 
 impl QLinearMatMul {
-    /// Integers all through.
+    /// Multiplies integers exactly.
     fn run_exactly<T: CodeLoops + Element>(
         &self,
         call: &mut Call<'_>,
@@ -114,7 +114,7 @@ impl QLinearMatMul {
         if m * n * count == 0 {
             return call.output_slice::<T>(0, &shapes.output).map(|_| ());
         }
-        // What is not packed is packed for all rows.
+        // An operand that is not packed would be packed for each block, so all rows are one block.
         let most = if self.packed.is_some() { (MOST_SUMS / n).clamp(48, m.max(48)) } else { m };
         let step = most.min(m);
         let mut sums = call.scratch::<i32>(step * n)?;
@@ -142,7 +142,7 @@ impl QLinearMatMul {
         Ok(())
     }
 
-    /// As the operators say of which this one consists.
+    /// Multiplies in floats, by the operators that the function consists of.
     fn run_in_floats(&self, call: &mut Call<'_>, shapes: &Shapes) -> Result<(), KernelError> {
         let (m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
         let (exec, count) = (call.exec, shapes.count());
@@ -186,7 +186,7 @@ impl QLinearMatMul {
     }
 }
 
-/// Of numbers that are one for all rows or one for each, those of some rows.
+/// Returns the numbers of some rows, if there is one per row; else the one for all rows.
 fn some_rows<T>(numbers: &[T], first: usize, rows: usize) -> &[T] {
     if numbers.len() == 1 { numbers } else { &numbers[first..first + rows] }
 }
@@ -201,10 +201,10 @@ impl Kernel for QLinearMatMul {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let a = Form::of(call.tensor(A)?);
+        let a = OperandLayout::from_view(call.tensor(A)?);
         let shapes = match &self.packed {
-            Some(packed) => Shapes::new(&a, &Form::dense(&[packed.depth, packed.cols]))?,
-            None => Shapes::new(&a, &Form::of(call.tensor(B)?))?,
+            Some(packed) => Shapes::new(&a, &OperandLayout::dense(&[packed.depth, packed.cols]))?,
+            None => Shapes::new(&a, &OperandLayout::from_view(call.tensor(B)?))?,
         };
         let y_type = self.types[2];
         if !self.is_exact {
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Over several blocks of rows.
+    /// Checks a product over several blocks of rows.
     #[test]
     fn many_rows() {
         let (m, n, k) = (1100, 300, 3);
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Small floats are dequantized, multiplied and quantized.
+    /// Checks that small floats are dequantized, multiplied and quantized.
     #[test]
     fn small_floats() {
         let small = |dims: &[usize], numbers: &[f32]| {

@@ -5,12 +5,12 @@ use crate::ops::testing::{floats, ints, run, strings, tensor, text, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
 
-/// Operator, attributes, and what they make of a row of 3, -4, 0 and one of 1, 2, 2.
-type Row = (&'static str, Attributes, [f32; 6]);
+/// Operator, attributes, and the expected result for the rows 3, -4, 0 and 1, 2, 2.
+type FeatureRow = (&'static str, Attributes, [f32; 6]);
 
 #[test]
 fn rows_of_features() {
-    let rows: [Row; 6] = [
+    let rows: [FeatureRow; 6] = [
         (
             "Scaler",
             vec![floats("offset", &[1.0]), floats("scale", &[2.0, 0.5, 1.0])],
