@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
-use crate::executable::{Body, Executable, Step, Work};
+use crate::executable::{Body, Executable, Region, Step, Work};
 use crate::inputs::ExcludedBranch;
 use crate::kernel::{Call, Kernel, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
@@ -49,6 +49,13 @@ impl StepEvent {
     pub fn new(step: usize, start: Duration, took: Duration) -> StepEvent {
         StepEvent { step, start, took }
     }
+}
+
+/// Step that runs inner graphs in place of a kernel.
+#[derive(Clone, Copy)]
+struct RegionStep<'r> {
+    step: &'r Step,
+    region: &'r Region,
 }
 
 /// State shared by all steps of a run.
@@ -233,7 +240,8 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the error of a run that is cancelled before or within a step, or before one of its iterations.
+    /// Makes the error of a run that is cancelled before or within a step, or before one of its
+    /// iterations.
     #[cold]
     fn make_stop_error(
         &self,
@@ -350,7 +358,8 @@ impl Run<'_> {
                 Work::Kernel(kernel) => self.kernel(step, &**kernel, &mut call)?,
                 Work::Region(region) => {
                     let planned = planned.inner(scheduled.step);
-                    self.region((step, region), planned, inner, &mut call, watch)?;
+                    let at = RegionStep { step, region };
+                    self.run_region(at, planned, inner, &mut call, watch)?;
                 }
             }
             if !makes_values {
@@ -400,7 +409,8 @@ impl Run<'_> {
         }
     }
 
-    /// Moves owned inputs that a step takes over out of the held values, in order. Other values stay.
+    /// Moves owned inputs that a step takes over out of the held values, in order. Other values
+    /// stay.
     fn take_sources(
         &self,
         sources: &[Source],
@@ -437,7 +447,8 @@ fn lend<'a>(goals: &[Goal], held: &mut [Held<'a>], lent: &mut Lent<'a>) {
 }
 
 impl Executable {
-    /// Makes the error of a failed step. `held` returns the type of an input that the plan does not know.
+    /// Makes the error of a failed step. `held` returns the type of an input that the plan does not
+    /// know.
     pub(crate) fn failure(
         &self,
         body: &Body,
@@ -464,8 +475,8 @@ impl Executable {
 }
 
 impl Body {
-    /// Returns an operand of a step: bytes of the arena, a constant, or a held value, with the dimensions of its
-    /// slot.
+    /// Returns an operand of a step: bytes of the arena, a constant, or a held value, with the
+    /// dimensions of its slot.
     #[inline]
     pub(crate) fn operand<'c>(
         &'c self,

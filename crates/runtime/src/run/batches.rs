@@ -7,9 +7,8 @@ use sardonyx_tensor::{DataType, Dims, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::{KernelError, fail};
-use crate::executable::{Region, Step};
 use crate::kernel::{Call, Operand, OperandList, Target};
 use crate::memory::{Memory, Planned};
 
@@ -23,23 +22,24 @@ struct BatchSizes {
 }
 
 impl Run<'_> {
-    /// Runs the body of a region for each sequence of a batch. The first operand has their lengths, if given; the
-    /// operands of the scan follow.
-    pub(super) fn batches(
+    /// Runs the body of a region for each sequence of a batch. The first operand has their lengths,
+    /// if given; the operands of the scan follow.
+    pub(super) fn run_batches(
         &self,
-        (step, region): (&Step, &Region),
+        at: RegionStep<'_>,
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
-        let kind = &region.kind;
+        let kind = &at.region.kind;
         let carried = kind.carried_count();
         let scanned = kind.input_count() - carried;
         let counts = counts(call, carried, scanned)?;
         let lengths = lengths(call, counts)?;
         let mut all: Vec<Option<Tensor>> = call.targets.iter().map(|_| None).collect();
-        // An empty batch runs once on zeros without slices, which determines the types and sizes of outputs.
+        // An empty batch runs once on zeros without slices, which determines the types and sizes of
+        // outputs.
         let blanks = if lengths.is_empty() { blanks(call, carried + scanned)? } else { Vec::new() };
         let no_length = blanks.first().map(|_| &0);
         for (index, length) in lengths.iter().chain(no_length).enumerate() {
@@ -60,7 +60,7 @@ impl Run<'_> {
             let targets = call.targets.iter().map(|_| Target::Owned(None)).collect();
             let mut one = Call { operands, targets, over: None, ..*call };
             let slices = Slices::from_call(kind, &one)?.map(|slices| slices.truncate(*length));
-            self.iterations((step, region), planned, inner, &mut one, slices, watch)?;
+            self.run_iterations(at, planned, inner, &mut one, slices, watch)?;
             for (position, target) in one.targets.into_iter().enumerate() {
                 let Target::Owned(Some(Value::Tensor(tensor))) = target else {
                     return Err("an output is not a tensor".to_string().into());

@@ -1,16 +1,17 @@
 //! Plans for iterations whose input sizes change.
 //!
-//! With a plan for unknown sizes all values have memory of their own, so iterations get plans for their actual sizes.
-//! New plans are cheap, but not free: after three new sets of sizes in a row, iterations run without until sizes
-//! repeat.
+//! With a plan for unknown sizes all values have memory of their own, so iterations get plans for
+//! their actual sizes. New plans are cheap, but not free: after three new sets of sizes in a row,
+//! iterations run without until sizes repeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{DataType, Dims};
 
-use crate::executable::{Body, Executable, Region};
+use crate::executable::{Body, Executable};
 use crate::memory::{Held, InputTypes, Planned, Plans, fits, key_of};
+use crate::program::RegionKind;
 use crate::sizes::{KnownSizes, Scope};
 
 /// Limit: new sets of sizes in a row that get a plan.
@@ -38,11 +39,13 @@ impl IterationPlans {
         *self.plans.lock().unwrap_or_else(PoisonError::into_inner) = Plans::default();
     }
 
-    /// Returns the plan for an iteration with the given values; `None` to use the one for unknown sizes.
+    /// Returns the plan for an iteration with the given values; `None` to use the one for unknown
+    /// sizes.
     pub(super) fn choose(
         &self,
         executable: &Executable,
-        (region, body): (&Region, &Body),
+        kind: &RegionKind,
+        body: &Body,
         given: &[Held<'_>],
         choice: &mut Choice,
     ) -> Option<Arc<Planned>> {
@@ -61,13 +64,13 @@ impl IterationPlans {
         choice.last = Some(key.clone());
         // A contradiction is an error of the step that it is about, which describes it better.
         let found = self.sizes.find(Scope::inner(executable, body), &types_of(given)).ok()?;
-        let planned = Arc::new(Planned::in_region(&region.kind, body, found.sizes));
+        let planned = Arc::new(Planned::in_region(kind, body, found.sizes));
         plans().keep(key, planned.clone());
         Some(planned)
     }
 
-    /// Returns the types of the values of a body, by slot, for inputs of these types; `None` if they contradict each
-    /// other.
+    /// Returns the types of the values of a body, by slot, for inputs of these types; `None` if
+    /// they contradict each other.
     pub(super) fn types(
         &self,
         executable: &Executable,

@@ -6,9 +6,9 @@ use sardonyx_tensor::{Bool8, DataType, TensorViewMut, Value, emptied};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Body, Region, Step};
+use crate::executable::Body;
 use crate::inputs::Branch;
 use crate::kernel::{Call, MemorySource, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
@@ -17,29 +17,30 @@ use crate::program::{RegionKind, Slot};
 use crate::schedule::Source;
 
 impl Run<'_> {
-    /// Runs the inner graphs of a step by its kind. The operands of the call are those of the kind, then the captures
-    /// of the graphs.
-    pub(super) fn region(
+    /// Runs the inner graphs of a step by its kind. The operands of the call are those of the kind,
+    /// then the captures of the graphs.
+    pub(super) fn run_region(
         &self,
-        (step, region): (&Step, &Region),
+        at: RegionStep<'_>,
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
+        let RegionStep { step, region } = at;
         let chosen = match region.kind {
             RegionKind::If { .. } => usize::from(!read_condition(call, 0)?),
             RegionKind::Scan { lengths: Some(_), .. } => {
-                return self.batches((step, region), planned, inner, call, watch);
+                return self.run_batches(at, planned, inner, call, watch);
             }
             RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
                 if let Some(iterations) = &region.scalars
-                    && self.scalar_iterations((step, region), iterations, call, watch)?
+                    && self.run_scalar_loop(at, iterations, call, watch)?
                 {
                     return Ok(());
                 }
                 let slices = Slices::from_call(&region.kind, call)?;
-                return self.iterations((step, region), planned, inner, call, slices, watch);
+                return self.run_iterations(at, planned, inner, call, slices, watch);
             }
         };
         let branch = Branch { step: step.number, index: chosen };
@@ -58,7 +59,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs an inner graph on its captures, with outputs written to the targets of the enclosing step.
+    /// Runs an inner graph on its captures, with outputs written to the targets of the enclosing
+    /// step.
     fn enter<'h>(
         &self,
         body: &Body,

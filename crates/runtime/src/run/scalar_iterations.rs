@@ -1,14 +1,15 @@
-//! Iterations of a loop whose graph is one step of scalar functions: carried values stay in registers.
+//! Iterations of a loop whose graph is one step of scalar functions: carried values stay in
+//! registers.
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{Dims, TensorView, Value};
 use smallvec::SmallVec;
 
-use super::iterations::limits;
+use super::iterations::LoopLimits;
 use super::stack::Stack;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Region, Step};
+use crate::executable::Step;
 use crate::kernel::{Call, Operand};
 use crate::program::Along;
 use crate::registers::{Made, Registers, ScalarCode, ScalarIterations, bytes_of, word_of};
@@ -17,12 +18,20 @@ use crate::spans;
 /// Stacked outputs, and the register of each.
 type Stacks<'t, 'o> = SmallVec<[(Stack<'t, 'o>, &'t Made); 2]>;
 
+/// Loop whose graph is scalar code.
+#[derive(Clone, Copy)]
+struct ScalarLoop<'s> {
+    step: &'s Step,
+    iterations: &'s ScalarIterations,
+    code: &'s ScalarCode,
+}
+
 impl Run<'_> {
-    /// Runs all iterations of a loop. Returns `false` without any effect if the operands differ from the inferred
-    /// types.
-    pub(super) fn scalar_iterations(
+    /// Runs all iterations of a loop. Returns `false` without any effect if the operands differ
+    /// from the inferred types.
+    pub(super) fn run_scalar_loop(
         &self,
-        (step, region): (&Step, &Region),
+        RegionStep { step, region }: RegionStep<'_>,
         iterations: &ScalarIterations,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
@@ -35,7 +44,7 @@ impl Run<'_> {
         let Some(mut registers) = init_registers(iterations, code, call) else {
             return Ok(false);
         };
-        let (most, goes_on) = limits(&region.kind, call)?;
+        let limits = LoopLimits::read(&region.kind, call)?;
         let Some((finals, stacked)) = call.targets.split_at_mut_checked(iterations.carried.len())
         else {
             return Ok(false);
@@ -44,14 +53,8 @@ impl Run<'_> {
         let mut stacks: Stacks<'_, '_> = stacks.zip(&iterations.stacked).collect();
         let iteration = Watch::step(watch, inside.number, |_| {
             let _span = spans::enter_step(self.executable, inside);
-            let limits = (most, goes_on);
-            self.run_scalar_iterations(
-                step,
-                (iterations, code),
-                &mut registers,
-                &mut stacks,
-                limits,
-            )
+            let scalars = ScalarLoop { step, iterations, code };
+            self.run_scalar_iterations(scalars, limits, &mut registers, &mut stacks)
         })?;
         for (carried, target) in iterations.carried.iter().zip(finals) {
             let word = registers[carried.read as usize].to_le_bytes();
@@ -69,11 +72,10 @@ impl Run<'_> {
     /// Runs all iterations, and returns their number.
     fn run_scalar_iterations(
         &self,
-        step: &Step,
-        (iterations, code): (&ScalarIterations, &ScalarCode),
+        ScalarLoop { step, iterations, code }: ScalarLoop<'_>,
+        LoopLimits { most, mut goes_on }: LoopLimits,
         registers: &mut Registers,
         stacks: &mut Stacks<'_, '_>,
-        (most, mut goes_on): (u64, bool),
     ) -> Result<usize, Failed> {
         let mut next = Registers::from_elem(0, iterations.carried.len());
         let mut iteration = 0;
