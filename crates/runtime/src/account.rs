@@ -89,7 +89,7 @@ impl Account {
 
     /// Returns the limit that leaves fewer bytes, and the bytes charged against it.
     fn tighter(&self) -> (usize, usize) {
-        let own = (self.limit, self.taken());
+        let own = (self.limit, self.charged_bytes());
         let Some(budget) = &self.budget else { return own };
         let shared = (budget.limit(), budget.used());
         let left = |(limit, taken): (usize, usize)| limit.saturating_sub(taken);
@@ -106,7 +106,7 @@ impl Account {
         Reservation { budget: self.budget.clone(), bytes: self.reserved.take() }
     }
 
-    pub(crate) fn taken(&self) -> usize {
+    pub(crate) fn charged_bytes(&self) -> usize {
         self.taken.get()
     }
 
@@ -233,11 +233,11 @@ mod tests {
         );
         account.charge(10).unwrap();
         account.credit(50);
-        assert_eq!((account.taken(), account.left()), (50, 50));
+        assert_eq!((account.charged_bytes(), account.left()), (50, 50));
         assert_eq!(account.last_refused(), Some(refused));
         assert_eq!(account.with_less(20).left(), 70);
         account.settle(10);
-        assert_eq!((account.taken(), account.left()), (10, 90));
+        assert_eq!((account.charged_bytes(), account.left()), (10, 90));
         assert!(account.charge(usize::MAX).is_err());
         assert!(Account::new(None, 1).charge(usize::MAX).is_err());
     }
@@ -251,13 +251,16 @@ mod tests {
         assert_eq!((budget.used(), one.left(), other.left()), (70, 30, 30));
         let refused = other.charge(31).unwrap_err();
         let text = "31 bytes are needed and 70 are in use; the memory limit is 100";
-        assert_eq!((refused.to_string().as_str(), budget.used(), other.taken()), (text, 70, 7));
+        assert_eq!(
+            (refused.to_string().as_str(), budget.used(), other.charged_bytes()),
+            (text, 70, 7)
+        );
         other.charge(10).unwrap();
         assert!(other.with_more(10).charge(11).is_err());
         one.settle(20);
         assert_eq!((budget.used(), other.left()), (30, 33));
         other.credit(17);
-        assert_eq!((budget.used(), other.taken()), (20, 0));
+        assert_eq!((budget.used(), other.charged_bytes()), (20, 0));
         let kept = one.reserve();
         drop((one, other));
         assert_eq!(budget.used(), 20);

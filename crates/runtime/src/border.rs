@@ -66,7 +66,7 @@ pub(crate) fn admit(
     declared: Option<&Type>,
     account: &Account,
 ) -> Result<(), KernelError> {
-    let before = account.taken();
+    let before = account.charged_bytes();
     let admitted = match value {
         Held::Input(view) => {
             let is_wrapped = matches!(declared, Some(Type::Optional(_)));
@@ -85,7 +85,7 @@ pub(crate) fn admit(
         }
         _ => return Ok(()),
     };
-    *value = Held::Value(admitted, account.taken().saturating_sub(before));
+    *value = Held::Value(admitted, account.charged_bytes().saturating_sub(before));
     Ok(())
 }
 

@@ -30,8 +30,7 @@ pub(crate) fn only_readers(executable: &Executable) -> Vec<Option<Branch>> {
         }
     }
     let graph = executable.resolved.model().graph(executable.resolved.main());
-    let reader = |value: Option<ValueId>| readers.get(&value?).copied().flatten();
-    graph.inputs.iter().map(|info| reader(info.value)).collect()
+    graph.inputs.iter().map(|info| readers.get(&info.value?).copied().flatten()).collect()
 }
 
 fn is_if(kind: &RegionKind) -> bool {

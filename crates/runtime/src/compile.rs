@@ -28,7 +28,7 @@ use crate::options::{Optimization, Options};
 use crate::precision::{Precision, find_exact_limit};
 use crate::program::{Broken, Program};
 use crate::report::{Clock, CompileReport};
-use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
+use crate::rewrite::{LOWERING, Note, REWRITES};
 use crate::select::select;
 use crate::weights::Packer;
 
@@ -264,7 +264,7 @@ fn compile_stages(
     let memory = Arc::new(Recycler::default());
     let maker = Maker { lowering: &exactly, pool, memory: Some(&memory) };
     let body = select(&lowering, &maker, constants, program, options.keeps_mapped, &mut report)?;
-    report.made_bytes = account.taken();
+    report.made_bytes = account.charged_bytes();
     let reserved = account.reserve();
     clock.lap(&mut report, "select");
     let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));
@@ -290,16 +290,13 @@ fn rewrite(
     resolved: &Resolved,
     options: &Options,
 ) -> (Vec<Note>, Option<String>) {
-    let wanted = |rewrite: &&Rewrite| {
-        let is_left_out = options.without.iter().any(|name| name == rewrite.name);
-        rewrite.from <= options.optimization && !is_left_out
-    };
     let after = options.print_after.as_deref();
     let verifies = cfg!(debug_assertions) || after.is_some();
     let mut notes = Vec::new();
     let mut printed = (after == Some(LOWERING)).then(|| program.text(resolved));
     for rewrite in &REWRITES {
-        if wanted(&rewrite) {
+        let is_left_out = options.without.iter().any(|name| name == rewrite.name);
+        if rewrite.from <= options.optimization && !is_left_out {
             notes.extend(rewrite.apply(program, verifies));
         }
         if after == Some(rewrite.name) {
@@ -317,9 +314,9 @@ fn rewrite(
 
 /// Refuses unknown names of rewrites in the options.
 fn check_names(options: &Options) -> Result<(), CompileError> {
-    let known = |name: &str| REWRITES.iter().any(|rewrite| rewrite.name == name);
     let after = options.print_after.as_deref().filter(|name| *name != LOWERING);
-    let unknown = options.without.iter().map(String::as_str).chain(after).find(|name| !known(name));
+    let mut names = options.without.iter().map(String::as_str).chain(after);
+    let unknown = names.find(|name| REWRITES.iter().all(|rewrite| rewrite.name != *name));
     let Some(name) = unknown else {
         return Ok(());
     };

@@ -197,11 +197,10 @@ impl StepInspector<'_> {
         let resolved = &self.executable.resolved;
         let (first, others) = step.origins.split_first()?;
         let def = |node: NodeId| resolved.op(node).map(|op| op.def);
-        let is_same = |node: NodeId| match (def(*first), def(node)) {
+        let others = others.iter().filter(|node| match (def(*first), def(**node)) {
             (Some(first), Some(other)) => std::ptr::eq(first, other),
             _ => false,
-        };
-        let others = others.iter().filter(|node| is_same(**node));
+        });
         std::iter::once(first).chain(others).try_fold(0u64, |sum, node| {
             sum.checked_add(node_multiply_adds(resolved, self.inference, *node)?)
         })

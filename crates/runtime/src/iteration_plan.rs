@@ -83,13 +83,14 @@ impl IterationPlan {
             held: schedule.held,
             is_open: body.inputs.iter().flatten().any(|slot| plan.types[slot.index()].is_none()),
         };
-        let is_made = |place: u32| !schedule.inputs.contains(&Some(place));
         let (first, count) = (kind.first_carried(), kind.carried_count());
         let moving = kind.kept_outputs() + count;
         // Returns the output with the value of a place that a step of the body writes and no other
         // output shares.
         let only = |outputs: &[Source], source: Source| match source {
-            Source::Held { place, root, slot } if root == slot && is_made(place) => {
+            Source::Held { place, root, slot }
+                if root == slot && !schedule.inputs.contains(&Some(place)) =>
+            {
                 let same = outputs.iter().filter(|other| **other == source);
                 (same.count() == 1).then_some(place)
             }

@@ -28,7 +28,7 @@ use crate::scratch::Scratch;
 use crate::weights::{Packer, Weight};
 
 use target::memory_of;
-pub(crate) use target::{Laid, MemorySource, Target, describe_value};
+pub(crate) use target::{MemorySource, OutputLayout, Target, describe_value};
 
 /// Compiled step.
 pub(crate) trait Kernel: Send + Sync {

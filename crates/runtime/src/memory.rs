@@ -234,14 +234,14 @@ pub(crate) fn fits(key: &InputTypes, given: &[Held<'_>]) -> bool {
 mod tests {
     use super::*;
 
-    fn planned(arena_bytes: usize) -> Arc<Planned> {
+    fn make_planned(arena_bytes: usize) -> Arc<Planned> {
         let body = Body::default();
         let mut planned = Planned::new(&body, Sizes::default());
         planned.plan.arena_bytes = arena_bytes;
         Arc::new(planned)
     }
 
-    fn given(size: usize) -> HeldValues<'static> {
+    fn make_inputs(size: usize) -> HeldValues<'static> {
         let zeros = sardonyx_tensor::Tensor::zeros(DataType::Float, [size]);
         let zeros = Value::Tensor(zeros.expect("a little memory"));
         [Held::Value(zeros, 0)].into_iter().collect()
@@ -252,12 +252,12 @@ mod tests {
         let mut plans = Plans::default();
         let key = |size: usize| vec![Some((DataType::Float.number(), [size].as_slice().into()))];
         for size in 0..MAX_PLANS {
-            plans.keep(key(size), planned(size));
+            plans.keep(key(size), make_planned(size));
         }
-        assert!(plans.find(&given(0)).is_some());
-        plans.keep(key(MAX_PLANS), planned(0));
+        assert!(plans.find(&make_inputs(0)).is_some());
+        plans.keep(key(MAX_PLANS), make_planned(0));
         let found: Vec<usize> =
-            (0..=MAX_PLANS).filter(|size| plans.find(&given(*size)).is_none()).collect();
+            (0..=MAX_PLANS).filter(|size| plans.find(&make_inputs(*size)).is_none()).collect();
         assert_eq!(found, [1]);
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let mut memory = Memory::default();
         let mut sizes: Vec<usize> = (4096..=8192)
             .step_by(64)
-            .map(|bytes| memory.arena(&planned(bytes)).expect("a little memory").len())
+            .map(|bytes| memory.arena(&make_planned(bytes)).expect("a little memory").len())
             .collect();
         sizes.dedup();
         assert!(sizes.len() <= 7, "{sizes:?}");

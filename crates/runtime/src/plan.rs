@@ -18,7 +18,7 @@ use sardonyx_tensor::shape::elems;
 use sardonyx_tensor::{DataType, Dims};
 
 use crate::executable::{Body, SlotInfo, Step, Work};
-use crate::kernel::Laid;
+use crate::kernel::OutputLayout;
 use crate::layout::Layout;
 use crate::program::{MoveKind, Order, Slot};
 use crate::sizes::Sizes;
@@ -128,10 +128,10 @@ impl Plan {
     }
 
     /// Returns the layout of a slot that a step writes, unless it is in rows.
-    pub(crate) fn output_layout(&self, slot: Slot) -> Option<Laid<'_>> {
+    pub(crate) fn output_layout(&self, slot: Slot) -> Option<OutputLayout<'_>> {
         match &self.places[slot.index()] {
-            Place::Arena(_, Some(layout)) => Some(Laid { layout, is_part: false }),
-            Place::Part(_, layout) => Some(Laid { layout, is_part: true }),
+            Place::Arena(_, Some(layout)) => Some(OutputLayout { layout, is_part: false }),
+            Place::Part(_, layout) => Some(OutputLayout { layout, is_part: true }),
             _ => None,
         }
     }

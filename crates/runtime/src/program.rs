@@ -228,10 +228,10 @@ impl Conv {
         self.epilogue.visit_operands(see);
     }
 
-    fn each_parameter_mut(&mut self, see: &mut dyn FnMut(Option<&mut Slot>)) {
+    fn visit_parameters_mut(&mut self, see: &mut dyn FnMut(Option<&mut Slot>)) {
         see(Some(&mut self.weights));
         self.bias.iter_mut().for_each(|bias| see(Some(bias)));
-        self.epilogue.each_operand_mut(see);
+        self.epilogue.visit_operands_mut(see);
     }
 
     /// Returns the number of operands, without the input, the expansion's and the gate.
@@ -511,7 +511,7 @@ impl Epilogue {
         }
     }
 
-    fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         for stage in &mut self.0 {
             match stage {
                 Stage::Scale { by: Numbers::Value(slot), .. }
@@ -643,7 +643,7 @@ impl Op {
     }
 
     /// Calls `see` for the operands to change them, in the order of [`Op::visit_operands`].
-    pub(crate) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    pub(crate) fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         let own: &mut [Option<Slot>] = match self {
             Op::Product(product) => {
                 see(Some(&mut product.a));
@@ -653,16 +653,16 @@ impl Op {
                     see(product.b_zero_point.as_mut());
                 }
                 product.addend.iter_mut().for_each(|addend| see(Some(&mut addend.c)));
-                return product.epilogue.each_operand_mut(see);
+                return product.epilogue.visit_operands_mut(see);
             }
             Op::Conv(conv) => {
                 see(Some(match &mut conv.expansion {
                     Some(expansion) => &mut expansion.x,
                     None => &mut conv.x,
                 }));
-                conv.each_parameter_mut(&mut see);
+                conv.visit_parameters_mut(&mut see);
                 let expansion = conv.expansion.iter_mut();
-                expansion.for_each(|first| first.each_parameter_mut(&mut see));
+                expansion.for_each(|first| first.visit_parameters_mut(&mut see));
                 return conv.gate.iter_mut().for_each(|gate| see(Some(gate)));
             }
             Op::WeightGradient(gradient) => {
@@ -710,7 +710,7 @@ impl Op {
             Op::Fill(fill) => return see(Some(&mut fill.shape)),
             Op::Reorder(reorder) => return see(Some(&mut reorder.x)),
             Op::Region(region) => {
-                region.kind.each_operand_mut(&mut see);
+                region.kind.visit_operands_mut(&mut see);
                 return region.captures.iter_mut().for_each(|slot| see(Some(slot)));
             }
             Op::Attention(attention) => &mut attention.operands,

@@ -294,7 +294,7 @@ impl Run<'_> {
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
             given.into_iter()
         });
-        let taken = account.taken();
+        let taken = account.charged_bytes();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &body.steps[scheduled.step];
         let goals = schedule.goals(scheduled);

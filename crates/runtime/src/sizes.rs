@@ -98,10 +98,10 @@ impl Sizes {
         body: &Body,
         inference: &Inference,
     ) -> Sizes {
-        let type_of = |value| inference.ty(value).and_then(elem_and_dims);
-        let slots = body.slots.iter();
-        let types =
-            slots.map(|slot| slot.constant_type().or_else(|| type_of(slot.value))).collect();
+        let types = body.slots.iter().map(|slot| {
+            slot.constant_type().or_else(|| inference.ty(slot.value).and_then(elem_and_dims))
+        });
+        let types = types.collect();
         let ints = layout_slots(executable, body).filter_map(|slot| {
             let info = &body.slots[slot.index()];
             let known = || inference.known(info.value).and_then(Known::to_tensor);
@@ -191,16 +191,14 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 /// Yields the slots whose values decide layouts of others.
 fn layout_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
     let steps = body.steps.iter();
-    // Joined operands are data, and do not decide a layout.
-    let points = |movement: &MoveKind| !matches!(movement, MoveKind::Concat(_));
     let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
-    let moves = moves.filter(move |(_, movement)| points(movement));
-    moves.flat_map(|(step, movement)| {
+    // Joined operands are data, and do not decide a layout.
+    let moves = moves.filter(|(_, movement)| !matches!(***movement, MoveKind::Concat(_)));
+    moves.flat_map(move |(step, movement)| {
         let slots = step.inputs.iter().skip(1).flatten().copied();
         // A single picked slice can be a view, several cannot.
-        let is_one = |slot: &Slot| is_one_element(executable, body, *slot);
         let is_gather = matches!(**movement, MoveKind::Gather(_));
-        slots.filter(move |slot| !is_gather || is_one(slot))
+        slots.filter(move |slot| !is_gather || is_one_element(executable, body, *slot))
     })
 }
 

@@ -14,14 +14,14 @@ fn model(ir: i64, graph: &str) -> Model {
     parsed.unwrap_or_else(|error| panic!("{error:?}\n{graph}")).model
 }
 
-fn limited(graph: &str, memory_limit: Option<usize>) -> Session {
+fn compile_with_limit(graph: &str, memory_limit: Option<usize>) -> Session {
     let mut options = Options::with_threads(1);
     options.memory_limit = memory_limit;
     Session::compile(&model(10, graph), &NoExternalData, &options).unwrap()
 }
 
 fn session(graph: &str) -> Session {
-    limited(graph, None)
+    compile_with_limit(graph, None)
 }
 
 fn run(session: &Session, inputs: &[(&str, Value)]) -> Result<Vec<Value>, RunError> {
@@ -367,7 +367,8 @@ fn what_sparse_tensors_stand_for_is_counted() {
     let graph = "g (float[N] x) => (float[N] y) { y = Neg (x) }";
     let large = || Value::from(sparse(&[1 << 20], &[7], &[1.0]));
     assert!(run(&session(graph), &[("x", large())]).is_ok());
-    let error = run(&limited(graph, Some(1 << 20)), &[("x", large())]).unwrap_err().to_string();
+    let error =
+        run(&compile_with_limit(graph, Some(1 << 20)), &[("x", large())]).unwrap_err().to_string();
     assert!(error.contains("'x'") && error.contains("memory limit"), "{error}");
     let huge = Value::from(sparse(&[1 << 40], &[7], &[1.0]));
     let error = run(&session(graph), &[("x", huge)]).unwrap_err().to_string();
@@ -387,13 +388,13 @@ fn growing_sequences_end_at_the_memory_limit() {
     text += "}";
     let x = || [("x", Value::from(floats(&[0.5; 16384])))];
     let needed = 64 * (65536 + Sequence::ITEM_BYTES);
-    assert!(run(&limited(&text, Some(needed + (1 << 16))), &x()).is_ok());
-    let error = run(&limited(&text, Some(needed / 2)), &x()).unwrap_err().to_string();
+    assert!(run(&compile_with_limit(&text, Some(needed + (1 << 16))), &x()).is_ok());
+    let error = run(&compile_with_limit(&text, Some(needed / 2)), &x()).unwrap_err().to_string();
     assert!(error.contains("SequenceInsert") || error.contains("Concat"), "{error}");
     assert!(error.contains("the memory limit is"), "{error}");
     // So do the items of a split of a tensor without elements.
     let cut = "g (float[N, 0] x) => (s) { s = SplitToSequence (x) }";
-    let wide = || [("x", Tensor::zeros(DataType::Float, [1 << 40, 0]).unwrap().into())];
-    let error = run(&limited(cut, Some(1 << 30)), &wide()).unwrap_err().to_string();
+    let wide = [("x", Tensor::zeros(DataType::Float, [1 << 40, 0]).unwrap().into())];
+    let error = run(&compile_with_limit(cut, Some(1 << 30)), &wide).unwrap_err().to_string();
     assert!(error.contains("the memory limit is"), "{error}");
 }

@@ -34,9 +34,8 @@ fn graph(body: &str) -> String {
 /// Lists the operations that products and convolutions absorbed. Other fusions are in
 /// `pointwise.rs`.
 fn list_fused(both: &Both) -> Vec<(String, String)> {
-    let is_product = |place: &str| ["MatMul", "Gemm", "Conv"].iter().any(|op| place.contains(op));
     let fused = both.fused.fused_steps().into_iter();
-    fused.filter(|(by, _)| is_product(by)).collect()
+    fused.filter(|(by, _)| ["MatMul", "Gemm", "Conv"].iter().any(|op| by.contains(op))).collect()
 }
 
 /// Runs a graph and checks the number of steps that products absorbed.

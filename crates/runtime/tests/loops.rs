@@ -38,7 +38,7 @@ const ENDLESS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
         }>
     }";
 
-fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
+fn run_until_stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
     match session.run_with(inputs(&[("x", x)]), options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
@@ -59,7 +59,7 @@ fn a_run_without_steps_ends_as_well() {
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
     session.run_with(inputs(&[("x", x)]), &options).unwrap();
     flag.stop();
-    let (reason, place) = stopped(&session, &options);
+    let (reason, place) = run_until_stopped(&session, &options);
     assert_eq!(reason, StopReason::Flag);
     assert_eq!(place, "the outputs of the model");
 }
@@ -76,7 +76,7 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
             flag.stop();
         }
     };
-    let (reason, place) = stopped(&session, &RunOptions::new().stop(&flag).watch(&watch));
+    let (reason, place) = run_until_stopped(&session, &RunOptions::new().stop(&flag).watch(&watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in iteration "), "{place}");
     let end = " of graph 'forever' in Loop node that makes 'y'";
@@ -87,7 +87,7 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     flag.reset();
     let options =
         RunOptions::new().stop(&flag).deadline(Instant::now() + Duration::from_millis(20));
-    assert_eq!(stopped(&session, &options).0, StopReason::Deadline);
+    assert_eq!(run_until_stopped(&session, &options).0, StopReason::Deadline);
 }
 
 /// Operators whose work is split into chunks, on inputs of 256 times 256 elements.
@@ -147,10 +147,10 @@ fn a_long_step_ends_between_its_parts() {
 fn iterations_of_all_loops_count_together() {
     let session = session(ENDLESS, &Options::with_threads(1));
     // Each outer iteration has two inner ones: the tenth is outer iteration 3.
-    let (reason, place) = stopped(&session, &RunOptions::new().iteration_limit(9));
+    let (reason, place) = run_until_stopped(&session, &RunOptions::new().iteration_limit(9));
     assert_eq!(reason, StopReason::Iterations(9));
     assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
-    let (_, place) = stopped(&session, &RunOptions::new().iteration_limit(10));
+    let (_, place) = run_until_stopped(&session, &RunOptions::new().iteration_limit(10));
     let expected = "iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
                     in Loop node that makes 'y'";
     assert_eq!(place, expected);

@@ -172,7 +172,7 @@ const COUNTING: &str = "g (float x) => (float y, int64[T] iterations) <float one
         }>
     }";
 
-fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
+fn run_until_stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     match session.run_with(vec![("x".to_string(), Value::Tensor(Tensor::scalar(0f32)))], options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
         other => panic!("{other:?}"),
@@ -183,13 +183,16 @@ fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) 
 fn iterations_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
     let place = |iteration: usize| format!("iteration {iteration} of Loop node that makes 'y'");
-    let (reason, found) = stopped(&session, &RunOptions::new().iteration_limit(1000));
+    let (reason, found) = run_until_stopped(&session, &RunOptions::new().iteration_limit(1000));
     assert_eq!((reason, found), (StopReason::Iterations(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
-    assert_eq!(stopped(&session, &RunOptions::new().deadline(soon)).0, StopReason::Deadline);
+    assert_eq!(
+        run_until_stopped(&session, &RunOptions::new().deadline(soon)).0,
+        StopReason::Deadline
+    );
     let flag = StopFlag::new();
     flag.stop();
-    assert_eq!(stopped(&session, &RunOptions::new().stop(&flag)).0, StopReason::Flag);
+    assert_eq!(run_until_stopped(&session, &RunOptions::new().stop(&flag)).0, StopReason::Flag);
 }
 
 /// Checks that the steps of all iterations are reported as one.

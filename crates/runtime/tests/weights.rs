@@ -68,10 +68,9 @@ fn other_forms_and_other_models_have_their_own() {
 /// Makes one constant in three convolutions, whose results are normalized: twice by a, and once by
 /// b.
 fn normalized_model() -> Model {
-    let numbers = |count: u8| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
     Draft::new(13)
         .input("x", &["N", "4", "6", "6"])
-        .constant("k", &[4, 4, 3, 3], numbers(144))
+        .constant("k", &[4, 4, 3, 3], (0..144u8).map(|n| f32::from(n % 7) - 3.0).collect())
         .constant("a", &[4], vec![1.0, 2.0, 3.0, 4.0])
         .constant("b", &[4], vec![1.0, 2.0, 3.0, 5.0])
         .constant("m", &[4], vec![0.5, -0.5, 0.25, 1.0])

@@ -15,14 +15,19 @@ pub(crate) enum Target<'a> {
     /// Output without a reader.
     Absent,
     /// Planned memory: in rows unless `laid`.
-    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8], laid: Option<Laid<'a>> },
+    Planned {
+        data_type: DataType,
+        dims: &'a Dims,
+        bytes: &'a mut [u8],
+        laid: Option<OutputLayout<'a>>,
+    },
     /// Memory of its own.
     Owned(Option<Value>),
 }
 
 /// Layout of an output that is not in rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Laid<'a> {
+pub(crate) struct OutputLayout<'a> {
     pub(crate) layout: &'a Layout,
     /// Whether the output is a part of another value, which owns the gaps between the elements.
     pub(crate) is_part: bool,

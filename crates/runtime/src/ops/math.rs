@@ -74,7 +74,7 @@ struct Pair {
 
 impl Pair {
     /// Broadcasts both inputs.
-    fn of(call: &Call<'_>) -> Result<Pair, KernelError> {
+    fn new(call: &Call<'_>) -> Result<Pair, KernelError> {
         let (a, b) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let dims = broadcast_dims(&[a, b])?;
         Ok(Pair { a: steps(a, &dims)?, b: steps(b, &dims)?, dims })

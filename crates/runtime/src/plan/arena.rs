@@ -24,10 +24,10 @@ impl Planner<'_> {
         // Memory that was reused is freed with its new owner.
         let mut is_taken = vec![false; self.body.slots.len()];
         for index in 0..self.body.steps.len() {
-            if !self.plan.skip[index] {
-                if let Some(root) = self.place_outputs(index, last_readers, &mut free) {
-                    is_taken[root.index()] = true;
-                }
+            if !self.plan.skip[index]
+                && let Some(root) = self.place_outputs(index, last_readers, &mut free)
+            {
+                is_taken[root.index()] = true;
             }
             for slot in self.plan.last_use.slots(index) {
                 if let Place::Arena(range, _) = &self.plan.places[slot.index()]

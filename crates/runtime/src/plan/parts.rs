@@ -105,20 +105,22 @@ impl Join<'_> {
             _ => None,
         });
         let parts = parts.chain([(self.maker[root.index()], root)]);
-        let is_in = |slot: Slot| plan.root(slot) == root;
-        let conflicts = |index: usize| {
-            let step = &self.body.steps[index];
-            let mut inputs = step.inputs.iter().enumerate();
-            let reads = inputs.any(|(position, slot)| {
-                slot.is_some_and(is_in) && !plan.lies_there(step, position)
-            });
-            reads || step.outputs.iter().flatten().filter(|slot| is_in(**slot)).count() != 1
-        };
         parts
             .filter_map(|(maker, slot)| Some((maker?, slot)))
-            .filter(|(maker, _)| conflicts(*maker))
+            .filter(|(maker, _)| self.uses_twice(plan, *maker, root))
             .min_by_key(|(maker, _)| *maker)
             .map(|(_, slot)| slot)
+    }
+
+    /// Whether a step that writes into the memory of a slot also reads it, or writes several parts
+    /// of it.
+    fn uses_twice(&self, plan: &Plan, index: usize, root: Slot) -> bool {
+        let step = &self.body.steps[index];
+        let is_in = |slot: Slot| plan.root(slot) == root;
+        let mut inputs = step.inputs.iter().enumerate();
+        let reads = inputs
+            .any(|(position, slot)| slot.is_some_and(is_in) && !plan.lies_there(step, position));
+        reads || step.outputs.iter().flatten().filter(|slot| is_in(**slot)).count() != 1
     }
 }
 

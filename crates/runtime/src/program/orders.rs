@@ -115,11 +115,10 @@ impl Program {
         if !conv.takes_stages() {
             return;
         }
-        let few = |slot: Slot| {
+        let rows = |slot: Slot| {
             let channels = self.shape(slot).and_then(|shape| shape.get(1)?.known());
-            channels.is_some_and(|channels| channels < FEW_CHANNELS)
+            u64::from(channels.is_none_or(|channels| channels >= FEW_CHANNELS))
         };
-        let rows = |slot: Slot| u64::from(!few(slot));
         orders.operands[0] = Takes::Either { rows: rows(conv.x), last: 0 };
         orders.outputs[0] = Takes::Alike;
         orders.alike_in_rows = rows(result);
@@ -138,13 +137,13 @@ impl Program {
             return;
         }
         let shape = self.shape(result);
-        let is_whole = |slot: Slot| match (shape, self.shape(slot)) {
-            (Some(shape), Some(other)) => same_shape(shape, other),
-            _ => false,
-        };
         for (takes, slot) in orders.operands.iter_mut().zip(&pointwise.operands) {
+            let is_whole = match (shape, self.shape(*slot)) {
+                (Some(shape), Some(other)) => same_shape(shape, other),
+                _ => false,
+            };
             // An operand that may broadcast is read in rows.
-            *takes = if is_whole(*slot) { Takes::Alike } else { Takes::Rows };
+            *takes = if is_whole { Takes::Alike } else { Takes::Rows };
         }
         if orders.operands.contains(&Takes::Alike) {
             orders.outputs[0] = Takes::Alike;

@@ -216,9 +216,9 @@ impl Display for Printed<'_> {
             Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
-                let list = |slots: &[Slot]| slots.iter().copied().map(Some).collect::<Operands>();
+                let captures: Operands = region.captures.iter().copied().map(Some).collect();
                 region_kind(f, &region.kind)?;
-                write!(f, " with ({})", List(&list(&region.captures)))
+                write!(f, " with ({})", List(&captures))
             }
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
         }

@@ -79,7 +79,7 @@ impl RegionKind {
     }
 
     /// Calls `see` for the operands besides the captures, to change them.
-    pub(super) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    pub(super) fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         match self {
             RegionKind::If { condition } => see(Some(condition)),
             RegionKind::Loop { trip_count, condition, carried } => {

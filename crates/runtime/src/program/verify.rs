@@ -126,8 +126,9 @@ impl Verifier<'_> {
             }
         }
         for slot in &program.outputs {
-            let is_there = |slot: Slot| defined[slot.index()] || self.program.is_constant(slot);
-            if slot.index() >= defined.len() || !is_there(*slot) {
+            let is_computed = slot.index() < defined.len()
+                && (defined[slot.index()] || self.program.is_constant(*slot));
+            if !is_computed {
                 return Err(outside(format!("the output {} is not computed", self.name(*slot))));
             }
             if self.program.value(*slot).order != Order::Rows {
@@ -306,9 +307,10 @@ impl Verifier<'_> {
         if let Some((slot, wanted)) = of_other_type {
             return Some(self.not_of_type(slot, wanted));
         }
-        let is_matrix = |slot: Slot| self.program.shape(slot).is_none_or(|shape| shape.len() == 2);
         if product.form == ProductForm::Gemm
-            && let Some(slot) = [product.a, product.b].into_iter().find(|slot| !is_matrix(*slot))
+            && let Some(slot) = [product.a, product.b]
+                .into_iter()
+                .find(|slot| self.program.shape(*slot).is_some_and(|shape| shape.len() != 2))
         {
             return Some(format!("{} is not a matrix", self.name(slot)));
         }

@@ -41,10 +41,12 @@ fn forget_captures(region: &mut Region) {
         }
     }
     let own = region.kind.input_count();
-    let is_read = |input: usize| region.bodies.iter().any(|body| body.inputs[input].is_some());
     // Inputs of an iteration keep their positions.
     let all = own + region.captures.len();
-    let read: Vec<bool> = (0..all).map(|input| input < own || is_read(input)).collect();
+    let bodies = &region.bodies;
+    let read: Vec<bool> = (0..all)
+        .map(|input| input < own || bodies.iter().any(|body| body.inputs[input].is_some()))
+        .collect();
     keep(&mut region.captures, &read[own..]);
     for body in &mut region.bodies {
         keep(&mut body.inputs, &read);

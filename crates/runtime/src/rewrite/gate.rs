@@ -68,10 +68,9 @@ fn product(program: &Program, step: &Step) -> Option<(Slot, Slot, Slot)> {
                     && gate.iter().skip(2).all(|size| size.known() == Some(1))
             })
     };
-    let fits = |image: Slot, gate: Slot| is_image(image) && is_gate(gate) && has_last(result);
     [(a, b), (b, a)]
         .into_iter()
-        .find(|&(image, gate)| fits(image, gate))
+        .find(|&(image, gate)| is_image(image) && is_gate(gate) && has_last(result))
         .map(|(image, gate)| (result, image, gate))
 }
 

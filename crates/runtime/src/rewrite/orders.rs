@@ -168,7 +168,7 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
             wrong.push((position, reordered));
         }
         let mut position = 0;
-        step.op.each_operand_mut(|operand| {
+        step.op.visit_operands_mut(|operand| {
             let found = wrong.iter().find(|(at, _)| *at == position);
             if let (Some(operand), Some((_, slot))) = (operand, found) {
                 *operand = *slot;

@@ -26,7 +26,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             continue;
         };
         let joins = match &mut step.op {
-            Op::Norm(norm) => takes_sum(program, norm, [a, b, sum]).map(|()| {
+            Op::Norm(norm) => takes_sum(program, norm, a, b, sum).map(|()| {
                 norm.x = a;
                 norm.residual = Some(Residual { with: b, sum: step.outputs.len() });
             }),
@@ -69,7 +69,13 @@ fn normalization(steps: &[Option<Step>], readers: &Readers, sum: Slot) -> Option
 }
 
 /// Whether a normalization can move to the position of a sum and compute it; or the reason why not.
-fn takes_sum(program: &Program, norm: &Norm, [a, b, sum]: [Slot; 3]) -> Result<(), &'static str> {
+fn takes_sum(
+    program: &Program,
+    norm: &Norm,
+    a: Slot,
+    b: Slot,
+    sum: Slot,
+) -> Result<(), &'static str> {
     let shape = program.shape(sum);
     let is_like_sum =
         |slot: Slot| shape.zip(program.shape(slot)).is_some_and(|(a, b)| same_shape(a, b));

@@ -36,7 +36,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         if joined.len() < 2 && !is_whole {
             continue;
         }
-        let Some(fused) = fuse(program, &readers, &steps, (&members, &kept)) else {
+        let Some(fused) = fuse(program, &readers, &steps, &members, &kept) else {
             continue;
         };
         if let Some(first) = &steps[joined[0]] {
@@ -63,10 +63,11 @@ fn find_groups(program: &Program) -> Vec<Vec<usize>> {
             let is_move = matches!(step.op, Op::Move(_));
             let read: SmallVec<[Slot; 4]> = step.op.operands().into_iter().flatten().collect();
             let last = read.iter().filter_map(|slot| home[slot.index()]).max();
-            let is_there = |slot: &Slot, group: usize| {
-                home[slot.index()] == Some(group) || ready[slot.index()] <= groups[group][0]
-            };
-            let same = last.filter(|group| read.iter().all(|slot| is_there(slot, *group)));
+            let same = last.filter(|group| {
+                read.iter().all(|slot| {
+                    home[slot.index()] == Some(*group) || ready[slot.index()] <= groups[*group][0]
+                })
+            });
             let earliest = read.iter().map(|slot| ready[slot.index()]).max().unwrap_or(0);
             let index = same.unwrap_or_else(|| groups.partition_point(|group| group[0] < earliest));
             // A move alone is free already.
@@ -221,7 +222,8 @@ fn fuse(
     program: &Program,
     readers: &Readers,
     steps: &[Option<Step>],
-    (members, kept): (&[usize], &[usize]),
+    members: &[usize],
+    kept: &[usize],
 ) -> Option<Step> {
     let mut building = Building {
         values: &program.values,

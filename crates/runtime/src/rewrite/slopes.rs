@@ -44,7 +44,7 @@ fn find(program: &Program, makers: &[Option<usize>], index: usize) -> Option<(Po
         return None;
     };
     let found = [(first, second), (second, first)].into_iter().find_map(|(sized, used)| {
-        let op = guard(program, &maker, (sized, x, y))?;
+        let op = guard(program, &maker, sized, x, y)?;
         let Op::Cast(cast) = &maker(used)?.op else { return None };
         let is_test = cast.conversion.from == elem && cast.conversion.to == DataType::Bool;
         is_test.then_some((op, cast.x))
@@ -59,7 +59,9 @@ fn find(program: &Program, makers: &[Option<usize>], index: usize) -> Option<(Po
 fn guard<'p>(
     program: &Program,
     maker: &impl Fn(Slot) -> Option<&'p Step>,
-    (test, x, y): (Slot, Slot, Slot),
+    test: Slot,
+    x: Slot,
+    y: Slot,
 ) -> Option<Binary> {
     let Op::Truth(truth) = &maker(test)?.op else { return None };
     let (Test::Compare(compare, _), &[size, limit]) = (truth.test, &truth.operands[..]) else {

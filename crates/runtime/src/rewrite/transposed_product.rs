@@ -37,7 +37,6 @@ fn find(
     let x = find_transposed(program, index)?;
     let multiplies = makers[x.index()]?;
     let Op::Product(product) = &program.steps[multiplies].op else { return None };
-    let is_matrix = |slot: Slot| program.shape(slot).is_some_and(|shape| shape.len() == 2);
     let is_plain = product.addend.is_none()
         && product.epilogue.0.is_empty()
         && product.a_zero_point.is_none()
@@ -53,7 +52,10 @@ fn find(
             _ => true,
         })
     };
-    let may_be = |slot: &Slot| is_matrix(*slot) && !program.is_constant(*slot) && is_dense(*slot);
+    let may_be = |slot: &Slot| {
+        let is_matrix = program.shape(*slot).is_some_and(|shape| shape.len() == 2);
+        is_matrix && !program.is_constant(*slot) && is_dense(*slot)
+    };
     let fits = readers.readers(x).len() == 1 && operands.iter().all(may_be);
     if !is_plain || !fits {
         return None;

@@ -121,7 +121,7 @@ fn move_to_commit(program: &mut Program, mut steps: Vec<Step>) {
     let inputs = (0..captures.len()).map(|input| Some(Slot(input as u32))).collect();
     let mut results = Vec::with_capacity(outputs.len());
     for step in &mut steps {
-        step.op.each_operand_mut(|slot| {
+        step.op.visit_operands_mut(|slot| {
             if let Some(slot) = slot
                 && let Some(input) = inner.get(slot)
             {
@@ -208,10 +208,11 @@ impl Finding<'_> {
     /// Whether a function computes floats from values of its shape and single elements.
     fn is_pointwise(&self, function: &Pointwise, shape: &Shape) -> bool {
         let is_function = |link: &Link| matches!(link, Link::Unary(_) | Link::Binary { .. });
-        let is_one = |shape: &Shape| shape.iter().all(|dim| dim.known() == Some(1));
         let fits = |slot: &Slot| {
-            let operand = self.program.shape(*slot);
-            operand.is_some_and(|operand| same_shape(operand, shape) || is_one(operand))
+            self.program.shape(*slot).is_some_and(|operand| {
+                let is_one = operand.iter().all(|dim| dim.known() == Some(1));
+                is_one || same_shape(operand, shape)
+            })
         };
         matches!(function.elem, DataType::Float | DataType::Double)
             && function.links.iter().all(is_function)

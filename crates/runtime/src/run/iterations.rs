@@ -69,12 +69,14 @@ impl Run<'_> {
         let Some((finals, stacked)) = targets.split_at_mut_checked(count) else {
             return Err("there are more loop-carried inputs than outputs".to_string().into());
         };
-        let along = |index: usize| match kind {
-            RegionKind::Scan { stacked, .. } => stacked[index],
-            RegionKind::If { .. } | RegionKind::Loop { .. } => Along::FIRST,
-        };
-        let stacked = stacked.iter_mut().enumerate();
-        let stacks = stacked.map(|(index, target)| Stack::new(target, along(index))).collect();
+        let stacks = stacked.iter_mut().enumerate().map(|(index, target)| {
+            let along = match kind {
+                RegionKind::Scan { stacked, .. } => stacked[index],
+                RegionKind::If { .. } | RegionKind::Loop { .. } => Along::FIRST,
+            };
+            Stack::new(target, along)
+        });
+        let stacks = stacks.collect();
         let mut iterating = Iterating { carried, iteration: 0, limits, finals, stacks };
         let memory = inner.get_or_insert_with(Box::default);
         let is_open = planned.iterations.as_deref().is_some_and(|plan| plan.is_open);

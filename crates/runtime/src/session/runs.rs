@@ -606,7 +606,7 @@ impl Session {
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else {
                 continue;
             };
-            demand_same(name, (*data_type, dims), memory)?;
+            demand_same(name, *data_type, dims, memory)?;
             let lies_well = is_aligned(*data_type, memory.bytes_mut());
             if let Source::Held { place, .. } = source
                 && let place @ Held::Nothing = &mut held[*place as usize]
@@ -643,7 +643,7 @@ impl Session {
                 continue;
             }
             let Some(mut memory) = lend(index, *data_type, dims) else { continue };
-            demand_same(port.name(), (*data_type, dims), &memory)?;
+            demand_same(port.name(), *data_type, dims, &memory)?;
             if !is_aligned(*data_type, memory.bytes_mut()) {
                 let what = format!(
                     "the memory of the output '{}' is not at an address of {}",
@@ -732,7 +732,8 @@ const NOT_A_TENSOR: &str = "it is not a tensor, so it cannot be written into mem
 /// Refuses memory of another type or of other dimensions than an output.
 fn demand_same(
     name: &str,
-    (data_type, dims): (DataType, &[usize]),
+    data_type: DataType,
+    dims: &[usize],
     memory: &TensorViewMut<'_>,
 ) -> Result<(), InputError> {
     if data_type == memory.data_type() && *dims == *memory.dims() {

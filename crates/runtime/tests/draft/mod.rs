@@ -185,13 +185,11 @@ impl Draft {
 }
 
 pub(crate) fn values(inputs: &[(&str, &[usize], &[f32])]) -> Vec<(String, Value)> {
-    let tensor = |dims: &[usize], elements: &[f32]| {
-        Tensor::from_slice(dims, elements).expect("a fitting tensor")
-    };
-    inputs
-        .iter()
-        .map(|(name, dims, elements)| (name.to_string(), tensor(dims, elements).into()))
-        .collect()
+    let inputs = inputs.iter().map(|(name, dims, elements)| {
+        let tensor = Tensor::from_slice(*dims, *elements).expect("a fitting tensor");
+        (name.to_string(), tensor.into())
+    });
+    inputs.collect()
 }
 
 pub(crate) fn floats(value: &Value) -> Vec<f32> {

@@ -113,14 +113,10 @@ impl Writer {
             let rank = [1, 2, 2, 3][random.number_below(4)];
             let is_pixel = random.number_below(4) == 0;
             let sizes = [1, 1, 2, 3, 4, 5, 7, 9];
-            let axis = |random: &mut Numbers| {
-                if is_pixel {
-                    1
-                } else {
-                    sizes[random.number_below(if rank == 3 { 6 } else { sizes.len() })]
-                }
-            };
-            (0..rank).map(|_| axis(&mut random)).collect()
+            let most = if rank == 3 { 6 } else { sizes.len() };
+            let axes =
+                (0..rank).map(|_| if is_pixel { 1 } else { sizes[random.number_below(most)] });
+            axes.collect()
         } else {
             vec![5 + random.number_below(9), 5 + random.number_below(9)]
         };

@@ -54,7 +54,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(call: &Call<'_>, how: Reading) -> Result<Places, KernelError> {
+    fn new(call: &Call<'_>, how: Reading) -> Result<Places, KernelError> {
         let (x, grid) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let (&[images, channels, ref sizes @ ..], &[grid_images, ref places @ .., axes]) =
             (x, grid)
@@ -111,7 +111,7 @@ struct Nearest(Reading);
 
 impl Kernel for Nearest {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, places) = (call.exec.pool, Places::of(call, self.0)?);
+        let (pool, places) = (call.exec.pool, Places::new(call, self.0)?);
         let mut elements = call.scratch::<usize>(places.images * places.count())?;
         grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements)?;
         let data = call.tensor(0)?.clone();
@@ -155,7 +155,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
                 self.how.between
             );
         }
-        let places = Places::of(call, self.how)?;
+        let places = Places::new(call, self.how)?;
         T::read(call, self.how, &places)
     }
 
@@ -269,7 +269,10 @@ mod tests {
     use super::*;
     use crate::ops::testing::{run, tensor};
 
-    fn given(mode: &'static str, padding: &'static str) -> [(&'static str, AttrValue<'static>); 2] {
+    fn make_attributes(
+        mode: &'static str,
+        padding: &'static str,
+    ) -> [(&'static str, AttrValue<'static>); 2] {
         [("mode", AttrValue::from(mode)), ("padding_mode", AttrValue::from(padding))]
     }
 
@@ -284,11 +287,19 @@ mod tests {
         macro_rules! of {
             ($number:expr) => {{
                 let x = tensor(&[1, 1, 1, 2], &[2u8, 4].map($number));
-                let found =
-                    run("GridSample", &given("linear", "zeros"), &[Some(&x), Some(&grid())], 1);
+                let found = run(
+                    "GridSample",
+                    &make_attributes("linear", "zeros"),
+                    &[Some(&x), Some(&grid())],
+                    1,
+                );
                 assert_eq!(found.unwrap()[0], tensor(&dims, &[2u8, 3, 4, 0].map($number)));
-                let found =
-                    run("GridSample", &given("nearest", "border"), &[Some(&x), Some(&grid())], 1);
+                let found = run(
+                    "GridSample",
+                    &make_attributes("nearest", "border"),
+                    &[Some(&x), Some(&grid())],
+                    1,
+                );
                 assert_eq!(found.unwrap()[0], tensor(&dims, &[2u8, 2, 4, 4].map($number)));
             }};
         }
@@ -308,16 +319,16 @@ mod tests {
         of!(|x| Complex128 { re: 0.0, im: f64::from(x) });
         let x = tensor(&[1, 1, 1, 2], &[0, 9].map(Bool8));
         let inputs = [Some(&x), Some(&grid())];
-        let found = run("GridSample", &given("linear", "zeros"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("linear", "zeros"), &inputs, 1).unwrap();
         assert_eq!(found[0], tensor(&dims, &[0, 1, 1, 0].map(Bool8)));
         let strings = |dims: &[usize], texts: &[&str]| {
             Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
         };
         let x = strings(&[1, 1, 1, 2], &["a", "b"]);
         let inputs = [Some(&x), Some(&grid())];
-        let found = run("GridSample", &given("nearest", "zeros"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("nearest", "zeros"), &inputs, 1).unwrap();
         assert_eq!(found[0], strings(&dims, &["a", "a", "b", ""]));
-        let found = run("GridSample", &given("cubic", "zeros"), &inputs, 1);
+        let found = run("GridSample", &make_attributes("cubic", "zeros"), &inputs, 1);
         assert_eq!(found.unwrap_err(), "type not implemented: string");
     }
 
@@ -332,12 +343,13 @@ mod tests {
             tensor(&[1, 2, 1, 2], &places.map(bf16::from_f32)),
         ] {
             let inputs = [Some(&x), Some(&grid)];
-            let found = run("GridSample", &given("linear", "reflection"), &inputs, 1).unwrap();
+            let found =
+                run("GridSample", &make_attributes("linear", "reflection"), &inputs, 1).unwrap();
             assert_eq!(found[0], tensor(&[1, 2, 2, 1], &[1f32, 2.0, 3.0, 4.0]));
         }
         // Without places there is nothing to read, and so no image is needed.
         let inputs = [Some(&tensor(&[1, 2, 0], &[0f32; 0])), Some(&tensor(&[1, 0, 1], &[0f32; 0]))];
-        let found = run("GridSample", &given("linear", "border"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("linear", "border"), &inputs, 1).unwrap();
         assert_eq!(found[0].dims(), [1, 2, 0]);
     }
 
@@ -347,7 +359,8 @@ mod tests {
         let (x, grid) = (tensor::<f32>(&[1, 0, 0, 2], &[]), tensor(&[1, 1, 1, 2], &[9f32; 2]));
         for mode in ["nearest", "linear", "cubic"] {
             for padding in ["zeros", "border", "reflection"] {
-                let found = run("GridSample", &given(mode, padding), &[Some(&x), Some(&grid)], 1);
+                let found =
+                    run("GridSample", &make_attributes(mode, padding), &[Some(&x), Some(&grid)], 1);
                 assert_eq!(found.unwrap()[0].dims(), [1, 0, 1, 1], "{mode} {padding}");
             }
         }
@@ -371,7 +384,8 @@ mod tests {
         ];
         for (x, grid, refusal) in rows {
             let inputs = [Some(&zeros(x)), Some(&zeros(grid))];
-            let found = run("GridSample", &given("cubic", "zeros"), &inputs, 1).unwrap_err();
+            let found =
+                run("GridSample", &make_attributes("cubic", "zeros"), &inputs, 1).unwrap_err();
             assert!(found.contains(refusal), "{found}");
         }
         let inputs = [Some(&zeros(&[1, 1, 1, 1])), Some(&grid())];
@@ -379,7 +393,7 @@ mod tests {
             ("bilinear", "zeros", "attribute 'mode' must not be \"bilinear\""),
             ("linear", "edge", "attribute 'padding_mode' must not be \"edge\""),
         ] {
-            let found = run("GridSample", &given(mode, padding), &inputs, 1);
+            let found = run("GridSample", &make_attributes(mode, padding), &inputs, 1);
             assert_eq!(found.unwrap_err(), refusal);
         }
     }

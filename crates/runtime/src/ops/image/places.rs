@@ -153,7 +153,7 @@ impl Axis {
         (before as i64, place - before)
     }
 
-    fn clamped(&self, index: i64) -> usize {
+    fn clamp_index(&self, index: i64) -> usize {
         usize::try_from(index).map_or(0, |index| index.min(self.len - 1))
     }
 
@@ -177,7 +177,7 @@ impl Axis {
                 Nearest::Floor => false,
                 Nearest::Ceil => true,
             };
-            *index = self.clamped(before.saturating_add(i64::from(takes_next)));
+            *index = self.clamp_index(before.saturating_add(i64::from(takes_next)));
         }
     }
 
@@ -217,7 +217,7 @@ impl Axis {
         let first = start.clamp(0, (self.len - weights.len()) as i64) as usize;
         weights.fill(0.0);
         for (index, weight) in neighbours {
-            weights[self.clamped(index) - first] += weight / total;
+            weights[self.clamp_index(index) - first] += weight / total;
         }
         // An element without weight is not read, as it may be infinite.
         let Some(low) = weights.iter().position(|weight| *weight != 0.0) else {

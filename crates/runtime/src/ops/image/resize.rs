@@ -138,25 +138,30 @@ fn pixels_of(mut axes: SmallVec<[Axis; 6]>, dims: &[usize]) -> SmallVec<[Axis; 6
 
 /// Returns the images whose channels certainly do not change.
 pub(crate) fn images(site: &Site<'_>) -> Images {
-    let keeps = || {
-        let shape = site.shape(0)?;
-        let channels = shape.get(1)?.known()?;
-        if let Some(axes) = site.ints("axes").filter(|axes| !axes.is_empty()) {
-            let rank = shape.len() as i64;
-            return Some(axes.iter().all(|axis| (axis + rank) % rank != 1));
-        }
-        let scales = site.constant(SCALES).filter(|scales| !scales.is_empty());
-        if let Some(scales) = scales.and_then(|scales| scales.to_vec::<f32>().ok()) {
-            return Some(scales.get(1) == Some(&1.0));
-        }
-        let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
-        let is_plain =
-            site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
-        Some(is_plain && sizes.get(1) == Some(&channels))
-    };
     let mode = site.string("coordinate_transformation_mode");
     let is_cropped = mode.as_deref() == Some("tf_crop_and_resize");
-    if !is_cropped && keeps() == Some(true) { Images::Alike { gain: 0 } } else { Images::Rows }
+    if !is_cropped && keeps_channels(site) == Some(true) {
+        Images::Alike { gain: 0 }
+    } else {
+        Images::Rows
+    }
+}
+
+/// Whether the number of channels stays; `None` if that is unknown.
+fn keeps_channels(site: &Site<'_>) -> Option<bool> {
+    let shape = site.shape(0)?;
+    let channels = shape.get(1)?.known()?;
+    if let Some(axes) = site.ints("axes").filter(|axes| !axes.is_empty()) {
+        let rank = shape.len() as i64;
+        return Some(axes.iter().all(|axis| (axis + rank) % rank != 1));
+    }
+    let scales = site.constant(SCALES).filter(|scales| !scales.is_empty());
+    if let Some(scales) = scales.and_then(|scales| scales.to_vec::<f32>().ok()) {
+        return Some(scales.get(1) == Some(&1.0));
+    }
+    let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
+    let is_plain = site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
+    Some(is_plain && sizes.get(1) == Some(&channels))
 }
 
 impl Kernel for Resize {
@@ -654,13 +659,21 @@ mod tests {
         AttrValue::from(word)
     }
 
-    fn by(attributes: ResizeAttributes<'_>, x: &Tensor, scales: &[f32]) -> Result<Tensor, String> {
+    fn resize_by(
+        attributes: ResizeAttributes<'_>,
+        x: &Tensor,
+        scales: &[f32],
+    ) -> Result<Tensor, String> {
         let scales = tensor(&[scales.len()], scales);
         let found = run("Resize", attributes, &[Some(x), None, Some(&scales)], 1);
         found.map(|mut found| found.remove(0))
     }
 
-    fn to(attributes: ResizeAttributes<'_>, x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+    fn resize_to(
+        attributes: ResizeAttributes<'_>,
+        x: &Tensor,
+        sizes: &[i64],
+    ) -> Result<Tensor, String> {
         let sizes = tensor(&[sizes.len()], sizes);
         let found = run("Resize", attributes, &[Some(x), None, None, Some(&sizes)], 1);
         found.map(|mut found| found.remove(0))
@@ -676,7 +689,7 @@ mod tests {
             ($($one:expr, $two:expr, $three:expr;)*) => {$({
                 let x = tensor(&[3], &[$one, $two, $three]);
                 let expected = tensor(&[6], &[$one, $one, $two, $two, $three, $three]);
-                assert!(by(&floor, &x, &[2.0]).unwrap().bit_eq(&expected));
+                assert!(resize_by(&floor, &x, &[2.0]).unwrap().bit_eq(&expected));
             })*};
         }
         check! {
@@ -686,7 +699,7 @@ mod tests {
         let strings = |texts: &[&str]| {
             Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
         };
-        let found = by(&floor, &strings(&["a", "b"]), &[1.5]).unwrap();
+        let found = resize_by(&floor, &strings(&["a", "b"]), &[1.5]).unwrap();
         assert!(found.bit_eq(&strings(&["a", "a", "b"])));
     }
 
@@ -700,7 +713,7 @@ mod tests {
             ("floor", [1.0, 3.0]),
             ("ceil", [2.0, 4.0]),
         ] {
-            let found = by(&[("nearest_mode", word(mode))], &x, &[0.5]).unwrap();
+            let found = resize_by(&[("nearest_mode", word(mode))], &x, &[0.5]).unwrap();
             assert!(found.bit_eq(&tensor(&[2], &expected)), "{mode}: {found:?}");
         }
     }
@@ -716,7 +729,7 @@ mod tests {
             ("asymmetric", [1.0, 3.0]),
         ] {
             let given = [("mode", word("linear")), ("coordinate_transformation_mode", word(mode))];
-            let found = by(&given, &x, &[1.0, 0.5]).unwrap();
+            let found = resize_by(&given, &x, &[1.0, 0.5]).unwrap();
             assert!(found.bit_eq(&tensor(&[1, 2], &expected)), "{mode}: {found:?}");
         }
     }
@@ -725,17 +738,17 @@ mod tests {
     fn integers_pairs_and_narrow_floats_between_elements() {
         let linear = [("mode", word("linear")), ("axes", Ints(vec![-1].into()))];
         let x = tensor(&[1, 2], &[0u8, 255]);
-        let found = by(&linear, &x, &[2.0]).unwrap();
+        let found = resize_by(&linear, &x, &[2.0]).unwrap();
         assert!(found.bit_eq(&tensor(&[1, 4], &[0u8, 64, 191, 255])), "{found:?}");
         let x = tensor(&[1, 2], &[half::f16::ZERO, half::f16::ONE]);
-        let found = by(&linear, &x, &[2.0]).unwrap();
+        let found = resize_by(&linear, &x, &[2.0]).unwrap();
         let expected = [0.0, 0.25, 0.75, 1.0].map(half::f16::from_f32);
         assert!(found.bit_eq(&tensor(&[1, 4], &expected)), "{found:?}");
         // More is not more than the largest number.
         let cubic = [("mode", word("cubic"))];
-        let found = by(&cubic, &tensor(&[4], &[0i8, 0, 127, 127]), &[2.0]).unwrap();
+        let found = resize_by(&cubic, &tensor(&[4], &[0i8, 0, 127, 127]), &[2.0]).unwrap();
         assert_eq!(found.to_vec::<i8>().unwrap().iter().max(), Some(&127));
-        let found = by(&linear, &tensor(&[2], &[Bool8(1), Bool8(0)]), &[2.0]).unwrap_err();
+        let found = resize_by(&linear, &tensor(&[2], &[Bool8(1), Bool8(0)]), &[2.0]).unwrap_err();
         assert!(found.contains("mode nearest"), "{found}");
     }
 
@@ -745,7 +758,8 @@ mod tests {
         for (policy, expected) in
             [("stretch", [4, 4]), ("not_larger", [2, 4]), ("not_smaller", [4, 8])]
         {
-            let found = to(&[("keep_aspect_ratio_policy", word(policy))], &x, &[4, 4]).unwrap();
+            let found =
+                resize_to(&[("keep_aspect_ratio_policy", word(policy))], &x, &[4, 4]).unwrap();
             assert_eq!(found.dims(), expected, "{policy}");
         }
     }
@@ -771,19 +785,15 @@ mod tests {
     fn several_axes_in_several_passes() {
         // A plane stays a plane inside, whatever the order of the axes.
         let value = |z: f64, y: f64, x: f64| 100.0 * z + 10.0 * y + x;
-        let plane = |dims: [usize; 3]| -> Vec<f64> {
-            let at = |i: usize| [i / dims[2] / dims[1], i / dims[2] % dims[1], i % dims[2]];
-            let places = (0..dims.iter().product()).map(at);
-            places.map(|at| value(at[0] as f64, at[1] as f64, at[2] as f64)).collect()
-        };
-        let x = tensor(&[3, 4, 2], &plane([3, 4, 2]));
+        let plane = (0..24).map(|i| value((i / 8) as f64, (i / 2 % 4) as f64, (i % 2) as f64));
+        let x = tensor(&[3, 4, 2], &plane.collect::<Vec<f64>>());
         for mode in ["linear", "cubic"] {
             let given = [
                 ("mode", word(mode)),
                 ("coordinate_transformation_mode", word("align_corners")),
                 ("cubic_coeff_a", Float(-0.5)),
             ];
-            let found = to(&given, &x, &[5, 2, 3]).unwrap();
+            let found = resize_to(&given, &x, &[5, 2, 3]).unwrap();
             let found = found.to_vec::<f64>().unwrap();
             // Corners stay where they are.
             assert!((found[0] - value(0.0, 0.0, 0.0)).abs() < 1e-9, "{mode}");
@@ -799,20 +809,20 @@ mod tests {
     fn what_does_not_fit_is_said() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]);
         for (found, expected) in [
-            (by(&[], &x, &[2.0]), "scales has 1 elements for 2 axes"),
-            (by(&[], &x, &[2.0, -1.0]), "a scale must be positive, not -1.0"),
-            (by(&[], &x, &[2.0, f32::NAN]), "a scale must be positive, not NaN"),
-            (by(&[], &x, &[3e38, 3e38]), "too many"),
-            (to(&[], &x, &[2, -2]), "a size must not be negative, not -2 for axis 1"),
-            (by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "unknown mode \"best\""),
-            (by(&[("antialias", Int(1))], &x, &[1.0, 1.0]), "mode linear or cubic"),
+            (resize_by(&[], &x, &[2.0]), "scales has 1 elements for 2 axes"),
+            (resize_by(&[], &x, &[2.0, -1.0]), "a scale must be positive, not -1.0"),
+            (resize_by(&[], &x, &[2.0, f32::NAN]), "a scale must be positive, not NaN"),
+            (resize_by(&[], &x, &[3e38, 3e38]), "too many"),
+            (resize_to(&[], &x, &[2, -2]), "a size must not be negative, not -2 for axis 1"),
+            (resize_by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "unknown mode \"best\""),
+            (resize_by(&[("antialias", Int(1))], &x, &[1.0, 1.0]), "mode linear or cubic"),
         ] {
             let found = found.unwrap_err();
             assert!(found.contains(expected), "{found}");
         }
         let empty = tensor(&[0], &[0f32; 0]);
-        let refused = to(&[], &empty, &[2]).unwrap_err();
+        let refused = resize_to(&[], &empty, &[2]).unwrap_err();
         assert_eq!(refused, "axis 0 is empty and cannot be resized to 2");
-        assert_eq!(to(&[], &x, &[0, 7]).unwrap().dims(), [0, 7]);
+        assert_eq!(resize_to(&[], &x, &[0, 7]).unwrap().dims(), [0, 7]);
     }
 }

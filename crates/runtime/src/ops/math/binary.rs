@@ -35,10 +35,10 @@ macro_rules! rows {
 }
 
 rows! {
-    lower_greater: Op, ordered, Compare::Greater;
-    lower_greater_or_equal: Op, ordered, Compare::GreaterOrEqual;
-    lower_less: Op, ordered, Compare::Less;
-    lower_less_or_equal: Op, ordered, Compare::LessOrEqual;
+    lower_greater: Op, compare_ordered, Compare::Greater;
+    lower_greater_or_equal: Op, compare_ordered, Compare::GreaterOrEqual;
+    lower_less: Op, compare_ordered, Compare::Less;
+    lower_less_or_equal: Op, compare_ordered, Compare::LessOrEqual;
     lower_and: Op, logical, Logic::And;
     lower_or: Op, logical, Logic::Or;
     lower_xor: Op, logical, Logic::Xor;
@@ -67,7 +67,7 @@ pub(crate) fn lower_div(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Div)
 }
 
-fn ordered(site: &Site<'_>, op: Compare) -> Result<Op, BindError> {
+fn compare_ordered(site: &Site<'_>, op: Compare) -> Result<Op, BindError> {
     let elem = site.elem(0)?;
     if !NUMERIC.contains(&elem) {
         return site.unsupported_type(elem);
@@ -173,7 +173,7 @@ pub(crate) fn lower_equal(site: &Site<'_>) -> Result<Op, BindError> {
     match site.elem(0)? {
         DataType::Bool => truth(site, Test::Same),
         DataType::String => Ok(Op::opaque(site)),
-        _ => ordered(site, Compare::Equal),
+        _ => compare_ordered(site, Compare::Equal),
     }
 }
 
@@ -222,7 +222,7 @@ impl<T: Loops + Element> Kernel for Arithmetic<T> {
             T::binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out)?;
             return Ok(());
         }
-        let pair = Pair::of(call)?;
+        let pair = Pair::new(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
         T::binary(
             exec,
@@ -257,7 +257,7 @@ impl<T> MixedPower<T> {
 impl<T: Loops + Element> Kernel for MixedPower<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, op) = (call.exec, Binary::Pow);
-        let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
+        let (base, pair) = (call.slice::<T>(0)?, Pair::new(call)?);
         let (options, given) = (CastOptions::default(), call.tensor(1)?.clone());
         let (from, len, exponent) = (given.data_type(), given.len(), dense(call, &given)?);
         let mut same = call.scratch::<T>(len)?;
@@ -321,7 +321,7 @@ struct Comparison<T> {
 impl<T: Loops + Element> Kernel for Comparison<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
-        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::new(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         T::compare(
             exec,
@@ -349,7 +349,7 @@ impl Kernel for Truth {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
-        let pair = Pair::of(call)?;
+        let pair = Pair::new(call)?;
         let negated =
             if self.negated { Some(call.scratch::<u8>(pair.dims.iter().product())?) } else { None };
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
@@ -415,7 +415,7 @@ struct Bits<T> {
 impl<T: Integer + Element> Kernel for Bits<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
-        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::new(call)?);
         let out = call.output_slice::<T>(0, &pair.dims)?;
         bitwise(
             exec,
@@ -438,7 +438,7 @@ struct EqualStrings;
 
 impl Kernel for EqualStrings {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let dims = Pair::of(call)?.dims;
+        let dims = Pair::new(call)?.dims;
         let a = call.tensor(0)?.broadcast_to(&dims)?;
         let b = call.tensor(1)?.broadcast_to(&dims)?;
         let (ViewData::Strings(left), ViewData::Strings(right)) = (a.data(), b.data()) else {

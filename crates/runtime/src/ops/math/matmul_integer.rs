@@ -97,7 +97,8 @@ impl<'a, T> PerLine<'a, T> {
     /// matrix of the batch.
     pub(in crate::ops) fn new(
         what: &str,
-        (numbers, dims): (&'a [T], &[usize]),
+        numbers: &'a [T],
+        dims: &[usize],
         lines: Lines,
         batch: &Dims,
     ) -> Result<Self, KernelError> {
@@ -155,7 +156,7 @@ impl MatMulInteger {
             (false, DataType::Uint8) => call.slice::<u8>(index)?,
             _ => fail!("input {index} is the zero point of input {operand}, but has another type"),
         };
-        PerLine::new("zero points", (bits, view.dims()), lines, batch)
+        PerLine::new("zero points", bits, view.dims(), lines, batch)
     }
 }
 

@@ -114,7 +114,7 @@ fn into_pixels(
     body(&mut inner)?;
     drop(inner);
     if let Some(apart) = apart {
-        copy_images(exec.pool, dims, (&apart, &images.own), (bytes, laid.layout))?;
+        copy_images(exec.pool, dims, &apart, &images.own, bytes, laid.layout)?;
     }
     Ok(())
 }
@@ -194,7 +194,7 @@ impl Images<'_> {
         let mut copy = call.scratch::<u8>(pixels.iter().product::<usize>() * size_of::<f32>())?;
         let order: Dims = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
         let to = Layout::dense(&pixels).transpose(&order);
-        copy_images(call.exec.pool, &dims, (data, &from), (&mut copy, &to))?;
+        copy_images(call.exec.pool, &dims, data, &from, &mut copy, &to)?;
         Ok(PixelOperand { dims: pixels, bytes: Contents::Made(copy) })
     }
 

@@ -94,10 +94,12 @@ mod tests {
 
     use crate::ops::testing::{run_of, strings, tensor};
 
-    fn hashed(x: &Tensor, attributes: &[(&'static str, i64)]) -> Tensor {
+    fn hash(x: &Tensor, attributes: &[(&'static str, i64)]) -> Tensor {
         let defaults = [("seed", 0), ("positive", 1)];
-        let given = |name| attributes.iter().find(|(other, _)| *other == name);
-        let all = defaults.map(|(name, value)| (name, Int(given(name).map_or(value, |one| one.1))));
+        let all = defaults.map(|(name, value)| {
+            let given = attributes.iter().find(|(other, _)| *other == name);
+            (name, Int(given.map_or(value, |(_, value)| *value)))
+        });
         let form = ("com.microsoft", "MurmurHash3", 1);
         run_of(form, &all, &[Some(x)], &[], 1).unwrap().remove(0)
     }
@@ -106,12 +108,12 @@ mod tests {
     fn hashes_are_those_of_the_published_algorithm() {
         let texts = strings(&[5], &["", "a", "abc", "abcd", "hello, world"]);
         let expected: [u32; 5] = [0, 0x3c25_69b2, 0xb3dd_93fa, 0x43ed_676a, 0x149b_bb7f];
-        assert_eq!(hashed(&texts, &[]), tensor(&[5], &expected));
+        assert_eq!(hash(&texts, &[]), tensor(&[5], &expected));
         let signed = expected.map(|hash| hash as i32);
-        assert_eq!(hashed(&texts, &[("positive", 0)]), tensor(&[5], &signed));
-        assert_eq!(hashed(&strings(&[1], &[""]), &[("seed", 1)]), tensor(&[1], &[0x514e_28b7_u32]));
+        assert_eq!(hash(&texts, &[("positive", 0)]), tensor(&[5], &signed));
+        assert_eq!(hash(&strings(&[1], &[""]), &[("seed", 1)]), tensor(&[1], &[0x514e_28b7_u32]));
         // Numbers are their bytes.
         let number = u32::from_le_bytes(*b"abcd");
-        assert_eq!(hashed(&tensor(&[1], &[number]), &[]), tensor(&[1], &[0x43ed_676a_u32]));
+        assert_eq!(hash(&tensor(&[1], &[number]), &[]), tensor(&[1], &[0x43ed_676a_u32]));
     }
 }

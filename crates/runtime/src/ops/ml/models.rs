@@ -435,12 +435,11 @@ where
 pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let counts = ints(site, "vectors_per_class")?;
     let per_class = counts.iter().map(|count| {
-        let what = || {
+        usize::try_from(*count).map_err(|_| {
             BindError::Invalid(format!(
                 "attribute 'vectors_per_class' has the invalid element {count}"
             ))
-        };
-        usize::try_from(*count).map_err(|_| what())
+        })
     });
     let per_class = per_class.collect::<Result<Vec<usize>, BindError>>()?;
     let sum = per_class.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));

@@ -122,11 +122,7 @@ impl<T: Element> DeformConv<T> {
 }
 
 /// Refuses an input without the dimensions that the others imply.
-fn demand(
-    call: &Call<'_>,
-    (index, name): (usize, &str),
-    dims: &[usize],
-) -> Result<(), KernelError> {
+fn demand(call: &Call<'_>, index: usize, name: &str, dims: &[usize]) -> Result<(), KernelError> {
     match call.maybe_tensor(index)? {
         Some(view) if view.dims() != dims => {
             fail!("{name} has dimensions {:?}, but must have {dims:?}", view.dims())
@@ -166,9 +162,9 @@ where
         let around = |count: usize| -> Dims {
             [batch, count].into_iter().chain(placed.output.iter().copied()).collect()
         };
-        demand(call, (2, "offset"), &around(moved.saturating_mul(rank)))?;
-        demand(call, (4, "mask"), &around(moved))?;
-        demand(call, (3, "B"), &[placed.out_channels])?;
+        demand(call, 2, "offset", &around(moved.saturating_mul(rank)))?;
+        demand(call, 4, "mask", &around(moved))?;
+        demand(call, 3, "B", &[placed.out_channels])?;
         let (x, w, offsets) = (Self::reals(call, 0)?, Self::reals(call, 1)?, Self::reals(call, 2)?);
         let (bias, mask) = (Self::maybe_reals(call, 3)?, Self::maybe_reals(call, 4)?);
         let depth = channels.saturating_mul(taps);

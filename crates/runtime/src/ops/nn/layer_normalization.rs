@@ -228,7 +228,8 @@ struct LayerNormalization<T> {
 fn normalize_pixels(
     call: &mut Call<'_>,
     dims: &Dims,
-    (epsilon, has_bias): (f64, bool),
+    epsilon: f64,
+    has_bias: bool,
 ) -> Result<(), KernelError> {
     let view = call.tensor(0)?;
     let layout = Layout { offset: view.offset(), strides: view.strides() };
@@ -263,7 +264,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         if self.takes_pitch && !call.tensor(0)?.is_contiguous() {
-            return normalize_pixels(call, &dims, (self.epsilon, self.has_bias));
+            return normalize_pixels(call, &dims, self.epsilon, self.has_bias);
         }
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];

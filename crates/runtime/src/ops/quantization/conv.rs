@@ -92,7 +92,8 @@ impl ConvBytes {
     /// Checks that shapes fit each other, and returns the dimensions of the result.
     fn place(
         &self,
-        (x, weights): (&[usize], &[usize]),
+        x: &[usize],
+        weights: &[usize],
         window: &Window,
     ) -> Result<(Placed, Dims), KernelError> {
         if weights[2..] != window.kernel[..] || weights[2..].contains(&0) {
@@ -134,7 +135,8 @@ impl ConvBytes {
     fn write<T: ByteConvLoops + Element>(
         &self,
         call: &mut Call<'_>,
-        (conv, operands): (&ByteConv<'_>, &ByteOperands<'_>),
+        conv: &ByteConv<'_>,
+        operands: &ByteOperands<'_>,
         zero: T,
         dims: &Dims,
     ) -> Result<(), KernelError> {
@@ -173,7 +175,7 @@ impl Kernel for ConvBytes {
         };
         let window = self.window.for_weights(&x_dims, &weights_dims)?;
         let window = &*window;
-        let (placed, dims) = self.place((&x_dims, &weights_dims), window)?;
+        let (placed, dims) = self.place(&x_dims, &weights_dims, window)?;
         let conv = ByteConv {
             groups: self.groups,
             in_channels: x_dims[1],
@@ -212,9 +214,9 @@ impl Kernel for ConvBytes {
             _ => {
                 let zero = one_byte(call, Y_ZERO, y_type)?;
                 if y_type == DataType::Int8 {
-                    self.write(call, (&conv, &operands), zero.cast_signed(), &dims)
+                    self.write(call, &conv, &operands, zero.cast_signed(), &dims)
                 } else {
-                    self.write(call, (&conv, &operands), zero, &dims)
+                    self.write(call, &conv, &operands, zero, &dims)
                 }
             }
         }

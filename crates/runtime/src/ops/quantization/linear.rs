@@ -247,15 +247,15 @@ impl Quantize {
     }
 }
 
-/// Quantizes floats and writes them as the first output. Saturates small floats if `to.1`.
+/// Quantizes floats and writes them as the first output. `saturate` limits small floats.
 pub(super) fn write_quantized(
     call: &mut Call<'_>,
-    to: (DataType, bool),
+    to: DataType,
+    saturate: bool,
     scaling: &Scaling<'_>,
     x: &[f32],
     dims: &Dims,
 ) -> Result<(), KernelError> {
-    let (to, saturate) = to;
     let exec = call.exec;
     if let Some(form) = sub_byte_form(to) {
         quantize_packed(exec, scaling, form, x, call.output(0, to, dims)?.bytes_mut())?;
@@ -300,16 +300,17 @@ impl Kernel for Quantize {
         let spread = self.layout.spread(call)?;
         let zeros = zeros(call, to)?;
         let zeros = zeros.as_deref().unwrap_or_default();
-        let to = (to, self.saturate);
+        let saturate = self.saturate;
         if self.division == Division::Single(Precision::Same) {
             let (x, scales) = (numbers(call, X)?, numbers(call, SCALE)?);
             let scaling = Scaling { spread, scales: &scales, zeros };
-            return write_quantized(call, to, &scaling, &x, &dims);
+            return write_quantized(call, to, saturate, &scaling, &x, &dims);
         }
         let quotients = self.quotients(call, spread)?;
         let mut ones = call.scratch::<f32>(spread.scales())?;
         ones.fill(1.0);
-        write_quantized(call, to, &Scaling { spread, scales: &ones, zeros }, &quotients, &dims)
+        let scaling = Scaling { spread, scales: &ones, zeros };
+        write_quantized(call, to, saturate, &scaling, &quotients, &dims)
     }
 }
 
@@ -476,7 +477,8 @@ mod tests {
         op: &str,
         attributes: &[(&str, AttrValue<'static>)],
         inputs: &[Option<&Tensor>],
-        (to, want): (DataType, &[f32]),
+        to: DataType,
+        want: &[f32],
     ) {
         let found = run(op, attributes, inputs, 1).expect("it runs");
         let what = format!("{op} {attributes:?} {inputs:?}");
@@ -517,10 +519,10 @@ mod tests {
             (Uint2, 1.0, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 0.0]),
         ] {
             let zero_point = make_tensor(to, &[], &[zero]);
-            check("QuantizeLinear", &[], &[Some(&x), Some(&one), Some(&zero_point)], (to, &want));
+            check("QuantizeLinear", &[], &[Some(&x), Some(&one), Some(&zero_point)], to, &want);
             if zero == 0.0 {
                 let given = [("output_dtype", Int(to.number().into()))];
-                check("QuantizeLinear", &given, &[Some(&x), Some(&one)], (to, &want));
+                check("QuantizeLinear", &given, &[Some(&x), Some(&one)], to, &want);
             }
         }
     }
@@ -546,7 +548,7 @@ mod tests {
         ] {
             let zero = zero.map(|zero| make_tensor(to, &[], &[zero]));
             let given = [("output_dtype", Int(to.number().into())), ("saturate", Int(saturate))];
-            check("QuantizeLinear", &given, &[Some(&x), Some(&one), zero.as_ref()], (to, &want));
+            check("QuantizeLinear", &given, &[Some(&x), Some(&one), zero.as_ref()], to, &want);
         }
     }
 
@@ -575,7 +577,7 @@ mod tests {
             let (x, scale) =
                 (make_tensor(x.0, &[1], &[x.1]), make_tensor(scale.0, &[], &[scale.1]));
             let inputs = [Some(&x), Some(&scale), Some(&int16)];
-            check("QuantizeLinear", &attributes, &inputs, (Int16, &[want]));
+            check("QuantizeLinear", &attributes, &inputs, Int16, &[want]);
         }
     }
 
@@ -610,13 +612,13 @@ mod tests {
                 });
                 let codes: Vec<f32> = codes.collect();
                 let inputs = [Some(&x), Some(&scales), Some(&zeros_given)];
-                check("QuantizeLinear", &attributes, &inputs, (elem, &codes));
+                check("QuantizeLinear", &attributes, &inputs, elem, &codes);
                 let given = make_tensor(elem, &[3, 5], &codes);
                 let back = elements()
                     .map(|(x, place)| (codes[x as usize] - zeros[place]) * numbers[place]);
                 let back: Vec<f32> = back.collect();
                 let inputs = [Some(&given), Some(&scales), Some(&zeros_given)];
-                check("DequantizeLinear", &attributes, &inputs, (Float, &back));
+                check("DequantizeLinear", &attributes, &inputs, Float, &back);
             }
         }
     }
@@ -694,7 +696,7 @@ mod tests {
             let zero = zero.map(|zero| make_tensor(x.0, &[], &[zero]));
             let (x, scale) = (make_tensor(x.0, &[3], &x.1), make_tensor(scale.0, &[], &[scale.1]));
             let inputs = [Some(&x), Some(&scale), zero.as_ref()];
-            check("DequantizeLinear", &attributes, &inputs, (want.0, &want.1));
+            check("DequantizeLinear", &attributes, &inputs, want.0, &want.1);
         }
     }
 
@@ -731,18 +733,14 @@ mod tests {
             let (x, scale) = (tensor::<f32>(dims, &[]), tensor(&[], &[1.0f32]));
             for elem in [Uint8, Uint4, Float8e5m2] {
                 let zero = make_tensor(elem, &[], &[0.0]);
-                check(
-                    "QuantizeLinear",
-                    &blocks,
-                    &[Some(&x), Some(&scale), Some(&zero)],
-                    (elem, &[]),
-                );
+                check("QuantizeLinear", &blocks, &[Some(&x), Some(&scale), Some(&zero)], elem, &[]);
                 let x = make_tensor(elem, dims, &[]);
                 check(
                     "DequantizeLinear",
                     &blocks,
                     &[Some(&x), Some(&scale), Some(&zero)],
-                    (Float, &[]),
+                    Float,
+                    &[],
                 );
             }
         }

@@ -67,7 +67,8 @@ impl<'a, T> Parameters<'a, T> {
     fn new(
         call: &Call<'_>,
         operand: usize,
-        (scales, zeros): (&'a [f32], &'a [T]),
+        scales: &'a [f32],
+        zeros: &'a [T],
         shapes: &Shapes,
     ) -> Result<Self, KernelError> {
         let lines =
@@ -75,8 +76,8 @@ impl<'a, T> Parameters<'a, T> {
         let (scale_dims, zero_dims) =
             (call.tensor(operand + 1)?.dims(), call.tensor(operand + 2)?.dims());
         Ok(Parameters {
-            scales: PerLine::new("scales", (scales, scale_dims), lines, &shapes.batch)?,
-            zeros: PerLine::new("zero points", (zeros, zero_dims), lines, &shapes.batch)?,
+            scales: PerLine::new("scales", scales, scale_dims, lines, &shapes.batch)?,
+            zeros: PerLine::new("zero points", zeros, zero_dims, lines, &shapes.batch)?,
         })
     }
 }
@@ -93,8 +94,8 @@ impl QLinearMatMul {
         let (m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
         let (a_scales, b_scales) = (numbers(call, A + 1)?, numbers(call, B + 1)?);
         let zeros = |operand: usize, elem: DataType| bytes(call, operand + 2, elem);
-        let of_a = Parameters::new(call, A, (&a_scales, zeros(A, a_type)?), shapes)?;
-        let of_b = Parameters::new(call, B, (&b_scales, zeros(B, b_type)?), shapes)?;
+        let of_a = Parameters::new(call, A, &a_scales, zeros(A, a_type)?, shapes)?;
+        let of_b = Parameters::new(call, B, &b_scales, zeros(B, b_type)?, shapes)?;
         let result = one_number(call, Y_SCALE)?;
         let a = bytes(call, A, a_type)?;
         let b = if self.packed.is_none() { bytes(call, B, b_type)? } else { &[] };
@@ -148,8 +149,8 @@ impl QLinearMatMul {
         let (exec, count) = (call.exec, shapes.count());
         let (a_scales, b_scales) = (numbers(call, A + 1)?, numbers(call, B + 1)?);
         let (a_zeros, b_zeros) = (numbers(call, A + 2)?, numbers(call, B + 2)?);
-        let of_a = Parameters::new(call, A, (&a_scales, &*a_zeros), shapes)?;
-        let of_b = Parameters::new(call, B, (&b_scales, &*b_zeros), shapes)?;
+        let of_a = Parameters::new(call, A, &a_scales, &a_zeros, shapes)?;
+        let of_b = Parameters::new(call, B, &b_scales, &b_zeros, shapes)?;
         let result = one_number(call, Y_SCALE)?;
         let y_zero = one_number(call, Y_ZERO)?;
         let (a, b) = (numbers(call, A)?, numbers(call, B)?);
@@ -182,7 +183,7 @@ impl QLinearMatMul {
             gemm(exec, left, right, y, n, &Epilogue::default())?;
         }
         let scaling = Scaling { spread: Spread::One, scales: &[result], zeros: &[y_zero] };
-        write_quantized(call, (self.types[2], true), &scaling, &y, &shapes.output)
+        write_quantized(call, self.types[2], true, &scaling, &y, &shapes.output)
     }
 }
 

@@ -106,15 +106,12 @@ impl Conversion {
         target: &mut [u8],
         elems: usize,
     ) -> Result<(), KernelError> {
-        let whole = |target: &mut [u8]| {
-            Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?)
-        };
         // A multiple of 8 elements fills whole bytes in every type.
         let parts = Work::new(Operation::Element, elems).cut(pool);
         let count = elems.div_ceil(parts.count).next_multiple_of(8);
         let sizes = self.from.storage_bytes(count).zip(self.to.storage_bytes(count));
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
-            return whole(target);
+            return Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?);
         };
         let chunks = source.chunks(source_bytes).zip(target.chunks_mut(target_bytes)).enumerate();
         let (chunks, result) = (Mutex::new(chunks), Mutex::new(Ok(())));

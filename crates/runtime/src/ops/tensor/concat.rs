@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::moves::{MAX_RANK, Movement, copy_images, move_elements};
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Inputs, Kernel, Laid, MemoryRules, Operand, Site, Target};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Operand, OutputLayout, Site, Target};
 use crate::layout::Layout;
 use crate::program::{Concat, MoveKind, Op};
 
@@ -57,7 +57,9 @@ pub(in crate::ops) fn join(
         dims[axis] += input.dims()[axis];
     }
     let laid = match call.targets.first() {
-        Some(Target::Planned { laid: Some(Laid { layout, .. }), .. }) => Some((*layout).clone()),
+        Some(Target::Planned { laid: Some(OutputLayout { layout, .. }), .. }) => {
+            Some((*layout).clone())
+        }
         _ => None,
     };
     if let Some(layout) = laid {
@@ -115,7 +117,7 @@ fn join_through_strides(
 
 /// Joins images of which some already lie in the output: copies the others.
 fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
-    let Some(Target::Planned { laid: Some(Laid { layout, .. }), dims, data_type, .. }) =
+    let Some(Target::Planned { laid: Some(OutputLayout { layout, .. }), dims, data_type, .. }) =
         call.targets.first()
     else {
         fail!("an input lies in an output that is in rows");
@@ -169,7 +171,7 @@ fn copy_into(
     };
     let from = Layout { offset: input.offset(), strides: input.strides() };
     let to = Layout { offset, strides: layout.strides.clone() };
-    Ok(copy_images(pool, input.dims(), (data, &from), (bytes, &to))?)
+    Ok(copy_images(pool, input.dims(), data, &from, bytes, &to)?)
 }
 
 /// Joins inputs into an output that is not in rows.

@@ -247,31 +247,31 @@ mod tests {
     fn ranges() {
         let half = half::f16::from_f32;
         let brain = half::bf16::from_f32;
-        fn of<T: Element>(numbers: [T; 3]) -> Result<Tensor, String> {
+        fn range<T: Element>(numbers: [T; 3]) -> Result<Tensor, String> {
             let [start, limit, delta] = numbers.map(Tensor::scalar);
             let inputs = [Some(&start), Some(&limit), Some(&delta)];
             run("Range", &[("stash_type", Int(1))], &inputs, 1).map(|mut found| found.remove(0))
         }
-        assert_eq!(of([1i64, 10, 4]).unwrap(), tensor(&[3], &[1i64, 5, 9]));
-        assert_eq!(of([10i32, 4, -2]).unwrap(), tensor(&[3], &[10i32, 8, 6]));
-        assert_eq!(of([3i16, 3, 1]).unwrap(), tensor::<i16>(&[0], &[]));
-        assert_eq!(of([1f32, 2.0, 0.25]).unwrap(), tensor(&[4], &[1f32, 1.25, 1.5, 1.75]));
-        assert_eq!(of([1f64, 0.0, 0.5]).unwrap(), tensor::<f64>(&[0], &[]));
+        assert_eq!(range([1i64, 10, 4]).unwrap(), tensor(&[3], &[1i64, 5, 9]));
+        assert_eq!(range([10i32, 4, -2]).unwrap(), tensor(&[3], &[10i32, 8, 6]));
+        assert_eq!(range([3i16, 3, 1]).unwrap(), tensor::<i16>(&[0], &[]));
+        assert_eq!(range([1f32, 2.0, 0.25]).unwrap(), tensor(&[4], &[1f32, 1.25, 1.5, 1.75]));
+        assert_eq!(range([1f64, 0.0, 0.5]).unwrap(), tensor::<f64>(&[0], &[]));
         assert_eq!(
-            of([half(1.0), half(2.0), half(0.5)]).unwrap(),
+            range([half(1.0), half(2.0), half(0.5)]).unwrap(),
             tensor(&[2], &[half(1.0), half(1.5)])
         );
         assert_eq!(
-            of([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
+            range([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
             tensor(&[2], &[brain(0.0), brain(-1.0)])
         );
         assert_eq!(
-            of([1i64, 5, 0]).unwrap_err(),
+            range([1i64, 5, 0]).unwrap_err(),
             "delta is 0 (start 1, limit 5): NaN elements are not possible"
         );
-        assert!(of([0f32, f32::INFINITY, 1.0]).is_err());
-        assert!(of([0f32, f32::NAN, 1.0]).is_err());
-        assert!(of([0f64, 1.0, 1e-300]).is_err());
+        assert!(range([0f32, f32::INFINITY, 1.0]).is_err());
+        assert!(range([0f32, f32::NAN, 1.0]).is_err());
+        assert!(range([0f64, 1.0, 1e-300]).is_err());
     }
 
     #[test]

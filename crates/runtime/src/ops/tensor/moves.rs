@@ -138,15 +138,17 @@ fn copy_to_images(
         fail!("{:?} cannot be written as {dims:?} with channels last", view.dims());
     }
     let from = Layout { offset: view.offset(), strides: view.strides() };
-    Ok(copy_images(pool, dims, (data, &from), (bytes, layout))?)
+    Ok(copy_images(pool, dims, data, &from, bytes, layout)?)
 }
 
 /// Copies images with elements of 32 bits between two layouts.
 pub(in crate::ops) fn copy_images(
     pool: &Pool,
     dims: &[usize],
-    (from, x): (&[u8], &Layout),
-    (to, y): (&mut [u8], &Layout),
+    from: &[u8],
+    x: &Layout,
+    to: &mut [u8],
+    y: &Layout,
 ) -> Result<(), Ended> {
     // Writes channels innermost.
     let order = || std::iter::once(0).chain(2..dims.len()).chain([1]);
@@ -388,7 +390,7 @@ mod tests {
         }
     }
 
-    fn moved(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
+    fn run_movement(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
         let mut call = Call {
             operands: smallvec![Operand::Absent],
             targets: smallvec![Target::Owned(None)],
@@ -420,14 +422,14 @@ mod tests {
                 let bytes = sardonyx_tensor::Buffer::from_vec(bytes);
                 Tensor::from_buffer(data_type, [numbers.len()], bytes).unwrap()
             };
-            let found = moved(&tensor(&[1, 2, 3]), &tensor(&[1, 3])).unwrap();
+            let found = run_movement(&tensor(&[1, 2, 3]), &tensor(&[1, 3])).unwrap();
             assert!(found.bit_eq(&tensor(&[3, 2, 1, 1, 0])), "{data_type}");
         }
         let strings = |texts: &[&str]| {
             Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
         };
-        let found = moved(&strings(&["a", "", "c"]), &strings(&["d"])).unwrap();
+        let found = run_movement(&strings(&["a", "", "c"]), &strings(&["d"])).unwrap();
         assert!(found.bit_eq(&strings(&["c", "", "a", "d", ""])));
-        assert!(moved(&strings(&["a"]), &Tensor::scalar(1i32)).is_err());
+        assert!(run_movement(&strings(&["a"]), &Tensor::scalar(1i32)).is_err());
     }
 }

@@ -21,25 +21,26 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         return Err(BindError::Invalid("attribute 'pattern' is missing".to_string()));
     };
     // Anchors the pattern at both ends of a text.
-    Ok(Box::new(FullMatch(regex_of("pattern", pattern, ["\\A(?:", ")\\z"])?)))
+    Ok(Box::new(FullMatch(regex_of("pattern", pattern, "\\A(?:", ")\\z")?)))
 }
 
 /// Compiles an attribute, a pattern of RE2, between two parts of a pattern.
 pub(super) fn regex_of(
     name: &str,
     pattern: Vec<u8>,
-    around: [&str; 2],
+    before: &str,
+    after: &str,
 ) -> Result<Regex, BindError> {
     let pattern = String::from_utf8(pattern).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         BindError::Invalid(format!("attribute '{name}' is not UTF-8 from byte {at} on"))
     })?;
-    compile(&pattern, around).map_err(|Refusal { at, why }| {
+    compile(&pattern, before, after).map_err(|Refusal { at, why }| {
         BindError::Invalid(format!("attribute '{name}' is '{pattern}': at byte {at}, {why}"))
     })
 }
 
-fn compile(pattern: &str, [before, after]: [&str; 2]) -> Result<Regex, Refusal> {
+fn compile(pattern: &str, before: &str, after: &str) -> Result<Regex, Refusal> {
     let translation = re2::translate(pattern)?;
     let mut parser = ParserBuilder::new().utf8(false).nest_limit(MOST_NESTED).build();
     // Parses the pattern without anchors first, so that it cannot close their group.
@@ -196,7 +197,7 @@ mod tests {
             assert_eq!(found, format!("attribute 'pattern' is '{pattern}': {refusal}"));
         }
         let nested = "(".repeat(300) + &")".repeat(300);
-        assert!(super::compile(&nested, ["", ""]).unwrap_err().why.contains("250"));
+        assert!(super::compile(&nested, "", "").unwrap_err().why.contains("250"));
         for (given, refusal) in [
             (vec![], "attribute 'pattern' is missing"),
             (

@@ -25,7 +25,7 @@ impl Longest {
     /// Compiles an attribute that is a pattern of RE2.
     pub(super) fn new(name: &str, pattern: Vec<u8>) -> Result<Longest, BindError> {
         let text = String::from_utf8_lossy(&pattern).into_owned();
-        let first = regex_of(name, pattern, ["(?:", ")"])?;
+        let first = regex_of(name, pattern, "(?:", ")")?;
         let Ok(translation) = re2::translate(&text) else {
             return Ok(Longest { first, end: None });
         };

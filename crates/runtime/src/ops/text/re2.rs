@@ -118,8 +118,8 @@ impl<'p> Reader<'p> {
         let Some(flags) = self.rest().strip_prefix("(?") else {
             return Ok(());
         };
-        let is_flag = |char: char| char.is_ascii_alphabetic() || char == '-';
-        let end = flags.find(|char| !is_flag(char)).unwrap_or(flags.len());
+        let end = flags.find(|char: char| !char.is_ascii_alphabetic() && char != '-');
+        let end = end.unwrap_or(flags.len());
         if !flags[end..].starts_with([':', ')']) {
             return Ok(());
         }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn attributes_that_do_not_fit_are_refused() {
         let rows: [(&[Attribute], &str); 4] = [
             (&[], "the node has neither 'separators' nor 'tokenexp'"),
             (

@@ -103,8 +103,8 @@ fn columns_are_taken_and_joined() {
     assert_eq!(found.unwrap()[0], strings(&[1, 2], &["c", "a"]));
 
     let op = "ai.onnx.ml.FeatureVectorizer";
-    let inputs = || each_type(&[2, 2], &[1, 2, 3, 4]).into_iter().zip(each_type(&[2, 1], &[5, 6]));
-    for (a, b) in inputs() {
+    let inputs = each_type(&[2, 2], &[1, 2, 3, 4]).into_iter().zip(each_type(&[2, 1], &[5, 6]));
+    for (a, b) in inputs {
         let joined = run(op, &[], &[Some(&a), Some(&b)], 1).unwrap();
         assert_eq!(joined[0], tensor(&[2, 3], &[1.0f32, 2.0, 5.0, 3.0, 4.0, 6.0]));
         let cut = [ints("inputdimensions", &[1, 2])];

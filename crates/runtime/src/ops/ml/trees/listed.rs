@@ -43,7 +43,7 @@ pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     let ids = ints(site, names.id)?;
     let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, targets, "targets"));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
-    bind(site, &names, (targets, Ids::Each(&ids)), finish, None)
+    bind(site, &names, targets, Ids::Each(&ids), finish, None)
 }
 
 /// Binds `TreeEnsembleClassifier`.
@@ -80,17 +80,11 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     if count == 1 {
         ids.fill(1);
         finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![0.0, *base]);
-        return bind(
-            site,
-            &names,
-            (2, Ids::Each(&ids)),
-            finish,
-            Some(classes(OutputScores::Second)),
-        );
+        return bind(site, &names, 2, Ids::Each(&ids), finish, Some(classes(OutputScores::Second)));
     }
     if !is_binary {
         let ids = Ids::Each(&ids);
-        return bind(site, &names, (count, ids), finish, Some(classes(OutputScores::All)));
+        return bind(site, &names, count, ids, finish, Some(classes(OutputScores::All)));
     }
     let (weights, _) = numbers(site, names.weights)?;
     if transform == PostTransform::None && weights.iter().any(|weight| *weight < 0.0) {
@@ -98,10 +92,10 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
         finish.is_binary = false;
         finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![-base, *base]);
         let both = Ids::Mirrored(ids.len());
-        return bind(site, &names, (2, both), finish, Some(classes(OutputScores::All)));
+        return bind(site, &names, 2, both, finish, Some(classes(OutputScores::All)));
     }
     ids.fill(0);
-    bind(site, &names, (1, Ids::Each(&ids)), finish, Some(classes(OutputScores::All)))
+    bind(site, &names, 1, Ids::Each(&ids), finish, Some(classes(OutputScores::All)))
 }
 
 /// Targets of weights.
@@ -172,7 +166,8 @@ fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError>
 fn bind(
     site: &Site<'_>,
     names: &Names,
-    (targets, ids): (usize, Ids<'_>),
+    targets: usize,
+    ids: Ids<'_>,
     finish: Finish,
     classes: Option<Classes>,
 ) -> Result<Box<dyn Kernel>, BindError> {

@@ -428,11 +428,10 @@ fn mask<'a, T: Operands>(
     let (columns, rows) =
         dims.split_last().map_or((1, 1), |(columns, outer)| (*columns, outer.iter().product()));
     let is_short = !dims.is_empty() && columns < sizes.keys;
-    let lines = [rows, columns];
     if view.data_type() == DataType::Bool {
         let bytes = moves::dense(call, view)?;
         let (dims, data) = if is_short {
-            let long = extend_rows(call, &bytes, lines, sizes.keys, 0)?;
+            let long = extend_rows(call, &bytes, rows, columns, sizes.keys, 0)?;
             (with_columns(dims, sizes.keys), Contents::Made(long))
         } else {
             (dims.into(), bytes)
@@ -460,7 +459,7 @@ fn mask<'a, T: Operands>(
     };
     let (dims, data) = if is_short {
         let minus_inf = T::from_f64(f64::NEG_INFINITY);
-        let long = extend_rows(call, &data, lines, sizes.keys, minus_inf)?;
+        let long = extend_rows(call, &data, rows, columns, sizes.keys, minus_inf)?;
         (with_columns(dims, sizes.keys), Contents::Made(long))
     } else {
         (dims.into(), data)
@@ -481,7 +480,8 @@ fn with_columns(dims: &[usize], keys: usize) -> Dims {
 fn extend_rows<T: Pod>(
     call: &Call<'_>,
     data: &[T],
-    [rows, columns]: [usize; 2],
+    rows: usize,
+    columns: usize,
     keys: usize,
     with: T,
 ) -> Result<Scratch<T>, KernelError> {

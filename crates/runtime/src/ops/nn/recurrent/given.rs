@@ -313,13 +313,10 @@ impl<T: WideElement> Work<T> {
         let scratch = call.scratch(at_once.saturating_mul(cell.scratch_len(batch, hidden)))?;
         let of_input = T::product_scratch(call.exec, given.rows_of_x(), given.input_weights(0)?);
         let state = MatRef::row_major(&h[..batch * hidden], batch, hidden);
-        let of_state = |product| {
-            let weights = given.state_weights(0, product)?;
-            Ok::<_, KernelError>(T::product_scratch(call.exec, state, weights))
-        };
         let mut most = of_input;
         for product in 0..given.of.settings.kind.products().len() {
-            most = most.max(of_state(product)?);
+            let weights = given.state_weights(0, product)?;
+            most = most.max(T::product_scratch(call.exec, state, weights));
         }
         call.reserve(most)?;
         Ok(Work { h, c, bias, product, scratch })

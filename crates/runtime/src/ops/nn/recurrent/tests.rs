@@ -15,8 +15,8 @@ fn words(list: &[&'static str]) -> AttrValue<'static> {
 /// Makes numbers between -0.8 and 0.8, by a formula that the reference script shares.
 fn numbers<T: Element>(dims: &[usize], factor: usize, of: fn(f32) -> T) -> Tensor {
     let len: usize = dims.iter().product();
-    let number = |i: usize| ((i * factor % 17) as f32 - 8.0) / 10.0;
-    tensor(dims, &(0..len).map(|i| of(number(i))).collect::<Vec<T>>())
+    let numbers = (0..len).map(|i| of(((i * factor % 17) as f32 - 8.0) / 10.0));
+    tensor(dims, &numbers.collect::<Vec<T>>())
 }
 
 /// Makes inputs of two steps of two sequences, two input and two hidden features; the second
