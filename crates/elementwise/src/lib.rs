@@ -45,7 +45,8 @@ pub use broadcast::{MAX_RANK, Strided, Walk, broadcast_strides};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
 };
-pub use per_type::{CodeLoops, DividendLoops, ElementLoops, StoredLoops, UpdateLoops};
+pub use halves::{narrow, widen};
+pub use per_type::{CodeLoops, DividendLoops, ElementLoops, NarrowLoops, StoredLoops, UpdateLoops};
 pub use pointwise::{Link, MAX_LINKS, pointwise, pointwise_in_place};
 pub use range::{Ranged, range};
 pub use scalar::{ScalarElement, ScalarFn, scalar_logic};

@@ -32,6 +32,12 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
+    /// Loops of the floats that compute in wider ones.
+    trait NarrowLoops: Number for [f16, bf16] {
+        widen = fn widen_slice(exec: &Exec<'_>, x: &[Self], wide: &mut [f32]) -> Result<(), Ended>;
+        narrow = fn narrow_slice(exec: &Exec<'_>, wide: &[f32], y: &mut [Self]) -> Result<(), Ended>;
+    }
+
     /// Loops that write over what they read, in the types that training computes in.
     trait UpdateLoops: Math for [f32, f64] {
         update = fn update(
