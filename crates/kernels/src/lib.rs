@@ -53,17 +53,19 @@ pub mod softmax;
 mod sorting;
 pub mod trees;
 pub mod unique;
+mod wide;
 
 pub use per_type::{
     CumulativeLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops, MoveLoops, RecurrentLoops,
     ResizeLoops, ScatterLoops, ScoreLoops, TrainingLoops,
 };
 pub use sardonyx_elementwise::{
-    self as elementwise, CodeLoops, DividendLoops, ElementLoops, StoredLoops, UpdateLoops,
-    quantized,
+    self as elementwise, CodeLoops, DividendLoops, ElementLoops, NarrowLoops, StoredLoops,
+    UpdateLoops, quantized,
 };
-pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
+pub use sardonyx_gemm::{ByteConvLoops, NarrowConvLoops, conv, gemm};
 pub use sardonyx_simd::{
     Caches, Ended, Exec, Failure, Isa, Operation, Pace, Panic, Pool, Region, UnknownCaches,
     UnknownIsa, Work, caught, keep_panic_places, number, record, split_even,
 };
+pub use wide::scratch_bytes;

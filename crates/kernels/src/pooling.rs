@@ -12,6 +12,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::reduce::{Fold, Maximum, Sum, run_block};
+use crate::wide::{Slices, by_slices};
 pub use gradient::max_pool_gradient;
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
@@ -48,6 +49,12 @@ impl Window<'_> {
         assert!(!self.strides.contains(&0) && !self.dilations.contains(&0), "steps of zero");
         assert_eq!(x, planes * self.input.iter().product::<usize>(), "the input has other dims");
         assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
+    }
+
+    /// Returns the planes as slices that are pooled one by one.
+    fn slices(&self, planes: usize) -> Slices {
+        let (input, output) = (self.input.iter().product(), self.output.iter().product());
+        Slices { count: planes, input, output, work: output * self.taps() }
     }
 
     pub(crate) fn taps(&self) -> usize {
@@ -91,8 +98,11 @@ pub fn max_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let finish = |max, _| T::narrow(max);
-    pooled(exec, planes, window, x, y, Pooling { fold: Maximum, finish, divisor: None })
+    window.check(planes, x.len(), y.len());
+    by_slices(exec, window.slices(planes), Some(x), y, &|exec, planes, x, y| {
+        let pooling = Pooling { fold: Maximum, finish: |max, _| max, divisor: None };
+        pooled(exec, planes.len(), window, x, y, pooling)
+    })
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
@@ -109,7 +119,10 @@ pub fn average_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    sum_pool(exec, planes, window, Some(divisor), x, y)
+    window.check(planes, x.len(), y.len());
+    by_slices(exec, window.slices(planes), Some(x), y, &|exec, planes, x, y| {
+        sum_pool(exec, planes.len(), window, Some(divisor), x, y)
+    })
 }
 
 /// The sum of each window, divided by what `divisor` says. [`average_pool`] and [`lp_pool`] share

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use sardonyx_kernels::conv::{Order, Ordered, OrderedMut};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
+use sardonyx_kernels::number::Number;
 use sardonyx_kernels::pixels::{Pixels, PixelsMut};
-use sardonyx_kernels::{Exec, Isa};
+use sardonyx_kernels::{Exec, Isa, scratch_bytes};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
 use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
@@ -628,6 +629,12 @@ impl<'a> Call<'a> {
     /// Counts memory that is about to be taken for the time of the call.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), KernelError> {
         Ok(self.account.charge(bytes)?)
+    }
+
+    /// Counts memory that loops of `T` take to widen slices, one by one, of so many elements of
+    /// inputs and outputs.
+    pub(crate) fn reserve_slices<T: Number>(&self, elements: usize) -> Result<(), KernelError> {
+        self.reserve(scratch_bytes::<T>(elements))
     }
 
     /// Takes elements for the time of the call, all zero.

@@ -44,6 +44,7 @@ impl<T: CumulativeLoops + Element> Kernel for UpToEach<T> {
             fail!("the axis must have one element, not {}", axis.len());
         };
         let sizes = around(&dims, axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::cumulative(exec, self.which, sizes, x, y)?;
         Ok(())

@@ -57,6 +57,7 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
         let exec = call.exec;
         if call.over.is_some() {
             let sizes = around(dims_in_place(call)?, self.axis)?;
+            call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
             if let Some((_, x)) = call.in_place::<T>()? {
                 T::softmax_in_place(exec, self.op, sizes, x)?;
             }
@@ -64,6 +65,7 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = around(&dims, self.axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }

@@ -74,6 +74,7 @@ where
         let parameters = [&gamma[..], &beta, &split[0], &split[1]];
         fold(parameters, self.epsilon, &mut scale, &mut shift)?;
         if call.has_output(0) {
+            call.reserve_slices::<T>(2 * inner)?;
             let y = call.output_slice::<T>(0, &dims)?;
             T::scale_shift(exec, inner, &scale, &shift, x, y)?;
         }
@@ -216,6 +217,7 @@ where
             );
         }
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        call.reserve_slices::<T>(2 * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::scale_shift(exec, inner, scale, shift, x, y)?;
         Ok(())

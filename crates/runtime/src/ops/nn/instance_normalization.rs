@@ -59,6 +59,7 @@ where
             (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner: usize = spatial.iter().product();
+        call.reserve_slices::<T>(2 * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         if inner == 0 || *channels == 0 {
             return Ok(());

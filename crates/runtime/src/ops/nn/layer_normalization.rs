@@ -391,6 +391,7 @@ where
             (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner = product(spatial);
+        call.reserve_slices::<T>(2 * (channels / self.groups) * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         if y.is_empty() {
             return Ok(());
@@ -427,6 +428,7 @@ impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
         let sizes = around(&dims, self.axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::lp_norm(exec, self.norm, sizes, x, y)?;
         Ok(())

@@ -120,6 +120,12 @@ impl<'a> Geometry<'a> {
         Ok(Geometry { window, input: input.into(), placed, output })
     }
 
+    /// Returns the elements of a plane and of its output.
+    fn plane(&self) -> usize {
+        let (input, output) = (&self.input[2..], &self.placed.counts);
+        input.iter().product::<usize>() + output.iter().product::<usize>()
+    }
+
     fn planes(&self) -> usize {
         self.input[0] * self.input[1]
     }
@@ -141,6 +147,7 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        call.reserve_slices::<T>(g.plane())?;
         let y = call.output_slice::<T>(0, &g.output)?;
         T::average_pool(exec, g.planes(), &g.window(), self.divisor, x, y)?;
         Ok(())
@@ -163,6 +170,7 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         if !call.has_output(1) {
+            call.reserve_slices::<T>(g.plane())?;
             let y = call.output_slice::<T>(0, &g.output)?;
             T::max_pool(exec, g.planes(), &g.window(), x, y)?;
             return Ok(());
