@@ -30,6 +30,7 @@ pub(crate) mod amx;
 mod batch;
 pub(crate) mod bf16;
 mod blocked;
+mod doubles;
 mod epilogue;
 mod form;
 mod gemv;
