@@ -23,14 +23,17 @@ mod expanded;
 mod gated;
 mod integer;
 mod naive;
+mod narrow;
 mod packing;
 mod pixels;
+mod products;
 mod tile;
 mod transpose;
 mod weight_gradient;
 mod winograd;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use depthwise::Depthwise;
@@ -41,8 +44,10 @@ pub use integer::{
     ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
 };
 pub use naive::conv_naive;
+pub use narrow::conv_narrow;
 pub use packing::WeightSource;
 pub use pixels::{interleave, pitch_of};
+pub use products::{ConvOperands, conv_by_products, products_scratch, transpose_by_products};
 pub use sardonyx_simd::buffer::Lasts;
 use sardonyx_simd::buffer::PackedBuf;
 use sardonyx_simd::{Caches, Ended, Isa, Pool};
@@ -419,8 +424,8 @@ pub struct PackedConv {
     /// Caches that blocks of outputs are cut for.
     caches: Caches,
     algorithm: Algorithm,
-    /// As [`packing`] says.
-    weights: PackedBuf,
+    /// In the form of [`packing`]; convolutions with other padding share them.
+    weights: Arc<PackedBuf>,
 }
 
 impl PackedConv {

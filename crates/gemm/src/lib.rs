@@ -17,4 +17,4 @@ pub mod gemm;
 pub mod conv;
 mod per_type;
 
-pub use per_type::ByteConvLoops;
+pub use per_type::{ByteConvLoops, NarrowConvLoops};

@@ -7,6 +7,8 @@
 //! for each point, one after the other. Where operands are rounded, a step is two neighbouring
 //! channels.
 
+use std::sync::Arc;
+
 use super::winograd::{self, POINTS};
 use super::{
     Algorithm, ConvError, ConvParams, Geometry, Lasts, Operands, PackedConv, check_len, words,
@@ -100,6 +102,7 @@ impl PackedConv {
             }
             Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room)?,
         };
+        let weights = Arc::new(weights);
         Ok(PackedConv { params, geometry, isa, caches: Caches::detect(), algorithm, weights })
     }
 

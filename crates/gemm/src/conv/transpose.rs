@@ -41,7 +41,7 @@ const MOST: usize = 1 << 40;
 
 impl TransposeParams {
     /// Whether the fields fit each other, and the sizes of an input and an output.
-    fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
+    pub(super) fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
         self.as_conv().check()?;
         let rank = self.kernel.len();
         if let Some(list) = [spatial, output].into_iter().find(|list| list.len() != rank) {
@@ -59,7 +59,7 @@ impl TransposeParams {
         Ok(())
     }
 
-    fn as_conv(&self) -> ConvParams {
+    pub(super) fn as_conv(&self) -> ConvParams {
         ConvParams {
             in_channels: self.in_channels,
             out_channels: self.out_channels,
@@ -73,13 +73,13 @@ impl TransposeParams {
     }
 
     /// Elements of the weights, `[in_channels, out_channels / groups, kernel...]`.
-    fn weights_len(&self) -> Option<usize> {
+    pub(super) fn weights_len(&self) -> Option<usize> {
         let taps = product(&self.kernel)?;
         (self.out_channels / self.groups).checked_mul(self.in_channels)?.checked_mul(taps)
     }
 
     /// Elements per output channel of input, output and kernel.
-    fn check_lens(
+    pub(super) fn check_lens(
         &self,
         batch: usize,
         (spatial, output): (&[usize], &[usize]),

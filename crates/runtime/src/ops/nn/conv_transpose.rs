@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Exec;
 use sardonyx_kernels::conv::{
-    Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+    ConvOperands, Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+    transpose_by_products,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -281,10 +282,11 @@ impl ConvTranspose {
 
     fn run_doubles(&self, call: &mut Call<'_>, placed: &Placed) -> Result<(), KernelError> {
         let (x, w) = (call.slice::<f64>(0)?, call.slice::<f64>(1)?);
-        let (pool, bias) = (call.exec.pool, call.maybe_slice::<f64>(2)?);
+        let (exec, bias) = (call.exec, call.maybe_slice::<f64>(2)?);
         let y = call.output_slice::<f64>(0, &placed.dims)?;
         let (batch, sizes) = (placed.batch, placed.sizes());
-        Ok(conv_transpose_naive(pool, &placed.params, batch, sizes, (x, w, bias), y)?)
+        let operands = ConvOperands { input: x, weights: w, bias };
+        Ok(transpose_by_products(exec, &placed.params, batch, sizes, operands, y)?)
     }
 
     /// Narrower floats are computed in `f32`.
