@@ -253,7 +253,7 @@ impl PhaseAxis {
     }
 }
 
-fn greatest_divisor(a: usize, b: usize) -> usize {
+pub(super) fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
