@@ -56,7 +56,7 @@ pub use pack::{PackSource, PackedA, PackedB};
 pub use repeated::Repeated;
 
 pub(crate) use blocked::{FinishTransposed, Operand, Product};
-pub(crate) use epilogue::{ShortEpilogue, TileEpilogue};
+pub(crate) use epilogue::{ApplyFunction, ShortEpilogue, TileEpilogue};
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
 pub(crate) use sizes::{Lies, OperandKind, Sizes};

@@ -206,8 +206,16 @@ pub(crate) struct Site<'a> {
     pub(crate) weights: &'a Packer<'a>,
     /// Who decodes images, if anybody does.
     pub(crate) images: Option<&'a Arc<dyn ImageDecoder>>,
-    /// In which order the first output is wanted.
-    pub(crate) order: program::Order,
+    pub(crate) orders: SiteOrders,
+}
+
+/// Orders of the values of a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SiteOrders {
+    /// Order in which the first operand is given.
+    pub(crate) input: program::Order,
+    /// Order in which the first output is wanted.
+    pub(crate) output: program::Order,
 }
 
 /// An operand of a step.

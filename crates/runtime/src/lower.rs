@@ -17,7 +17,7 @@ use crate::error::BindError;
 use crate::error::CompileError;
 use crate::images::ImageDecoder;
 use crate::kernel::Selected;
-use crate::kernel::{Site, SiteInput};
+use crate::kernel::{Site, SiteInput, SiteOrders};
 use crate::ops;
 use crate::precision::Precision;
 use crate::program::{Constant, Op, Order, Program, SMALL, Slot, Step, Value};
@@ -48,7 +48,7 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Op, BindError> {
-        self.with_site(node, (read, Order::Rows), constants, |schema, site| {
+        self.with_site(node, (read, SiteOrders::default()), constants, |schema, site| {
             if self.operators.has(schema.domain, schema.name) {
                 return Ok(Op::opaque(site));
             }
@@ -56,15 +56,15 @@ impl Lowering<'_> {
         })
     }
 
-    /// The kernel of an operation that was made from a node and gives its result in an order.
+    /// Selects the kernel of an operation that was made from a node, for values in some orders.
     pub(crate) fn kernel_of(
         &self,
         node: NodeId,
         op: &Op,
-        (read, order): (Read, Order),
+        (read, orders): (Read, SiteOrders),
         constants: &Constants,
     ) -> Result<Selected, BindError> {
-        self.with_site(node, (read, order), constants, |schema, site| {
+        self.with_site(node, (read, orders), constants, |schema, site| {
             // A rewrite may have put another operation before the node, in its name.
             let own = match op {
                 Op::Opaque(_) => self.operators.kernel(self.resolved, self.inference, node, schema),
@@ -80,7 +80,7 @@ impl Lowering<'_> {
     fn with_site<R>(
         &self,
         node: NodeId,
-        (read, order): (Read, Order),
+        (read, orders): (Read, SiteOrders),
         constants: &Constants,
         then: impl FnOnce(&'static Schema, &Site<'_>) -> Result<R, BindError>,
     ) -> Result<R, BindError> {
@@ -110,7 +110,7 @@ impl Lowering<'_> {
             exact_up_to: self.exact_up_to,
             weights: self.weights,
             images: self.images,
-            order,
+            orders,
         };
         then(schema, &site)
     }

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::constants::{Constants, How, each_once};
 use crate::error::{BindError, CompileError};
-use crate::kernel::{Call, Operand, Selected, Target};
+use crate::kernel::{Call, Operand, Selected, SiteOrders, Target};
 use crate::lower::Lowering;
 use crate::node_error::{NodeError, NodeInput};
-use crate::program::{Op, Order};
+use crate::program::Op;
 use crate::random::Draws;
 
 /// What making constants needs.
@@ -232,7 +232,7 @@ impl Alone {
         let op = lowering.operation(node, inputs.clone(), constants)?;
         let operands = op.operands();
         let read = operands.iter().map(|slot| inputs[(*slot)?.index()]).collect();
-        let selected = lowering.kernel_of(node, &op, (read, Order::Rows), constants)?;
+        let selected = lowering.kernel_of(node, &op, (read, SiteOrders::default()), constants)?;
         Ok(Alone { op, selected })
     }
 

@@ -371,7 +371,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),
-        Op::Reorder(_) => Selected::new(tensor::reorder::Reorder { to: site.order }),
+        Op::Reorder(_) => Selected::new(tensor::reorder::Reorder { to: site.orders.output }),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),
@@ -385,7 +385,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
 
 /// A kernel of functions of elements, for the order in which the step gives its result.
 fn over_images(kernel: Box<dyn Kernel>, site: &Site<'_>) -> Box<dyn Kernel> {
-    match site.order {
+    match site.orders.output {
         Order::Rows => kernel,
         Order::ChannelsLast => Box::new(OverImages(kernel)),
     }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::constants::Constants;
 use crate::error::{BindError, CompileError};
 use crate::executable::{Body, Capture, Commit, Region, SlotInfo, Step, Work};
-use crate::kernel::{Inputs, MemoryRules, Selected};
+use crate::kernel::{Inputs, MemoryRules, Selected, SiteOrders};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Order, Program, RegionKind, Slot, Value};
@@ -248,9 +248,12 @@ impl Selecting<'_, '_> {
             }));
         }
         let read = inputs.iter().map(|slot| slot.map(|slot| (slot, values[slot.index()].value)));
-        let first = step.outputs.first().copied().flatten();
-        let order = first.map_or(Order::Rows, |slot| values[slot.index()].order);
-        let read = (read.collect(), order);
+        let [input, output] = [inputs.first(), step.outputs.first()].map(|slot| {
+            let slot = slot.copied().flatten();
+            slot.map_or(Order::Rows, |slot| values[slot.index()].order)
+        });
+        let orders = SiteOrders { input, output };
+        let read = (read.collect(), orders);
         let selected = self.lowering.kernel_of(node, &step.op, read, self.constants);
         let Selected { kernel, packed } = match selected {
             Ok(selected) => selected,

@@ -14,8 +14,8 @@ use crate::SharedWeights;
 use crate::account::Account;
 use crate::error::BindError;
 use crate::images::ImageDecoder;
-use crate::kernel::{Call, Kernel, Operand, Site, SiteInput, Target};
-use crate::program::{Order, Slot};
+use crate::kernel::{Call, Kernel, Operand, Site, SiteInput, SiteOrders, Target};
+use crate::program::Slot;
 use crate::weights::{Elements, Packer, Weight};
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
@@ -144,7 +144,7 @@ fn run_in(
         rank: None,
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
-        order: Order::Rows,
+        orders: SiteOrders::default(),
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
         images,

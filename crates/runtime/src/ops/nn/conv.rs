@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use half::{bf16, f16};
 use sardonyx_kernels::conv::{
     Algorithm, ConvEpilogue, ConvError, ConvOperands, ConvParams, ExpandedConv, GatedConv, Lasts,
-    PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive, products_scratch,
+    Order, PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive, products_scratch,
 };
 use sardonyx_kernels::{Isa, NarrowConvLoops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast, cast_slices};
@@ -114,6 +114,8 @@ impl program::Conv {
     }
 }
 
+/// Choice: outputs from which vectors may be neighbouring outputs.
+const LEAST_PLANE: usize = 16;
 /// Spatial axes that loops on packed weights have at most.
 const PACKED_AXES: usize = 3;
 
@@ -140,7 +142,8 @@ fn bind(
     let (channels, weights) = match window {
         Some(window) => {
             let channels = Channels::new(site, conv, at)?;
-            let weights = pack(site, window, conv.group, &channels, at)?;
+            let is_alone = at == 1 && conv.gate.is_none() && conv.expansion.is_none();
+            let weights = pack(site, window, conv.group, &channels, at, is_alone)?;
             (channels, weights)
         }
         None => (Channels { given, ..Channels::default() }, Weights::Given),
@@ -252,20 +255,26 @@ fn combine(numbers: &mut Option<Vec<f64>>, more: Vec<f64>, with: fn(f64, f64) ->
 }
 
 /// The weights, which are the operand `at`, in the form in which they are used, if they are
-/// constant.
+/// constant. `is_alone`: the step has no other operation on its input.
 fn pack(
     site: &Site<'_>,
     window: &Window,
     group: usize,
     channels: &Channels,
     at: usize,
+    is_alone: bool,
 ) -> Result<Weights, BindError> {
     let isa = site.isa;
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
     match (site.weight(at), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, &begin, &end)?;
-            let exact = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
+            let exact = if is_alone {
+                choose_algorithm(site, &params)
+            } else {
+                Algorithm::of(&params, nominal_pixels(site, &params))
+            };
+            let exact = exact.map_err(invalid)?;
             let fastest = match site.precision {
                 Precision::Fast if constant.data_type == DataType::Float => {
                     exact.rounded(isa, &params)
@@ -329,6 +338,15 @@ fn to_floats(data_type: DataType, bytes: &[u8]) -> Option<Vec<f32>> {
     Some(wide)
 }
 
+/// Returns the fastest algorithm for the orders of input and output.
+fn choose_algorithm(site: &Site<'_>, params: &ConvParams) -> Result<Algorithm, ConvError> {
+    let pixels = nominal_pixels(site, params);
+    let fastest = Algorithm::of(params, pixels)?;
+    let is_rows = [site.orders.input, site.orders.output] == [program::Order::Rows; 2];
+    let is_plane = pixels.is_none_or(|pixels| pixels >= LEAST_PLANE);
+    Ok(if is_rows && is_plane { fastest.in_rows(site.isa, params) } else { fastest })
+}
+
 /// How many pixels the output has, if its size is known before the run; of one image, if their
 /// number is not.
 fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
@@ -367,10 +385,18 @@ impl Conv {
         window: &Window,
         placed: &Placed,
     ) -> Result<Prepared<PackedConv>, KernelError> {
+        let is_alone = self.at == 1 && self.gate.is_none() && self.expansion.is_none();
+        let outputs = placed.counts.iter().product::<usize>();
+        let by_planes = is_alone
+            && outputs >= LEAST_PLANE
+            && !call.is_laid(0)
+            && call.image(0)?.order == Order::Rows;
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0))?;
+            let algorithm =
+                if by_planes { algorithm.in_rows(self.isa, &params) } else { algorithm };
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
             call.reserve(bytes?)?;
             let source = WeightSource::Floats(elements);

@@ -49,7 +49,7 @@ impl WithPixels {
         rows: Box<dyn Kernel>,
         pixels: OverPixels,
     ) -> Box<dyn Kernel> {
-        match site.order {
+        match site.orders.output {
             Order::Rows => rows,
             Order::ChannelsLast => Box::new(WithPixels { rows, pixels }),
         }
