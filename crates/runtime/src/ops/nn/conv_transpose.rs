@@ -348,7 +348,7 @@ impl Ready {
             return call.brief_tensor(DataType::Float, &[0]);
         };
         let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
-        call.reserve(packed.scratch(call.exec.pool, batch, spatial)?)?;
+        call.reserve(packed.scratch(call.exec, batch, spatial)?)?;
         call.brief_tensor(DataType::Float, &[packed.results_len(batch, spatial)?])
     }
 }
