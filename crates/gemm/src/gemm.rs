@@ -41,6 +41,7 @@ mod matrix;
 pub(crate) mod pack;
 mod repeated;
 mod segments;
+mod short;
 mod sizes;
 mod tables;
 

@@ -445,7 +445,7 @@ unsafe fn copy_sums<S: Simd, const R: usize, const V: usize>(acc: &[[S::V; V]; R
 
 /// [`finish`] in a function that tiles of all kinds share.
 #[inline(always)]
-unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
+pub(super) unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     acc: &[[S::V; V]; R],
 ) {
