@@ -3,6 +3,7 @@
 
 mod builds;
 mod check;
+mod cliffs;
 mod commands;
 mod contest;
 mod convert;
@@ -28,6 +29,9 @@ pub(crate) enum Bench {
     Builds(builds::Builds),
     /// Time checking models against the onnx package, and check that both accept them.
     Check(contest::Task),
+    /// Time single operators of drawn attributes, shapes and types against ONNX Runtime, and name
+    /// those that lost speed since the stored table.
+    Cliffs(cliffs::Cliffs),
     /// Time commands as whole processes against the calls of the onnx package, or against opening
     /// the model alone.
     Commands(contest::Task),
@@ -62,6 +66,7 @@ pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
+        Bench::Cliffs(task) => cliffs::run(&task),
         Bench::Commands(task) => commands::run(&task),
         Bench::Convert(task) => convert::run(&task),
         Bench::Devices(task) => devices::run(&task),
