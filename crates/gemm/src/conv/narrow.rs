@@ -314,12 +314,12 @@ mod tests {
     }
 
     /// Adds padding before and after the first axes, with strides and dilations.
-    fn padded<const N: usize>(begin: [usize; N], end: [usize; N], of: &ConvParams) -> ConvParams {
+    fn pad_and_stride(begin: &[usize], end: &[usize], of: &ConvParams) -> ConvParams {
         let (mut strides, mut dilations) = (of.strides.clone(), of.dilations.clone());
         (strides[0], dilations[0]) = (2, 2);
         ConvParams {
-            pads_begin: PerAxis::from(&begin[..]),
-            pads_end: PerAxis::from(&end[..]),
+            pads_begin: PerAxis::from(begin),
+            pads_end: PerAxis::from(end),
             strides,
             dilations,
             ..of.clone()
@@ -339,9 +339,9 @@ mod tests {
             // Several images of several bands.
             (plain(8, 8, &[1, 1]), 5, &[96, 97]),
             // Several bands, of which some touch padding, and padding alone.
-            (padded([3, 2], [1, 4], &plain(8, 8, &[5, 3])), 2, &[200, 90]),
-            (padded([9, 0], [1, 0], &plain(2, 2, &[3, 3])), 1, &[6, 7]),
-            (padded([40], [7], &plain(4, 4, &[3])), 1, &[60_000]),
+            (pad_and_stride(&[3, 2], &[1, 4], &plain(8, 8, &[5, 3])), 2, &[200, 90]),
+            (pad_and_stride(&[9, 0], &[1, 0], &plain(2, 2, &[3, 3])), 1, &[6, 7]),
+            (pad_and_stride(&[40], &[7], &plain(4, 4, &[3])), 1, &[60_000]),
         ] {
             check::<f16>(&params, images, spatial);
             check::<bf16>(&params, images, spatial);
