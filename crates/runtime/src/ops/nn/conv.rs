@@ -390,7 +390,7 @@ impl Conv {
         let by_planes = is_alone
             && outputs >= LEAST_PLANE
             && !call.is_laid(0)
-            && call.image(0)?.order == Order::Rows;
+            && (self.elem != DataType::Float || call.image(0)?.order == Order::Rows);
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
