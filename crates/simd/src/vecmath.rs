@@ -22,12 +22,12 @@
 //! | Asinh, Acosh, Atanh | 0.5 | | 3 | |
 //! | expm1 | 2 | | | |
 //! | exp_nonpositive | 1.5 | 1e-38 | | |
-//! | Erf | 1.5 | | 3 | |
+//! | Erf | 1.5 | | 4 | |
 //! | Sigmoid | 2.5 | | 3 | |
 //! | Softplus | 3 | | 3 | |
 //! | Softsign | 1.5 | | 1.5 | |
 //! | Silu | 3.5 | 1e-43 | 4 | 1e-320 |
-//! | Mish | 4 | 1e-43 | 4 | 1e-320 |
+//! | Mish | 4 | 1e-43 | 5 | 1e-320 |
 //! | Swish | 4 | 2e-8 x | 4 | 1e-16 x |
 //! | Gelu | 2 | 6e-8 x | 4 | 3e-16 x |
 //! | GeluTanh | 4 | 1e-7 x | 4 | 2e-16 x |
