@@ -49,7 +49,7 @@ pub use naive::conv_naive;
 pub use narrow::conv_narrow;
 pub use packing::WeightSource;
 pub use pixels::{interleave, pitch_of};
-use planes::Planes;
+use planes::{Plane, Planes};
 pub use products::{ConvOperands, conv_by_products, products_scratch, transpose_by_products};
 pub use sardonyx_simd::buffer::Lasts;
 use sardonyx_simd::buffer::PackedBuf;
@@ -353,14 +353,28 @@ impl Algorithm {
         })
     }
 
-    /// Returns the algorithm that is faster where input and output are in rows and of more than a
-    /// few pixels.
-    #[must_use]
-    pub fn in_rows(self, isa: Isa, params: &ConvParams) -> Algorithm {
+    /// Returns the algorithm that is faster where input and output are in rows, for an input of
+    /// spatial size `spatial` if that is known, else for images of more than a few pixels.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other or the size.
+    pub fn in_rows(
+        self,
+        isa: Isa,
+        params: &ConvParams,
+        spatial: Option<&[usize]>,
+    ) -> Result<Algorithm, ConvError> {
         // Vectors of output channels would be at most half full.
-        let has_few = params.out_channels / params.groups.max(1) <= isa.lanes() / 2;
-        let is_direct = self == Algorithm::Direct(Operands::Exact);
-        if has_few && is_direct { Algorithm::Planes } else { self }
+        let group_out = params.out_channels / params.groups.max(1);
+        if group_out > isa.lanes() / 2 || self != Algorithm::Direct(Operands::Exact) {
+            return Ok(self);
+        }
+        let Some(spatial) = spatial else { return Ok(Algorithm::Planes) };
+        let geometry = Geometry::new(params)?;
+        let sizes = ImageSizes::new(params, 1, spatial)?;
+        let plane = sizes.plane(isa, &geometry, group_out);
+        Ok(if plane.beats_direct() { Algorithm::Planes } else { self })
     }
 
     /// The same with rounded operands, where these are faster.
@@ -608,7 +622,11 @@ impl PackedConv {
         let is_rows = [in_order, out_order] == [Order::Rows; 2];
         match self.algorithm {
             Algorithm::Planes => Job::Planes(self.planes(sizes, input, output, epilogue)),
-            Algorithm::Depthwise if is_rows && !depthwise::suits(&self.geometry, output.plane) => {
+            Algorithm::Depthwise
+                if is_rows
+                    && !depthwise::suits(&self.geometry, output.plane)
+                    && sizes.plane(self.isa, &self.geometry, 1).beats_depthwise(p.groups) =>
+            {
                 Job::Planes(self.planes(sizes, input, output, epilogue))
             }
             Algorithm::Depthwise => Job::Depthwise(Depthwise {
@@ -740,6 +758,12 @@ impl ImageSizes {
             in_plane: plane(spatial)?,
             out_plane: plane(&out_dims)?,
         })
+    }
+
+    /// Returns the sizes of an image for which loops are compared.
+    fn plane<'a>(&self, isa: Isa, geometry: &'a Geometry, group_out: usize) -> Plane<'a> {
+        let (in_dims, out_dims) = (self.in_dims, self.out_dims);
+        Plane { geometry, lanes: isa.lanes(), group_out, in_dims, out_dims }
     }
 
     /// Whether there is nothing to compute.

@@ -89,10 +89,14 @@ impl Pieces {
         let mut pieces = Pieces { firsts: SmallVec::new(), taps: SmallVec::new(), places: outputs };
         for tap in 0..kernel {
             let at = tap * dilation;
-            let shared = pieces.firsts.iter().position(|first| (at - first).is_multiple_of(stride));
+            let mut firsts = pieces.firsts.iter();
+            let shared = match is_apart {
+                true => None,
+                false => firsts.position(|first| (at - first).is_multiple_of(stride)),
+            };
             let piece = match shared {
-                Some(piece) if !is_apart => piece,
-                _ => {
+                Some(piece) => piece,
+                None => {
                     pieces.firsts.push(at);
                     pieces.firsts.len() - 1
                 }
@@ -143,6 +147,87 @@ impl Layout {
     }
 }
 
+/// Sizes of an image for which loops are compared.
+pub(super) struct Plane<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) lanes: usize,
+    /// Output channels of a group.
+    pub(super) group_out: usize,
+    pub(super) in_dims: [usize; 3],
+    pub(super) out_dims: [usize; 3],
+}
+
+// Costs are cycles times lanes. Constants were fitted to 400 convolutions of drawn attributes with
+// AVX-512, so that few of those that loops of planes compute take longer than otherwise.
+impl Plane<'_> {
+    /// Estimates what an input channel of a group costs by planes.
+    fn cost(&self) -> usize {
+        /// Choice: cycles of a line of a copy, and of a row of outputs.
+        const LINE: usize = 40;
+        const ROW: usize = 30;
+        let &Plane { geometry: g, lanes, group_out, in_dims, out_dims } = self;
+        let [out_d, out_h, out_w] = out_dims;
+        let is_in_place = !g.padded && g.strides == [1; 3] && out_w >= lanes;
+        let (copy, line) = if is_in_place {
+            (0, in_dims[2])
+        } else {
+            let CopyPieces { rows, cols } =
+                CopyPieces::new(g, group_out, BlockSize { rows: out_h, cols: out_w });
+            let lines = g.kernel[0] * rows.firsts.len() * cols.firsts.len();
+            let each = if g.strides[2] == 1 { 2 } else { 3 * lanes / 2 };
+            let line = LINE * lanes + cols.places.saturating_mul(each);
+            (lines.saturating_mul(rows.places).saturating_mul(line), cols.places)
+        };
+        let places = (out_h.max(1) - 1).saturating_mul(line).saturating_add(out_w);
+        let vectors = places.div_ceil(lanes).saturating_mul(g.taps() * group_out);
+        let macs = vectors.saturating_mul(lanes);
+        // Neighbouring output channels share the inputs of a step.
+        let macs = if group_out == 1 { macs / 4 * 3 } else { macs / 5 * 3 };
+        let rows = out_h.saturating_mul(group_out * ROW * lanes);
+        out_d.saturating_mul(copy.saturating_add(macs).saturating_add(rows))
+    }
+
+    /// Whether planes take less time than direct loops.
+    pub(super) fn beats_direct(&self) -> bool {
+        let &Plane { geometry: g, lanes, group_out, out_dims, .. } = self;
+        let pixels: usize = out_dims.iter().product();
+        let each = g.taps() * group_out.div_ceil(lanes) * 7 / 4 + 5 * g.kernel[0];
+        self.cost() <= pixels.saturating_mul(each * lanes)
+    }
+
+    /// Whether planes take less time than loops over taps of `channels` depthwise channels, which
+    /// leave out taps in padding.
+    pub(super) fn beats_depthwise(&self, channels: usize) -> bool {
+        let &Plane { geometry: g, lanes, in_dims, out_dims, .. } = self;
+        // Pairs of an output and a tap inside along each axis.
+        let pairs = (0..3).map(|i| {
+            let taps = (0..g.kernel[i]).map(|tap| {
+                let first = (tap * g.dilations[i]) as isize - g.pads_begin[i] as isize;
+                let (stride, outputs) = (g.strides[i], out_dims[i]);
+                let end = places_before(in_dims[i] as isize - first, stride, outputs);
+                end.saturating_sub(places_before(-first, stride, outputs))
+            });
+            taps.sum::<usize>()
+        });
+        let pairs = pairs.fold(3 * lanes / lanes.min(channels).max(1), usize::saturating_mul);
+        let [pixels, inputs] = [out_dims, in_dims].map(|dims| dims.iter().product::<usize>());
+        let moves = pixels.saturating_add(inputs).saturating_mul(lanes);
+        self.cost() <= pairs.saturating_add(moves)
+    }
+}
+
+impl CopyPieces {
+    /// Cuts the inputs under a block of so many rows and columns of `group_out` output channels.
+    fn new(g: &Geometry, group_out: usize, size: BlockSize) -> CopyPieces {
+        // A place takes a multiply-add for each tap and output, and a few instructions to copy.
+        let waste = (g.taps() * group_out).div_ceil(3);
+        CopyPieces {
+            rows: Pieces::cheaper(g, 1, size.rows, 0),
+            cols: Pieces::cheaper(g, 2, size.cols, waste),
+        }
+    }
+}
+
 /// Size of a block of outputs.
 #[derive(Clone, Copy)]
 struct BlockSize {
@@ -185,9 +270,7 @@ impl Planes<'_> {
             let slice = in_h * line * g.dilations[0];
             return Layout { line, channel: self.input.plane, slice, copy: None };
         }
-        let rows = Pieces::cheaper(g, 1, size.rows, 0);
-        // A place takes a multiply-add for each tap and output, and a few instructions to copy.
-        let cols = Pieces::cheaper(g, 2, size.cols, (g.taps() * self.group_out).div_ceil(3));
+        let CopyPieces { rows, cols } = CopyPieces::new(g, self.group_out, size);
         let line = cols.places;
         let pieces = rows.firsts.len() * cols.firsts.len();
         let slice = rows.places.saturating_mul(line).saturating_mul(pieces);

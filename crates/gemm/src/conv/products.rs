@@ -205,7 +205,8 @@ pub fn transpose_by_products<T: Number>(
     exec: &Exec<'_>,
     params: &TransposeParams,
     batch: usize,
-    (spatial, output): (&[usize], &[usize]),
+    spatial: &[usize],
+    output: &[usize],
     operands: ConvOperands<'_, T>,
     y: &mut [T],
 ) -> Result<(), ConvError> {
@@ -412,7 +413,10 @@ mod tests {
                         let exec = Exec::new(&pool, isa);
                         let mut y = vec![7.0; expected.len()];
                         let operands = ConvOperands { input: &x, weights: &w, bias };
-                        transpose_by_products(&exec, &params, 2, sizes, operands, &mut y).unwrap();
+                        transpose_by_products(
+                            &exec, &params, 2, &spatial, &output, operands, &mut y,
+                        )
+                        .unwrap();
                         assert_eq!(y, expected, "{isa:?} {params:?}");
                     }
                 }

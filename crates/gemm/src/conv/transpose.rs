@@ -527,7 +527,7 @@ impl PackedTranspose {
 
 /// Returns the algorithm of a phase that takes the least memory.
 fn algorithm_of_phase(isa: Isa, conv: &ConvParams) -> Result<Algorithm, ConvError> {
-    Ok(Algorithm::of(conv, Some(0))?.in_rows(isa, conv))
+    Algorithm::of(conv, Some(0))?.in_rows(isa, conv, None)
 }
 
 /// Output sizes less the strides times the input sizes.

@@ -343,18 +343,23 @@ fn choose_algorithm(site: &Site<'_>, params: &ConvParams) -> Result<Algorithm, C
     let pixels = nominal_pixels(site, params);
     let fastest = Algorithm::of(params, pixels)?;
     let is_rows = [site.orders.input, site.orders.output] == [program::Order::Rows; 2];
-    let is_plane = pixels.is_none_or(|pixels| pixels >= LEAST_PLANE);
-    Ok(if is_rows && is_plane { fastest.in_rows(site.isa, params) } else { fastest })
+    if !is_rows || pixels.is_some_and(|pixels| pixels < LEAST_PLANE) {
+        return Ok(fastest);
+    }
+    fastest.in_rows(site.isa, params, nominal_spatial(site).as_deref())
 }
 
 /// How many pixels the output has, if its size is known before the run; of one image, if their
 /// number is not.
 fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
-    let shape = site.shape(0)?;
-    let spatial: Vec<usize> = shape.iter().skip(2).map(|dim| dim.size()).collect::<Option<_>>()?;
-    let images = shape.first()?.size().unwrap_or(1);
-    let outputs = params.output_dims(&spatial).ok()?;
+    let images = site.shape(0)?.first()?.size().unwrap_or(1);
+    let outputs = params.output_dims(&nominal_spatial(site)?).ok()?;
     Some(outputs.iter().fold(images, |pixels, outputs| pixels.saturating_mul(*outputs)))
+}
+
+/// Returns the spatial size of the input if it is known before the run.
+fn nominal_spatial(site: &Site<'_>) -> Option<Vec<usize>> {
+    site.shape(0)?.iter().skip(2).map(|dim| dim.size()).collect()
 }
 
 fn params(
@@ -391,12 +396,16 @@ impl Conv {
             && outputs >= LEAST_PLANE
             && !call.is_laid(0)
             && (self.elem != DataType::Float || call.image(0)?.order == Order::Rows);
+        let spatial = call.tensor(0)?.dims().get(2..).unwrap_or_default();
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0))?;
-            let algorithm =
-                if by_planes { algorithm.in_rows(self.isa, &params) } else { algorithm };
+            let algorithm = if by_planes {
+                algorithm.in_rows(self.isa, &params, Some(spatial))?
+            } else {
+                algorithm
+            };
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
             call.reserve(bytes?)?;
             let source = WeightSource::Floats(elements);

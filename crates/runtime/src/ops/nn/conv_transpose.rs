@@ -284,9 +284,9 @@ impl ConvTranspose {
         let (x, w) = (call.slice::<f64>(0)?, call.slice::<f64>(1)?);
         let (exec, bias) = (call.exec, call.maybe_slice::<f64>(2)?);
         let y = call.output_slice::<f64>(0, &placed.dims)?;
-        let (batch, sizes) = (placed.batch, placed.sizes());
+        let (batch, (spatial, output)) = (placed.batch, placed.sizes());
         let operands = ConvOperands { input: x, weights: w, bias };
-        Ok(transpose_by_products(exec, &placed.params, batch, sizes, operands, y)?)
+        Ok(transpose_by_products(exec, &placed.params, batch, spatial, output, operands, y)?)
     }
 
     /// Narrower floats are computed in `f32`.
