@@ -119,7 +119,10 @@ fn over_planes<T: Number<Wide = R, Real = R>, R: Math>(
     let channels = scale.len();
     assert_eq!(shift.len(), channels, "one shift per channel");
     let plane = channels * inner;
-    assert!(y.is_empty() || plane > 0 && y.len().is_multiple_of(plane), "whole planes");
+    if y.is_empty() {
+        return Ok(());
+    }
+    assert!(plane > 0 && y.len().is_multiple_of(plane), "whole planes");
     if x.is_none()
         && let Some(y) = T::as_wide_mut(y)
     {
