@@ -6,11 +6,11 @@ use sardonyx_ops::OpDef;
 use sardonyx_ops::operators::{CONCAT, COS, MUL, NEG, ROTARY_EMBEDDING, SIN, SLICE, UNSQUEEZE};
 use sardonyx_tensor::DataType::Float;
 
-use super::{Match, Matcher, Rewrite, Source, give_up};
+use crate::matcher::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `x * cos + concat(-x[half..], x[..half]) * sin`, where cosine and sine are those of angles that
 /// stand twice in a row.
-pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+pub(crate) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (first, second) in cx.either_way(anchor) {
         let (Some(straight), Some(crossed)) = (cx.made_by(first, &MUL), cx.made_by(second, &MUL))
         else {
