@@ -52,6 +52,8 @@ pub enum JobKind {
     Set,
     /// Dividing a model among devices.
     Shard,
+    /// Simplifying.
+    Simplify,
     /// Removing parts that do not affect results.
     Strip,
 }
@@ -68,6 +70,7 @@ impl JobKind {
             JobKind::Reduce => "reduce",
             JobKind::Set => "set",
             JobKind::Shard => "shard",
+            JobKind::Simplify => "simplify",
             JobKind::Strip => "strip",
         }
     }

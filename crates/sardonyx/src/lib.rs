@@ -121,6 +121,7 @@ mod save;
 mod scan;
 mod scores;
 mod session;
+mod simplify;
 mod sniff;
 mod spans;
 mod stamp;

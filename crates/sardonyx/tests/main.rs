@@ -45,6 +45,7 @@ mod rank_models;
 mod save;
 mod scan;
 mod shared;
+mod simplify;
 mod standard;
 mod standard_runs;
 mod step_allocations;
