@@ -41,6 +41,7 @@ const PAGES: &[(&str, &str)] = &[
     ("extract", "files.md#a-part-of-a-model-extract"),
     ("reduce", "files.md#a-small-example-of-a-problem-reduce"),
     ("compare", "inspecting.md#where-do-results-differ-compare"),
+    ("simplify", "simplifying.md"),
     ("print", "files.md#models-as-text"),
     ("parse", "files.md#models-as-text"),
     ("fmt", "files.md#one-layout-and-git"),

@@ -68,6 +68,7 @@ mod session;
 mod set;
 mod shard;
 mod show;
+mod simplify;
 mod stats;
 mod steps;
 mod stopping;
@@ -122,6 +123,13 @@ enum Command {
     Save(save::Args),
     Set(set::Args),
     Strip(strip::Args),
+    Simplify(simplify::Args),
+    /// Simplify a model, with the arguments of the command `onnxslim`
+    #[command(hide = true)]
+    Slim(simplify::SlimArgs),
+    /// Simplify a model, with the arguments of the command `onnxsim`
+    #[command(hide = true)]
+    Sim(simplify::SlimArgs),
     Inline(inline::Args),
     Extract(Box<extract::Args>),
     Reduce(reduce::Args),
@@ -193,6 +201,8 @@ pub fn run_command() -> ExitCode {
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),
+            Command::Simplify(args) => simplify::simplify(&args, &terminal),
+            Command::Slim(args) | Command::Sim(args) => simplify::slim(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Extract(args) => extract::extract(&args, &terminal),
             Command::Reduce(args) => reduce::reduce(&args, &terminal),
@@ -247,12 +257,14 @@ mod tests {
     fn every_command_has_a_page_with_its_options() {
         let pages = crate::completions::render_pages(super::Cli::command()).unwrap();
         let commands = super::Cli::command();
-        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
+        let visible: Vec<&clap::Command> =
+            commands.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+        assert_eq!(pages.len(), visible.len() + 1);
         let page = |name: &str| {
             let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
             String::from_utf8(page.clone()).unwrap()
         };
-        for command in commands.get_subcommands() {
+        for command in visible {
             let page = page(&format!("sardonyx-{}", command.get_name()));
             for option in command.get_arguments().filter_map(clap::Arg::get_long) {
                 let option = format!("\\-\\-{}", option.replace('-', "\\-"));

@@ -17,6 +17,7 @@ mod printer;
 mod registry;
 mod session;
 mod shape_inference;
+mod simplifier;
 mod version_converter;
 
 use pyo3::prelude::*;
@@ -33,7 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
     module.add("HAS_TEST_OPERATORS", cfg!(debug_assertions))?;
-    let submodules: [(&str, fn(&Bound<'_, PyModule>) -> PyResult<()>); 9] = [
+    let submodules: [(&str, fn(&Bound<'_, PyModule>) -> PyResult<()>); 10] = [
         ("checker", checker::fill_module),
         ("defs", defs::fill_module),
         ("inliner", inliner::fill_module),
@@ -42,6 +43,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("printer", printer::fill_module),
         ("session", session::fill_module),
         ("shape_inference", shape_inference::fill_module),
+        ("simplifier", simplifier::fill_module),
         ("version_converter", version_converter::fill_module),
     ];
     let loaded = py.import("sys")?.getattr("modules")?;

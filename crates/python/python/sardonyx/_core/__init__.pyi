@@ -6,6 +6,7 @@ from sardonyx._core import parser as parser
 from sardonyx._core import printer as printer
 from sardonyx._core import session as session
 from sardonyx._core import shape_inference as shape_inference
+from sardonyx._core import simplifier as simplifier
 from sardonyx._core import version_converter as version_converter
 
 ONNX_ML: bool

@@ -1,0 +1,69 @@
+//! Property: a simplified model is valid, runs, and gives the same bits as the model.
+//!
+//! The models are those of the property `programs`: nested branches, loops and scans over tensors,
+//! strings and sequences.
+
+use sardonyx::edit::{EditError, SimplifyOptions};
+use sardonyx::run::Optimization;
+use sardonyx::{Error, Model, Outputs, RunOptions, Session, Value};
+
+use crate::programs::{is_equal, make_model, write_model};
+
+/// Iterations of all loops of a run.
+const TURNS: u64 = 300;
+const MEMORY: usize = 8 << 20;
+
+/// Makes a model of the choices, simplifies it, and runs both.
+pub(crate) fn check(input: &[u8]) {
+    simplifies(input);
+}
+
+/// Like [`check`]; whether both models ran to their ends.
+fn simplifies(input: &[u8]) -> bool {
+    let (text, model) = (write_model(input), make_model(input));
+    let simplified = match model.simplify(&SimplifyOptions::new()) {
+        Ok((simplified, report)) => {
+            assert!(report.rejected.is_empty(), "{:?}\n{text}", report.rejected);
+            assert!(report.after.nodes <= report.before.nodes, "{report:?}\n{text}");
+            simplified
+        }
+        Err(EditError::NotSimplifiable(_)) => return false,
+        Err(error) => panic!("{error}\n{text}"),
+    };
+    match (run(&model), run(&simplified)) {
+        (Ok(plain), Ok(simple)) => {
+            for ((name, a), (_, b)) in plain.iter().zip(simple.iter()) {
+                assert!(is_equal(a, b), "'{name}' is {a:?} and {b:?}\n{text}");
+            }
+            true
+        }
+        (Ok(_), Err(error)) => panic!("only the simplified model fails: {error}\n{text}"),
+        // A node may fail that nothing needs.
+        (Err(_), _) => false,
+    }
+}
+
+/// Runs a model as it is written.
+fn run(model: &Model) -> Result<Outputs, Error> {
+    let session = Session::builder(model)
+        .threads(1)
+        .optimization(Optimization::Off)
+        .memory_limit(MEMORY)
+        .build()?;
+    session.run(std::iter::empty::<(&str, Value)>(), &RunOptions::new().iteration_limit(TURNS))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::random::Random;
+
+    #[test]
+    fn many_programs_are_simplified() {
+        let ran = (0..150).filter(|index| {
+            let mut random = Random::new(65, *index);
+            let choices: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
+            super::simplifies(&choices)
+        });
+        assert!(ran.count() > 50);
+    }
+}
