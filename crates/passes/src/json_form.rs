@@ -3,8 +3,6 @@
 
 mod diff;
 
-use std::collections::BTreeMap;
-
 use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 
@@ -195,21 +193,28 @@ impl Serialize for StripReport {
     }
 }
 
-/// Writes the numbers of `nodes`, of nodes by `operators`, of `initializers`, and of
-/// `constant_bytes`.
+/// Writes the numbers of `nodes`, of `initializers`, of `constant_bytes`, and in `operators` the
+/// nodes of each `operator`.
 impl Serialize for Tally {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
+        struct Operator<'a> {
+            operator: &'a str,
+            nodes: usize,
+        }
+        #[derive(Serialize)]
         struct Form<'a> {
             nodes: usize,
-            operators: &'a BTreeMap<String, usize>,
+            operators: Vec<Operator<'a>>,
             initializers: usize,
             constant_bytes: u64,
         }
         let Tally { nodes, operators, initializers, constant_bytes } = self;
+        let operators = operators.iter();
+        let operators = operators.map(|(operator, nodes)| Operator { operator, nodes: *nodes });
         Form {
             nodes: *nodes,
-            operators,
+            operators: operators.collect(),
             initializers: *initializers,
             constant_bytes: *constant_bytes,
         }
