@@ -1,9 +1,9 @@
-//! Property: a simplified model is valid, runs, and gives the same bits as the model.
+//! Property: a simplified model is valid and runs. At level `exact` it gives the bits of the model.
 //!
 //! The models are those of the property `programs`: nested branches, loops and scans over tensors,
 //! strings and sequences.
 
-use sardonyx::edit::{EditError, SimplifyOptions};
+use sardonyx::edit::{EditError, SimplifyLevel, SimplifyOptions};
 use sardonyx::run::Optimization;
 use sardonyx::{Error, Model, Outputs, RunOptions, Session, Value};
 
@@ -15,32 +15,36 @@ const MEMORY: usize = 8 << 20;
 
 /// Makes a model of the choices, simplifies it, and runs both.
 pub(crate) fn check(input: &[u8]) {
-    simplifies(input);
+    simplify_both(input);
 }
 
-/// Like [`check`]; whether both models ran to their ends.
-fn simplifies(input: &[u8]) -> bool {
+/// Simplifies a model at both levels. Returns whether it ran to its end.
+fn simplify_both(input: &[u8]) -> bool {
     let (text, model) = (write_model(input), make_model(input));
-    let simplified = match model.simplify(&SimplifyOptions::new()) {
-        Ok((simplified, report)) => {
-            assert!(report.rejected.is_empty(), "{:?}\n{text}", report.rejected);
-            assert!(report.after.nodes <= report.before.nodes, "{report:?}\n{text}");
-            simplified
-        }
-        Err(EditError::NotSimplifiable(_)) => return false,
-        Err(error) => panic!("{error}\n{text}"),
-    };
-    match (run(&model), run(&simplified)) {
-        (Ok(plain), Ok(simple)) => {
-            for ((name, a), (_, b)) in plain.iter().zip(simple.iter()) {
-                assert!(is_equal(a, b), "'{name}' is {a:?} and {b:?}\n{text}");
+    let plain = run(&model);
+    for level in [SimplifyLevel::Exact, SimplifyLevel::Close] {
+        let simplified = match model.simplify(&SimplifyOptions::new().level(level)) {
+            Ok((simplified, report)) => {
+                assert!(report.rejected.is_empty(), "{:?}\n{text}", report.rejected);
+                assert!(report.after.nodes <= report.before.nodes, "{report:?}\n{text}");
+                simplified
             }
-            true
+            Err(EditError::NotSimplifiable(_)) => return false,
+            Err(error) => panic!("{error}\n{text}"),
+        };
+        // A node of the model may fail that nothing needs.
+        let Ok(plain) = &plain else { return false };
+        let simple = run(&simplified);
+        let simple = simple.unwrap_or_else(|error| {
+            panic!("only the model simplified at {} fails: {error}\n{text}", level.name())
+        });
+        for ((name, a), (_, b)) in plain.iter().zip(simple.iter()) {
+            // At `close`, numbers round, and a rounded one may decide which branch is taken.
+            let is_same = level == SimplifyLevel::Close || is_equal(a, b);
+            assert!(is_same, "'{name}' is {a:?} and {b:?}\n{text}");
         }
-        (Ok(_), Err(error)) => panic!("only the simplified model fails: {error}\n{text}"),
-        // A node may fail that nothing needs.
-        (Err(_), _) => false,
     }
+    true
 }
 
 /// Runs a model as it is written.
@@ -62,7 +66,7 @@ mod tests {
         let ran = (0..150).filter(|index| {
             let mut random = Random::new(65, *index);
             let choices: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
-            super::simplifies(&choices)
+            super::simplify_both(&choices)
         });
         assert!(ran.count() > 50);
     }

@@ -4,7 +4,7 @@
 use crate::cases::Case;
 use crate::convert_case::full_errors;
 use crate::outcome::{Class, Failure, Outcome};
-use crate::run_case::{caught, failure, inputs, run_model, unreadable, wrong};
+use crate::run_case::{catch_panic, failure, read_inputs, run_model, unreadable, wrong};
 use sardonyx::edit::{EditError, SimplifyLevel, SimplifyOptions};
 use sardonyx::run::Optimization;
 use sardonyx::value::Tolerance;
@@ -17,7 +17,7 @@ const SLACK: usize = 1024;
 /// beside the model, with bits compared and no optimization; at `close` against the outputs of the
 /// case. A model that cannot be simplified is refused.
 pub fn simplify_case(case: &Case, level: SimplifyLevel) -> Outcome {
-    caught(|| {
+    catch_panic(|| {
         let original = Model::open(case.model()).map_err(failure)?;
         let (simplified, report) = original
             .simplify(&SimplifyOptions::new().level(level))
@@ -60,7 +60,7 @@ fn compare_bits(case: &Case, original: &Model, simplified: &Model) -> Outcome {
     let Ok(before) = before else { return Ok(()) };
     let after = after?;
     for data in case.data_sets().map_err(unreadable)? {
-        let inputs = inputs(&before, &data)?;
+        let inputs = read_inputs(&before, &data)?;
         let Ok(wanted) = before.run(inputs.clone(), &Default::default()) else { continue };
         let found = after.run(inputs, &Default::default()).map_err(failure)?;
         for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {

@@ -13,7 +13,7 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::{format_bytes, format_count, parse_bytes};
+use crate::human::{format_bytes, format_count, group_digits, parse_bytes};
 use crate::model_arg::ModelArg;
 use crate::refused::report_refusals;
 use crate::session::SizeArgs;
@@ -139,7 +139,8 @@ impl Job<'_> {
         options
     }
 
-    /// Options of `--verify`: at level `exact`, bits must be equal if the engine rewrites nothing.
+    /// Returns the options of `--verify`: at level `exact`, bits must be equal if the engine
+    /// rewrites nothing.
     fn choose_verify_options(&self) -> VerifyOptions<'static> {
         let options = VerifyOptions::new().optimization(Optimization::Off);
         match self.level {
@@ -170,21 +171,17 @@ impl Job<'_> {
                 return report_refusals(model, &name, &refusals, answer, terminal);
             }
             Err(EditError::Invalid(result)) => {
-                let command = invalid::Command {
-                    arg: self.arg,
-                    saving: self.saving,
-                    invalid: &self.options.invalid,
-                    target,
-                    answer: empty,
-                };
-                return command.finish(*result, terminal);
+                let invalid = &self.options.invalid;
+                let command =
+                    invalid.make_command(self.arg, self.saving, SCHEMA).with_answer(empty);
+                return command.finish(*result, target, terminal);
             }
             Err(error) => return Err(Failure::new(error.to_string()).at(name)),
         };
         let options = self.choose_verify_options();
         let (runs, sizes) = (self.options.verify, &self.options.sizes);
-        let verified = runs
-            .map(|runs| verify::verify(model, &simplified, options, runs, sizes, terminal));
+        let verified =
+            runs.map(|runs| verify::verify(model, &simplified, options, runs, sizes, terminal));
         let verified = verified.transpose()?;
         let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
         let mut saved = None;
@@ -220,7 +217,7 @@ fn as_text(report: &SimplifyReport) -> String {
     let (before, after) = (&report.before, &report.after);
     let mut text = format!(
         "{} → {}, {} → {} of constants\n",
-        before.nodes,
+        group_digits(before.nodes as u64),
         format_count(after.nodes, "node"),
         format_bytes(before.constant_bytes),
         format_bytes(after.constant_bytes)
@@ -230,6 +227,7 @@ fn as_text(report: &SimplifyReport) -> String {
         let [before, after] =
             [before, after].map(|tally| tally.operators.get(name).copied().unwrap_or(0));
         if before != after {
+            let [before, after] = [before, after].map(|count| group_digits(count as u64));
             text += &format!("{name}: {before} → {after}\n");
         }
     }
@@ -255,7 +253,8 @@ fn as_text(report: &SimplifyReport) -> String {
     }
     if report.unverified > 0 {
         let unverified = format_count(report.unverified, "rewrite");
-        text += &format!("{} verified, {unverified} could not be run alone\n", report.verified);
+        let verified = group_digits(report.verified as u64);
+        text += &format!("{verified} verified, {unverified} were not run alone\n");
     }
     text
 }

@@ -3,6 +3,8 @@
 
 mod diff;
 
+use std::collections::BTreeMap;
+
 use sardonyx_model::shown_domain;
 use serde::{Serialize, Serializer};
 
