@@ -25,6 +25,7 @@ pub use crate::nn::batch_normalization::BATCH_NORMALIZATION;
 pub use crate::nn::conv::CONV;
 pub use crate::nn::conv_variants::CONV_TRANSPOSE;
 pub use crate::nn::dropout::DROPOUT;
+pub use crate::nn::global_pool::{GLOBAL_AVERAGE_POOL, GLOBAL_MAX_POOL};
 pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION};
 pub use crate::nn::max_pool::MAX_POOL;
 pub use crate::nn::max_unpool::MAX_UNPOOL;

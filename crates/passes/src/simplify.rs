@@ -22,14 +22,17 @@ mod rule;
 mod shapes;
 mod sizes;
 mod spelled;
+mod splits;
+mod states;
 mod verify;
+mod views;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    ExternalData, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, ValueId, ValueInfo,
+    ExternalData, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, Type, ValueId, ValueInfo,
 };
 use sardonyx_ops::Registry;
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{DataType, Tensor};
 
 use crate::cse::eliminate_common;
 use crate::dead::remove_dead;
@@ -38,15 +41,19 @@ use crate::fuse::{Made, apply};
 use crate::infer::{InferOptions, Inference, infer_everywhere};
 use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::matcher::{Match, Matcher, Rewrite};
+use crate::origins::Origins;
 use crate::resolve::{Resolved, resolve};
-use crate::results::{Accepted, JobInput, JobKind, Origins, Rejected};
+use crate::results::{Accepted, JobInput, JobKind, Rejected};
 use crate::sequences::unpack_sequences;
 
 pub use report::{NearMiss, RejectedRewrite, RuleUse, SimplifyReport, Tally};
 pub use rule::{SimplifyLevel, SimplifyRule, simplify_rules};
 
 use constants::Constants;
-use rule::{BRANCHES, CONSTANTS, DEAD, DUPLICATES, FOLD, NODE_RULES, NodeRule, SEQUENCES, SIZES};
+use rule::{
+    BRANCHES, CONSTANTS, DEAD, DUPLICATES, FOLD, NODE_RULES, NodeRule, PRODUCTS, SEQUENCES, SIZES,
+    SLICES, ZERO_STATES,
+};
 use verify::{Verdict, Verifier};
 
 /// Limit: rounds. Each moves what is done one step through chains of rules.
@@ -199,7 +206,7 @@ impl<'a> Job<'a> {
             options,
             resolved,
             constants: Constants::new(options.external, state),
-            verifier: Verifier::new(options),
+            verifier: Verifier::new(options, registry),
             old_inputs,
             grow: options.grow,
             report,
@@ -277,6 +284,12 @@ impl<'a> Job<'a> {
         if self.applies(DUPLICATES) {
             changes += self.remove_duplicates(inference);
         }
+        if self.applies(ZERO_STATES) {
+            changes += self.omit_zero_states(scope, inference);
+        }
+        if self.applies(SLICES) {
+            changes += self.join_slices(scope, inference);
+        }
         for graph in self.resolved.graphs().to_vec() {
             changes += self.apply_node_rules(scope, graph, inference);
         }
@@ -296,7 +309,10 @@ impl<'a> Job<'a> {
         let model = self.resolved.model();
         let graphs = self.resolved.graphs().iter();
         let initializers = graphs.flat_map(|graph| &model.graph(*graph).initializers);
-        let values = initializers.filter_map(|found| found.value);
+        let small = initializers.filter(|found| {
+            model.implied_bytes(&found.tensor).is_none_or(|bytes| bytes <= constants::LARGE)
+        });
+        let values = small.filter_map(|found| found.value);
         let stored =
             values.filter_map(|value| Some((value, self.constants.read_stored(model, value)?)));
         let stored: HashMap<ValueId, Tensor> = stored.collect();
@@ -345,6 +361,7 @@ impl<'a> Job<'a> {
                 let place = place_of_node(self.resolved.model(), node);
                 if self.apply_rewrite(scope, node, rewrite, &mut made) {
                     self.note(name, 1, 0);
+                    self.report.remove_near(name, &place);
                     self.report.note_place(name, place);
                     changes += 1;
                     break;
@@ -364,29 +381,62 @@ impl<'a> Job<'a> {
         node: NodeId,
     ) -> Option<Match> {
         let model = self.resolved.model();
-        let output = *model.outputs(node).first()?;
-        output?;
-        if self.constants.is_constant(&self.resolved, inference, output?) {
+        let output = (*model.outputs(node).first()?)?;
+        if self.constants.is_constant(&self.resolved, inference, output) {
             return None;
         }
-        let matcher = Matcher {
+        let found = self.with_matcher(scope, graph, inference, |matcher| {
+            match (rule.find)(matcher, node) {
+                Match::Yes(rewrite) if self.makes_operand(inference, output, &rewrite) => Match::No,
+                Match::Yes(rewrite) => {
+                    let has_ops = rewrite.steps.iter().all(|step| matcher.has_op(step.op));
+                    let mut nodes = rewrite.fused.iter().copied().chain([node]);
+                    let is_plain = nodes.all(|node| is_plain(model, node));
+                    if has_ops && is_plain { Match::Yes(rewrite) } else { Match::No }
+                }
+                other => other,
+            }
+        });
+        Some(found)
+    }
+
+    /// Whether a rewrite makes a constant of an operand of a product, which keeps its bits only at
+    /// level `close`.
+    fn makes_operand(&self, inference: &Inference, output: ValueId, rewrite: &Rewrite) -> bool {
+        let is_constant = rewrite
+            .value
+            .is_some_and(|value| self.constants.is_constant(&self.resolved, inference, value));
+        is_constant && self.must_stay_computed(inference, output)
+    }
+
+    /// Whether a value must not become a constant, as a product of floats reads it.
+    fn must_stay_computed(&self, inference: &Inference, value: ValueId) -> bool {
+        let elem = inference.ty(value).and_then(Type::elem);
+        self.options.level == SimplifyLevel::Exact
+            && elem.is_none_or(DataType::is_float)
+            && self
+                .resolved
+                .model()
+                .uses(value)
+                .any(|(reader, _)| PRODUCTS.iter().any(|product| self.resolved.is(reader, product)))
+    }
+
+    /// Calls `look` with the surroundings of the nodes of a graph.
+    fn with_matcher<T>(
+        &self,
+        scope: Scope,
+        graph: GraphId,
+        inference: &Inference,
+        look: impl FnOnce(&Matcher<'_>) -> T,
+    ) -> T {
+        look(&Matcher {
             resolved: &self.resolved,
-            model,
+            model: self.resolved.model(),
             graph,
             inference,
             is_constant: &|value| self.constants.is_constant(&self.resolved, inference, value),
             constant: &|value| self.constants.get(&self.resolved, inference, value),
             opset: Some(scope.opset),
-        };
-        let found = (rule.find)(&matcher, node);
-        Some(match found {
-            Match::Yes(rewrite) => {
-                let has_ops = rewrite.steps.iter().all(|step| matcher.has_op(step.op));
-                let nodes = rewrite.fused.iter().copied().chain([node]);
-                let is_plain = nodes.clone().all(|node| is_plain(model, node));
-                if has_ops && is_plain { Match::Yes(rewrite) } else { Match::No }
-            }
-            other => other,
         })
     }
 

@@ -146,6 +146,9 @@ fn run(model: &graph::Model, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, String>
     let mut options = runtime::Options::default();
     options.optimization = Optimization::Off;
     options.memory_limit = Some(MOST_MEMORY);
+    // Parts are small, and their weights are read where they are.
+    options.threads = Some(1);
+    options.keeps_mapped = true;
     let session = runtime::Session::compile(model, &NoExternalData, &options)
         .map_err(|error| error.to_string())?;
     let names = session.inputs().iter().map(|port| port.name().to_string());

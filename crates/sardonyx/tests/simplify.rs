@@ -90,28 +90,52 @@ fn results_are_simple() {
     }
 }
 
-/// Simplifies a chain of nodes and returns the time in seconds.
-fn time_chain(nodes: usize) -> f64 {
-    let mut text = String::from("a0 = Identity (x)\n");
-    for index in 0..nodes {
-        let op = ["Identity", "Neg", "Exp"][index % 3];
-        text += &format!("a{} = {op} (a{index})\n", index + 1);
-    }
-    let model = Model::from_text(&format!(
+/// Simplifies a model with an LSTM, whose initial states are halves of `state`. Returns the number
+/// of states that were omitted, and of nodes.
+fn omit_states(state: &str) -> (usize, usize) {
+    let text = format!(
         "<ir_version: 10, opset_import: [\"\": 21]>
-         g (float[N] x) => (float[N] y) {{ {text} y = Abs (a{nodes}) }}"
-    ))
-    .unwrap();
-    let start = std::time::Instant::now();
-    let (result, _) = model.simplify(&SimplifyOptions::new()).unwrap();
-    assert_eq!(result.node_count(), nodes - nodes.div_ceil(3) + 1);
-    start.elapsed().as_secs_f64()
+         g (float[1, B, 2] x) => (float[1, B, 1] y)
+         <float[1, 4, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8}}, float[1, 4, 1] r = {{1, 2, 3, 4}},
+          int64[1] one = {{1}}, int64[2] halves = {{1, 1}}, float[1, 3] peepholes = {{0, 0, 0}},
+          float negative = {{-0.0}}>
+         {{
+             s = Shape <start = 1, end = 2> (x)
+             two = Constant <value_ints = [2]> ()
+             t = Concat <axis = 0> (two, s, one)
+             z = {state}
+             h, c = Split <axis = 0> (z, halves)
+             a, y = LSTM <hidden_size = 1> (x, w, r, \"\", \"\", h, c, peepholes)
+         }}"
+    );
+    let model = Model::from_text(&text).unwrap();
+    let (_, report) = model.simplify(&SimplifyOptions::new()).unwrap();
+    (report.rules.get("zero-states").map_or(0, |found| found.count), report.after.nodes)
 }
 
 #[test]
-fn work_grows_with_the_model() {
-    let (small, large) = (time_chain(3_000), time_chain(30_000));
-    assert!(large < 40.0 * small.max(0.01), "{small} s for 3,000 nodes, {large} s for 30,000");
+fn initial_states_of_zeros_are_omitted() {
+    assert_eq!(omit_states("ConstantOfShape (t)"), (2, 1));
+    // A negative zero is another number, and stays.
+    assert_eq!(omit_states("Expand (negative, t)").0, 0);
+}
+
+/// Checks that weights stay computed at `exact`: a packed constant gives other bits than a computed
+/// operand.
+#[test]
+fn operands_of_products_stay_computed() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[2, 2] x) => (float[2, 2] y, float[2, 2] z) <float[2, 2] w = {1, 2, 3, 4}> {
+            t = Transpose (w)
+            y = MatMul (x, t)
+            i = Identity (w)
+            z = Gemm (x, i)
+        }";
+    let model = Model::from_text(text).unwrap();
+    for (level, nodes) in [(SimplifyLevel::Exact, 4), (SimplifyLevel::Close, 2)] {
+        let (_, report) = model.simplify(&SimplifyOptions::new().level(level)).unwrap();
+        assert_eq!(report.after.nodes, nodes, "{level:?}");
+    }
 }
 
 #[test]

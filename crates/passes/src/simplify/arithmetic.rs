@@ -1,7 +1,7 @@
 //! Operations on elements that change nothing.
 
 use sardonyx_model::{NodeId, ValueId};
-use sardonyx_ops::operators::{ADD, AND, CLIP, DIV, MUL, NEG, NOT, OR, POW, SUB, XOR};
+use sardonyx_ops::operators::{ADD, AND, DIV, MUL, NEG, NOT, OR, POW, SUB, XOR};
 use sardonyx_tensor::DataType;
 
 use super::no_ops::{fill_of, give};
@@ -85,14 +85,12 @@ pub(super) fn find_twice(cx: &Matcher<'_>, node: NodeId) -> Match {
     }
 }
 
-/// Finds a `Clip` without bounds. Counterexamples: before version 6, `consumed_inputs`; a bound
-/// that a function may leave out.
+/// Finds a `Clip` without bounds. Counterexamples: before version 11, the largest floats are the
+/// bounds, so that infinities change; a bound that a function may leave out.
 pub(super) fn find_clip(cx: &Matcher<'_>, node: NodeId) -> Match {
-    let has_bound = cx.model.inputs(node).skip(1).any(|bound| bound.is_some())
-        || ["min", "max"].iter().any(|name| cx.float(node, name).is_some())
-        || !cx.model.attributes(node).is_empty();
+    let has_bound = cx.model.inputs(node).skip(1).any(|bound| bound.is_some());
     match cx.input(node, 0) {
-        Some(x) if !has_bound && cx.is(node, &CLIP) => give(x),
+        Some(x) if !has_bound && cx.is_from(11) => give(x),
         _ => Match::No,
     }
 }

@@ -144,7 +144,7 @@ fn axes_of(cx: &Matcher<'_>, node: NodeId, rank: usize) -> Option<Vec<usize>> {
 }
 
 /// Whether a node gives the elements of its first input in the same order in another shape.
-fn is_view(cx: &Matcher<'_>, node: NodeId) -> bool {
+pub(super) fn is_view(cx: &Matcher<'_>, node: NodeId) -> bool {
     [&RESHAPE, &FLATTEN, &SQUEEZE, &UNSQUEEZE].iter().any(|op| cx.is(node, op))
 }
 
@@ -198,14 +198,21 @@ pub(super) fn reshape(cx: &Matcher<'_>, x: ValueId, target: Vec<i64>, fused: Vec
 }
 
 /// Bounds of a `Slice` with constants.
-struct Bounds {
-    starts: Vec<i64>,
-    ends: Vec<i64>,
-    axes: Vec<i64>,
-    steps: Vec<i64>,
+pub(super) struct Bounds {
+    pub(super) starts: Vec<i64>,
+    pub(super) ends: Vec<i64>,
+    /// Axes, counted from the front.
+    pub(super) axes: Vec<i64>,
+    pub(super) steps: Vec<i64>,
 }
 
-fn bounds_of(cx: &Matcher<'_>, node: NodeId) -> Option<Bounds> {
+/// Returns the index that a bound of a `Slice` stands for, on an axis of a size.
+pub(super) fn clamp_bound(bound: i64, size: i64) -> i64 {
+    if bound < 0 { bound.saturating_add(size).max(0) } else { bound.min(size) }
+}
+
+/// Reads the bounds of a `Slice`.
+pub(super) fn bounds_of(cx: &Matcher<'_>, node: NodeId) -> Option<Bounds> {
     let starts = cx.list(node, "starts", 1)?;
     let ends = cx.list(node, "ends", 2)?;
     let axes = if cx.has_list(node, "axes", 3) {

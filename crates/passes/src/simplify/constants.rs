@@ -20,12 +20,12 @@ use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::order::tree;
 use crate::resolve::Resolved;
 
-/// Bytes from which on initializers are compared by a sample first.
-const LARGE: u64 = 256;
+/// Bytes beyond which initializers are compared by a sample first.
+pub(super) const LARGE: u64 = 256;
 /// Bytes of each part of a sample.
 const SAMPLE: usize = 64;
 /// Limit: bytes of all initializers that are compared as a whole, as they have to be read.
-const MOST_COMPARED: usize = 1 << 31;
+const MOST_COMPARED: usize = 1 << 29;
 
 /// Use of a name outside of graphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

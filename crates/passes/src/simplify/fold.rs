@@ -217,7 +217,9 @@ impl Job<'_> {
             // Of an unknown size, only what fits into the allowance is stored.
             let bytes = bytes.sum::<Option<u64>>().unwrap_or(SMALL);
             let repeats = REPEATING.iter().any(|op| self.resolved.is(*node, op));
-            let fits = bytes <= freed || !(repeats && bytes > SMALL) && bytes - freed <= self.grow;
+            let is_summed = wanted.iter().any(|value| self.must_stay_computed(inference, *value));
+            let fits = !is_summed
+                && (bytes <= freed || !(repeats && bytes > SMALL) && bytes - freed <= self.grow);
             if fits {
                 self.grow -= bytes.saturating_sub(freed).min(self.grow);
                 stored.extend(wanted);

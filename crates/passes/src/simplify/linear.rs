@@ -19,6 +19,9 @@ use crate::matcher::{InputEdit, Match, Matcher, Rewrite, Source, give_up};
 /// Nodes that are followed from a factor to a weight.
 const MOST_FOLLOWED: usize = 8;
 
+/// Most bytes of a weight that is changed: the changed one is held in memory, beside the file.
+const MOST_CHANGED: usize = 1 << 28;
+
 /// A constant of `float`, whose elements change.
 struct Weight {
     dims: Vec<usize>,
@@ -31,13 +34,14 @@ impl Weight {
     fn from_only_reader(cx: &Matcher<'_>, value: ValueId, reader: NodeId) -> Option<Weight> {
         let is_alone = !cx.model.value(value).is_output
             && cx.model.uses(value).all(|(other, _)| other == reader);
-        let tensor = cx.constant(value).filter(|tensor| is_alone && tensor.data_type() == Float)?;
-        Some(Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? })
+        if is_alone { Weight::from_constant(cx, value) } else { None }
     }
 
-    /// Reads a small constant, which other nodes may read as well.
+    /// Reads a constant, which other nodes may read as well.
     fn from_constant(cx: &Matcher<'_>, value: ValueId) -> Option<Weight> {
-        let tensor = cx.constant(value).filter(|tensor| tensor.data_type() == Float)?;
+        let tensor = cx
+            .constant(value)
+            .filter(|tensor| tensor.data_type() == Float && tensor.bytes().len() <= MOST_CHANGED)?;
         Some(Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? })
     }
 
@@ -314,7 +318,9 @@ pub(super) fn find_batch_norm(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         || outputs.iter().skip(1).flatten().any(|value| cx.model.is_read(*value));
     let Some(node) = cx.input(anchor, 0).and_then(|x| cx.producer(x)) else { return Match::No };
     let is_linear = cx.is(node, &GEMM) || CONVOLUTIONS.iter().any(|op| cx.is(node, op));
-    if is_trained || !cx.is_from(9) || !is_linear {
+    // Up to version 8, statistics may be those of single elements.
+    let is_by_channel = cx.is_from(7) && cx.int(anchor, "spatial").unwrap_or(1) == 1;
+    if is_trained || !is_by_channel || !is_linear {
         return Match::No;
     }
     if cx.only_reader(node) != Some(anchor) {
@@ -647,8 +653,8 @@ fn is_below_window(cx: &Matcher<'_>, node: NodeId, pads: &[i64]) -> bool {
         && pads.iter().enumerate().all(|(at, pad)| *pad < kernel[at % kernel.len()])
 }
 
-/// Moves `Pad` with minus infinity into `MaxPool`. Counterexample: places of the greatest elements,
-/// which count from the padded image.
+/// Moves `Pad` with minus infinity into `MaxPool`. Counterexamples: places of the greatest
+/// elements, which count from the padded image; NaN, which may be the first element of a window.
 pub(super) fn find_max_pool_pad(cx: &Matcher<'_>, node: NodeId) -> Match {
     let Some(padding) = padding_of(cx, node, f64::NEG_INFINITY) else { return Match::No };
     let places = cx.model.outputs(node).get(1).copied().flatten();

@@ -134,7 +134,8 @@ pub(super) fn find_split(cx: &Matcher<'_>, node: NodeId) -> Match {
     let parts: Vec<Option<ValueId>> = cx.model.outputs(split).to_vec();
     let is_whole = parts.len() == operands.len()
         && parts.iter().zip(&operands).all(|(part, operand)| *part == Some(*operand));
-    let axes = [cx.int(split, "axis").unwrap_or(0), cx.int(node, "axis").unwrap_or(0)];
+    let Some(axis) = cx.int(node, "axis") else { return Match::No };
+    let axes = [cx.int(split, "axis").unwrap_or(0), axis];
     let [from, to] = axes.map(|axis| index_of(axis, cx.rank(x)?));
     if is_whole && from.is_some() && from == to { give(x) } else { Match::No }
 }

@@ -141,6 +141,11 @@ impl SimplifyReport {
         }
     }
 
+    /// Removes a near miss of a rule that applied in a later round.
+    pub(super) fn remove_near(&mut self, rule: &str, place: &str) {
+        self.near.retain(|near| near.rule != rule || near.place != place);
+    }
+
     pub(super) fn note_near(&mut self, rule: &'static str, place: String, why: String) {
         if self.near.len() < MOST_NEAR {
             self.near.push(NearMiss { rule, place, why });

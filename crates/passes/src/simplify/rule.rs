@@ -3,14 +3,14 @@
 use sardonyx_model::NodeId;
 use sardonyx_ops::OpDef;
 use sardonyx_ops::operators::{
-    ABS, ADD, AND, AVERAGE_POOL, BATCH_NORMALIZATION, CAST, CAST_LIKE, CEIL, CLIP, CONCAT, CONV,
-    CONV_TRANSPOSE, DIV, DROPOUT, EINSUM, EXPAND, FLATTEN, FLOOR, IDENTITY, LOG, MATMUL, MAX,
-    MAX_POOL, MEAN, MIN, MUL, NEG, NOT, OR, PAD, POW, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN,
-    REDUCE_PROD, REDUCE_SUM, RELU, RESHAPE, ROUND, SIGN, SLICE, SPLIT, SQRT, SQUEEZE, SUB, SUM,
-    TILE, TRANSPOSE, UNSQUEEZE, WHERE, XOR,
+    ABS, ADD, AND, ATTENTION, AVERAGE_POOL, BATCH_NORMALIZATION, CAST, CAST_LIKE, CEIL, CLIP,
+    CONCAT, CONV, CONV_TRANSPOSE, DIV, DROPOUT, EINSUM, EXPAND, FLATTEN, FLOOR, GATHER, GEMM, GRU,
+    IDENTITY, LOG, LSTM, MATMUL, MAX, MAX_POOL, MEAN, MIN, MUL, NEG, NOT, OR, PAD, POW, REDUCE_MAX,
+    REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM, RELU, RESHAPE, RNN, ROUND, SIGN, SLICE,
+    SPLIT, SQRT, SQUEEZE, SUB, SUM, TILE, TRANSPOSE, UNSQUEEZE, WHERE, XOR,
 };
 
-use super::{arithmetic, chains, linear, no_ops, shapes, spelled};
+use super::{arithmetic, chains, linear, no_ops, shapes, spelled, views};
 use crate::fuse::{attention, normalization, rotary};
 use crate::matcher::{Match, Matcher};
 
@@ -82,7 +82,7 @@ const fn whole(name: &'static str, about: &'static str) -> SimplifyRule {
 /// Rules that look at whole graphs.
 pub(super) const FOLD: SimplifyRule = whole(
     "fold",
-    "computes nodes that depend on constants alone; at `exact`, floating-point operators only if their results are defined to the bit",
+    "computes nodes that depend on constants alone; at `exact`, floating-point operators only if their results are defined to the bit, and no operands of products, as engines sum products with constants in another order",
 );
 pub(super) const SIZES: SimplifyRule = whole(
     "sizes",
@@ -103,8 +103,14 @@ pub(super) const BRANCHES: SimplifyRule = whole(
 pub(super) const SEQUENCES: SimplifyRule =
     whole("sequences", "replaces sequences that are read at constant positions alone by tensors");
 
-pub(super) const WHOLE: [SimplifyRule; 7] =
-    [FOLD, SIZES, DUPLICATES, DEAD, CONSTANTS, BRANCHES, SEQUENCES];
+pub(super) const SLICES: SimplifyRule =
+    whole("slices", "replaces `Slice`s that together are a whole tensor by `Split`");
+
+pub(super) const ZERO_STATES: SimplifyRule =
+    whole("zero-states", "omits initial states of `RNN`, `GRU` and `LSTM` that are zero");
+
+pub(super) const WHOLE: [SimplifyRule; 9] =
+    [FOLD, SIZES, DUPLICATES, DEAD, CONSTANTS, BRANCHES, SEQUENCES, SLICES, ZERO_STATES];
 
 /// Rules at single nodes, tried in this order. An earlier one may make the anchor of a later one.
 pub(super) static NODE_RULES: &[NodeRule] = &[
@@ -200,16 +206,34 @@ pub(super) static NODE_RULES: &[NodeRule] = &[
         "drops reduced axes in `ReduceMax`, `ReduceMean`, `ReduceMin`, `ReduceProd` and `ReduceSum` rather than after them",
     ),
     exact(
+        "one-element",
+        &[&RESHAPE, &SQUEEZE, &UNSQUEEZE],
+        views::find_one_element,
+        "merges `Gather` or `Slice` of one element with the `Squeeze`, `Unsqueeze` or `Reshape` after it",
+    ),
+    exact(
+        "part-of-shape",
+        &[&GATHER, &SLICE],
+        views::find_part_of_shape,
+        "replaces `Gather` or `Slice` of a `Shape` by a `Shape` of these axes",
+    ),
+    exact(
+        "not",
+        &[&NOT],
+        views::find_not,
+        "replaces `Not` of a comparison of integers by the opposite comparison",
+    ),
+    exact(
+        "around",
+        views::AROUND_ANCHORS,
+        views::find_around,
+        "removes two views or `Transpose`s that cancel each other around operators on single elements",
+    ),
+    exact(
         "moving-einsum",
         &[&EINSUM],
         linear::find_moving_einsum,
         "replaces `Einsum` that only moves axes by `Transpose`",
-    ),
-    exact(
-        "max-pool-pad",
-        &[&MAX_POOL],
-        linear::find_max_pool_pad,
-        "moves `Pad` with minus infinity into `MaxPool`",
     ),
     close(
         "nearly-neutral",
@@ -274,6 +298,12 @@ pub(super) static NODE_RULES: &[NodeRule] = &[
         "makes a constant that is added the bias of `Conv` or `ConvTranspose`, or of `Gemm`",
     ),
     close(
+        "global-pool",
+        &[&RESHAPE, &FLATTEN, &SQUEEZE],
+        views::find_pooled,
+        "replaces `GlobalAveragePool` and `GlobalMaxPool` whose axes are dropped by `ReduceMean` and `ReduceMax`",
+    ),
+    close(
         "weighted-sum",
         &[&REDUCE_SUM],
         linear::find_weighted_sum,
@@ -293,12 +323,23 @@ pub(super) static NODE_RULES: &[NodeRule] = &[
         "moves `Pad` with zeros into `Conv` or `AveragePool`",
     ),
     close(
+        "max-pool-pad",
+        &[&MAX_POOL],
+        linear::find_max_pool_pad,
+        "moves `Pad` with minus infinity into `MaxPool`; of NaN, engines find the maximum by position",
+    ),
+    close(
         "einsum",
         &[&EINSUM],
         linear::find_einsum,
         "replaces `Einsum` that is a product of matrices by `MatMul`",
     ),
 ];
+
+/// Operators that sum products. An engine packs constant operands ahead of time and may sum in
+/// another order then.
+pub(super) const PRODUCTS: [&OpDef; 9] =
+    [&ATTENTION, &CONV, &CONV_TRANSPOSE, &EINSUM, &GEMM, &GRU, &LSTM, &MATMUL, &RNN];
 
 /// Reductions whose results keep their bits without `keepdims`.
 pub(super) const REDUCTIONS: [&OpDef; 5] =

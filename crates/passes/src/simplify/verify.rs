@@ -1,22 +1,30 @@
 //! Local verification: the nodes of a rewrite, before and after, are run on values drawn for what
 //! flows into them. Its cost goes with what changes, and a rewrite that fails is known.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, Type, ValueId};
-use sardonyx_ops::Known;
+use sardonyx_ops::{Known, Registry};
 use sardonyx_tensor::{DataType, Tensor};
 
-use super::region::Change;
+use super::region::{Change, Pair};
 use super::rule::{SimplifyLevel, SimplifyRule};
 use super::{Evaluate, SimplifyOptions};
+use crate::cost::cost;
+use crate::infer::InferOptions;
 
 /// Sizes that symbols stand for, in turn: different ones, those that divide by 8, and 1.
 const SIZES: [[i64; 4]; 3] = [[2, 3, 5, 4], [8, 8, 8, 8], [1, 1, 1, 1]];
 /// Most elements of all drawn values; larger ones are not run.
 const MOST_ELEMENTS: u64 = 1 << 26;
+/// Most bytes of the constants of a rewrite; more are not run, as sessions pack weights.
+const MOST_BYTES: u64 = 1 << 28;
+/// Most multiply-adds of all rewrites that are run, before and after each: a fraction of a second.
+const MOST_WORK: u64 = 1 << 31;
+/// Bytes of constants whose values distinguish rewrites. Of larger ones, types and shapes do.
+const SMALL: u64 = 1 << 12;
 /// Allowed difference of `close` results, relative to the largest number.
 const CLOSE: f64 = 1e-3;
-/// Structures of rewrites that are remembered, so that equal ones are run once.
+/// Keys of rewrites that are remembered, so that equal ones are run once.
 const MOST_REMEMBERED: usize = 4096;
 
 /// Result of a verification.
@@ -31,14 +39,23 @@ pub(super) enum Verdict {
 
 pub(super) struct Verifier<'a> {
     evaluate: Option<&'a dyn Evaluate>,
-    /// Structures of rewrites that gave the same results.
-    seen: HashMap<Vec<u8>, ()>,
+    registry: &'a Registry,
+    /// Keys of rewrites that gave the same results.
+    seen: HashSet<Vec<u8>>,
+    /// Multiply-adds that are yet to be run at most.
+    left: u64,
     random: u64,
 }
 
 impl<'a> Verifier<'a> {
-    pub(super) fn new(options: &SimplifyOptions<'a>) -> Verifier<'a> {
-        Verifier { evaluate: options.evaluate, seen: HashMap::new(), random: 0x9e37_79b9_7f4a_7c15 }
+    pub(super) fn new(options: &SimplifyOptions<'a>, registry: &'a Registry) -> Verifier<'a> {
+        Verifier {
+            evaluate: options.evaluate,
+            registry,
+            seen: HashSet::new(),
+            left: MOST_WORK,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
     }
 
     /// Runs the nodes of a rewrite before and after on drawn inputs.
@@ -62,12 +79,18 @@ impl<'a> Verifier<'a> {
                 return Verdict::Unknown;
             }
             let Some(pair) = change.models(&types) else { return Verdict::Unknown };
-            let structure = pair.before.to_bytes().into_iter().chain(pair.after.to_bytes());
-            let structure: Vec<u8> =
-                if pair.size() < 1 << 16 { structure.collect() } else { Vec::new() };
-            if !structure.is_empty() && self.seen.contains_key(&structure) {
+            if pair.size() > MOST_BYTES {
+                return Verdict::Unknown;
+            }
+            let key = make_key(&pair);
+            if self.seen.contains(&key) {
                 return Verdict::Same;
             }
+            let work = cost(&pair.before, self.registry, InferOptions::default()).total;
+            let work = work.multiply_adds.known.known().and_then(|work| u64::try_from(work).ok());
+            let Some(left) = work.and_then(|work| self.left.checked_sub(work)) else {
+                return Verdict::Unknown;
+            };
             let is_exact = rule.level == SimplifyLevel::Exact;
             let drawn = types.iter().map(|(value, ty)| {
                 let known = change.inference.known(*value);
@@ -80,6 +103,7 @@ impl<'a> Verifier<'a> {
             let Some(drawn) = drawn.collect::<Option<Vec<Tensor>>>() else {
                 return Verdict::Unknown;
             };
+            self.left = left;
             // Sizes that the nodes do not take.
             let Ok(wanted) = evaluate.evaluate(pair.before, drawn.clone()) else { continue };
             let found = match evaluate.evaluate(pair.after, drawn) {
@@ -91,8 +115,8 @@ impl<'a> Verifier<'a> {
                     return Verdict::Differs(why);
                 }
             }
-            if !structure.is_empty() && self.seen.len() < MOST_REMEMBERED {
-                self.seen.insert(structure, ());
+            if self.seen.len() < MOST_REMEMBERED {
+                self.seen.insert(key);
             }
             return Verdict::Same;
         }
@@ -140,6 +164,27 @@ impl<'a> Verifier<'a> {
         self.random ^= self.random << 17;
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
+}
+
+/// Makes a key of a rewrite: its nodes, types and constants.
+fn make_key(pair: &Pair) -> Vec<u8> {
+    let mut key = Vec::new();
+    for model in [&pair.before, &pair.after] {
+        let mut small = model.clone();
+        if let Some(main) = small.main {
+            small.retain_initializers(main, |model, found| {
+                let bytes = model.implied_bytes(&found.tensor);
+                let is_small = bytes.is_some_and(|bytes| bytes <= SMALL);
+                if !is_small {
+                    key.extend(found.tensor.data_type.unwrap_or(0).to_le_bytes());
+                    found.tensor.dims.iter().for_each(|dim| key.extend(dim.to_le_bytes()));
+                }
+                is_small
+            });
+        }
+        key.extend(small.to_bytes());
+    }
+    key
 }
 
 /// Numbers that symbols stand for.
