@@ -12,6 +12,7 @@ mod io;
 mod kernels;
 mod models;
 mod python;
+mod simplify;
 mod text;
 mod threads;
 mod training;
@@ -48,6 +49,9 @@ pub(crate) enum Bench {
     Models(models::Models),
     /// Time calls from Python against onnxruntime, and check that the outputs agree.
     Python(python::Python),
+    /// Simplify real models by other tools and by us: nodes, bytes, time, memory, and whether
+    /// results agree in ONNX Runtime. Downloads 390 MB.
+    Simplify(simplify::Simplify),
     /// Time reading and printing the notation against the onnx package, and check that both find
     /// the same.
     Text(text::Text),
@@ -70,6 +74,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Kernels(task) => kernels::run(&task),
         Bench::Models(task) => models::run(&task),
         Bench::Python(task) => python::run(&task),
+        Bench::Simplify(task) => simplify::run(&task),
         Bench::Text(task) => text::run(&task),
         Bench::Threads(task) => threads::run(&task),
         Bench::Training(task) => training::run(&task),
