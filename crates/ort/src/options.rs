@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use sardonyx::value::Buffer;
 use sardonyx::{ErrorKind, StopFlag};
 
+use crate::config;
 use crate::error::Error;
 use crate::status::Status;
 
@@ -412,13 +413,15 @@ impl<V> SessionOptions<V> {
         self.values.entry(DATA_DIRECTORY_KEY).ok()
     }
 
-    /// Warnings about options whose effect a caller would miss.
+    /// Warnings about options and entries whose effect a caller would miss.
     pub fn warnings(&self) -> Vec<String> {
         let has_path = !self.values.text(OPTIMIZED_MODEL).is_empty();
         let warning = format!(
             "the option '{OPTIMIZED_MODEL}' is ignored: Sardonyx writes no optimized model"
         );
-        has_path.then_some(warning).into_iter().collect()
+        let entries = self.values.entries();
+        let missed = entries.filter_map(|(key, value)| config::warn_of(key, value.to_str()?));
+        has_path.then_some(warning).into_iter().chain(missed).collect()
     }
 }
 
@@ -530,7 +533,10 @@ mod tests {
         assert_eq!(options.profile_prefix(), Some("onnxruntime_profile_".into()));
         assert!(options.warnings().is_empty());
         options.values.set(OPTIMIZED_MODEL, OptionValue::Text("a.onnx".into())).unwrap();
-        assert!(options.warnings()[0].contains("'optimized_model_filepath' is ignored"));
+        options.values.add_entry("session.set_denormal_as_zero".into(), "1".into());
+        let warnings = options.warnings();
+        assert!(warnings[0].contains("'optimized_model_filepath' is ignored"));
+        assert!(warnings[1].contains("'session.set_denormal_as_zero' = '1' has no effect"));
         options.fix_size("N".into(), 3);
         options.fix_size("N".into(), 4);
         assert_eq!(options.sizes, [("N".to_string(), 4)]);
