@@ -62,6 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("sardonyx-ort", &["sardonyx"]),
+    ("sardonyx-capi", &["sardonyx", "sardonyx-ort"]),
+    ("ort-sardonyx", &["sardonyx-capi"]),
     ("sardonyx-cli", &["sardonyx"]),
     ("sardonyx-python", &["sardonyx", "sardonyx-ort"]),
 ];
@@ -73,7 +75,8 @@ const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 
 /// Crates of shipped programs. They use the library like every program: manifests and sources
 /// name no other crate of ours.
-const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src", "crates/ort/src"];
+const PRODUCTS: &[&str] =
+    &["crates/cli/src", "crates/python/src", "crates/ort/src", "crates/capi/src"];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
@@ -82,6 +85,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/gemm/",
     "crates/kernels/",
     "crates/tensor/",
+    "crates/capi/",
+    "crates/ort-sardonyx/src/lib.rs",
     "crates/devices/src/mpi/library.rs",
     "crates/python/src/session/memory",
     "crates/sardonyx/src/large_pages.rs",

@@ -11,7 +11,7 @@ use crate::pairs::Pairs;
 use crate::pointers::{Array, Out, Text};
 use crate::providers::Device;
 
-/// Sizes of an arena, `OrtArenaCfg`. They are not kept, as there is no arena.
+/// Sizes of an arena, `OrtArenaCfg`. They are not kept, as sessions have no arena.
 #[derive(Debug)]
 pub(crate) struct ArenaSizes;
 
@@ -121,7 +121,7 @@ pub(crate) extern "C" fn get_shared_allocator(
     })
 }
 
-/// The allocator is that of all callers, so nothing is freed.
+/// Frees nothing: all callers share the allocator.
 pub(crate) extern "C" fn release_shared_allocator(
     env: Handle<Environment>,
     device: Handle<Device>,

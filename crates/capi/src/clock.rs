@@ -9,16 +9,20 @@ pub(crate) fn read_local_time() -> LocalTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, days) = (since.as_secs(), since.as_secs() / 86_400);
     let date = to_date(days);
-    let part = |unit: u64, count: u64| u8::try_from(seconds / unit % count).unwrap_or(0);
     LocalTime {
         year: date.year,
         month: date.month,
         day: date.day,
-        hour: part(3600, 24),
-        minute: part(60, 60),
-        second: part(1, 60),
+        hour: count_units(seconds, 3600, 24),
+        minute: count_units(seconds, 60, 60),
+        second: count_units(seconds, 1, 60),
         millisecond: u16::try_from(since.subsec_millis()).unwrap_or(0),
     }
+}
+
+/// Returns the number of whole units in a time, without what larger units take.
+fn count_units(seconds: u64, unit: u64, per_larger: u64) -> u8 {
+    u8::try_from(seconds / unit % per_larger).unwrap_or(0)
 }
 
 /// Day of the Gregorian calendar.
@@ -60,9 +64,13 @@ mod tests {
 
     #[test]
     fn days_become_dates() {
-        for (days, year, month, day) in
-            [(0, 1970, 1, 1), (58, 1970, 2, 28), (59, 1970, 3, 1), (11_016, 2000, 2, 29), (20_786, 2026, 11, 29)]
-        {
+        for (days, year, month, day) in [
+            (0, 1970, 1, 1),
+            (58, 1970, 2, 28),
+            (59, 1970, 3, 1),
+            (11_016, 2000, 2, 29),
+            (20_786, 2026, 11, 29),
+        ] {
             assert_eq!(to_date(days), Date { year, month, day }, "{days}");
         }
     }

@@ -309,10 +309,9 @@ pub(crate) extern "C" fn read_op_attr(
             Content::Ints(numbers) => numbers.iter().flat_map(|n| n.to_ne_bytes()).collect(),
             Content::Floats(numbers) => numbers.iter().flat_map(|n| n.to_ne_bytes()).collect(),
             Content::String(string) => string.clone(),
-            Content::Strings(strings) => strings
-                .iter()
-                .flat_map(|string| string.iter().copied().chain([0]))
-                .collect(),
+            Content::Strings(strings) => {
+                strings.iter().flat_map(|string| string.iter().copied().chain([0])).collect()
+            }
             Content::Tensor(_) => return Err(argument("a tensor is not read as bytes")),
         };
         needed.set(bytes.len())?;

@@ -74,11 +74,7 @@ pub(crate) fn answer(name: &str, body: impl FnOnce() -> Result<(), Error>) -> St
 
 /// Runs the body of a function of the table that returns no status. After an error or a panic, it
 /// returns `otherwise`.
-pub(crate) fn answer_or<R>(
-    name: &str,
-    otherwise: R,
-    body: impl FnOnce() -> Result<R, Error>,
-) -> R {
+pub(crate) fn answer_or<R>(name: &str, otherwise: R, body: impl FnOnce() -> Result<R, Error>) -> R {
     trace::record(name);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(result)) => result,

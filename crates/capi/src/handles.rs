@@ -81,11 +81,6 @@ impl<T: Object> Handle<T> {
         Handle(pointer)
     }
 
-    /// Whether the pointer is null.
-    pub(crate) fn is_null(&self) -> bool {
-        self.0.is_null()
-    }
-
     /// Takes the object from the caller, which no longer owns it.
     ///
     /// # Errors
@@ -183,18 +178,16 @@ mod live {
     pub(super) fn check(address: usize, name: &str) -> Result<(), Error> {
         match lock().get(&address) {
             Some(live) if live.name == name => Ok(()),
-            Some(live) => Err(argument(format!(
-                "the pointer to an {name} points to an {}",
-                live.name
-            ))),
+            Some(live) => {
+                Err(argument(format!("the pointer to an {name} points to an {}", live.name)))
+            }
             None => Err(argument(format!("the pointer to an {name} points to no live object"))),
         }
     }
 
     pub(super) fn remove(address: usize, name: &str) -> bool {
         let mut objects = lock();
-        let is_live =
-            objects.get(&address).is_some_and(|live| live.name == name && live.is_owned);
+        let is_live = objects.get(&address).is_some_and(|live| live.name == name && live.is_owned);
         is_live && objects.remove(&address).is_some()
     }
 }

@@ -43,10 +43,13 @@ pub(crate) fn values(map: &Map) -> Result<Tensor, Error> {
     let tensors = map.entries().iter().map(|(_, value)| value.as_tensor());
     let tensors: Option<Vec<&Tensor>> =
         tensors.map(|tensor| tensor.filter(|tensor| tensor.len() == 1)).collect();
-    let tensors = tensors.ok_or_else(|| argument("the values of the map are no single numbers"))?;
+    let tensors = tensors.ok_or_else(|| argument("a value of the map has several elements"))?;
     if *data_type == DataType::String {
-        let strings: StringArray =
-            tensors.iter().filter_map(|tensor| tensor.strings()).flat_map(StringArray::iter).collect();
+        let strings: StringArray = tensors
+            .iter()
+            .filter_map(|tensor| tensor.strings())
+            .flat_map(StringArray::iter)
+            .collect();
         return Tensor::from_strings([tensors.len()], strings).map_err(of_tensor);
     }
     let bytes: Vec<u8> = tensors.iter().flat_map(|tensor| tensor.bytes()).copied().collect();
@@ -63,14 +66,16 @@ pub(crate) fn make(keys: &Tensor, values: &Tensor) -> Result<Map, Error> {
         let what = format!("there are {} keys and {} values", keys.len(), values.len());
         return Err(argument(what));
     }
-    let mut map = Map::new(keys.data_type(), ValueType::Tensor(values.data_type()))
-        .map_err(of_tensor)?;
+    let mut map =
+        Map::new(keys.data_type(), ValueType::Tensor(values.data_type())).map_err(of_tensor)?;
     let found: Vec<MapKey> = match (keys.strings(), keys.data_type()) {
         (Some(strings), _) => strings.iter().map(|key| MapKey::String(key.into())).collect(),
         (None, DataType::Int64) => {
             keys.to_vec::<i64>().map_err(of_tensor)?.into_iter().map(MapKey::Signed).collect()
         }
-        (None, other) => return Err(argument(format!("a map has keys of int64 or string, not {other}"))),
+        (None, other) => {
+            return Err(argument(format!("a map has keys of int64 or string, not {other}")));
+        }
     };
     for (index, key) in found.into_iter().enumerate() {
         map.push(key, Value::Tensor(take_scalar(values, index)?)).map_err(of_tensor)?;

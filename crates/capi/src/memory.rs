@@ -131,7 +131,7 @@ fn layout_of(bytes: usize) -> Option<Layout> {
 }
 
 impl AllocatorHandle {
-    /// Default allocator.
+    /// Returns the default allocator.
     pub(crate) fn default_one() -> AllocatorHandle {
         AllocatorHandle((&raw const DEFAULT).cast_mut())
     }
@@ -153,7 +153,8 @@ impl AllocatorHandle {
         // SAFETY: the caller promises an allocator, which outlives what it allocates.
         let allocator = unsafe { self.0.as_ref() };
         let function = allocator.and_then(|allocator| allocator.alloc);
-        let function = function.ok_or_else(|| argument("the OrtAllocator has no function Alloc"))?;
+        let function =
+            function.ok_or_else(|| argument("the OrtAllocator has no function Alloc"))?;
         // SAFETY: the function takes its allocator and a size.
         let memory = unsafe { function(self.0, bytes) };
         if memory.is_null() {

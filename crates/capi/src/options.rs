@@ -195,9 +195,7 @@ pub(crate) extern "C" fn set_session_log_severity_level(
     mut options: Handle<SessionOptions>,
     level: c_int,
 ) -> StatusPointer {
-    answer("SetSessionLogSeverityLevel", || {
-        options.change()?.set("log_severity_level", int(level))
-    })
+    answer("SetSessionLogSeverityLevel", || options.change()?.set("log_severity_level", int(level)))
 }
 
 pub(crate) extern "C" fn set_session_graph_optimization_level(
@@ -220,9 +218,7 @@ pub(crate) extern "C" fn set_inter_op_num_threads(
     mut options: Handle<SessionOptions>,
     threads: c_int,
 ) -> StatusPointer {
-    answer("SetInterOpNumThreads", || {
-        options.change()?.set("inter_op_num_threads", int(threads))
-    })
+    answer("SetInterOpNumThreads", || options.change()?.set("inter_op_num_threads", int(threads)))
 }
 
 pub(crate) extern "C" fn set_deterministic_compute(
@@ -458,13 +454,6 @@ pub(crate) extern "C" fn session_options_set_ep_selection_policy(
     _policy: c_int,
 ) -> StatusPointer {
     answer("SessionOptionsSetEpSelectionPolicy", || options.get().map(|_| ()))
-}
-
-pub(crate) extern "C" fn append_cpu(
-    options: Handle<SessionOptions>,
-    _uses_arena: c_int,
-) -> StatusPointer {
-    answer("OrtSessionOptionsAppendExecutionProvider_CPU", || options.get().map(|_| ()))
 }
 
 pub(crate) extern "C" fn create_run_options(out: Out<*mut RunOptions>) -> StatusPointer {

@@ -1,7 +1,7 @@
 //! Texts by key, the object `OrtKeyValuePairs`.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::ptr;
 
 use crate::failure::{answer_or, release, to_c_string};
@@ -38,11 +38,6 @@ impl Pairs {
     pub(crate) fn set(&mut self, key: &str, value: &str) {
         self.pairs.insert(to_c_string(key), to_c_string(value));
         self.collect_addresses();
-    }
-
-    /// Values by key.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CStr, &CStr)> {
-        self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
     fn collect_addresses(&mut self) {

@@ -1,7 +1,7 @@
 //! Arguments that C code passes by pointer: texts, paths, arrays, and places for results.
 //!
 //! Each type is a pointer that may be null; its methods check that and dereference it. Their promise
-//! is that of the C interface: a pointer that is not null points to what the header says, for as
+//! is that of the C interface: a pointer that is not null points to what the header declares, for as
 //! long as the call takes.
 
 #![allow(unsafe_code)]
@@ -145,7 +145,7 @@ impl<T: Copy> Out<T> {
         Out(address)
     }
 
-    /// Checks that there is a place, before anything is done that a failure would undo.
+    /// Checks that the pointer is not null, before anything is done that a failure would undo.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl<T: Copy> Out<T> {
         Ok(self)
     }
 
-    /// Whether there is no place.
+    /// Whether the pointer is null.
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
@@ -176,7 +176,7 @@ impl<T: Copy> Out<T> {
     ///
     /// # Errors
     ///
-    /// A null pointer, unless there are no results.
+    /// A null pointer with at least one result.
     pub(crate) fn set_all(self, results: &[T]) -> Result<(), Error> {
         if results.is_empty() {
             return Ok(());

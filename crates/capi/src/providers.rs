@@ -55,10 +55,7 @@ static DEVICES: LazyLock<Devices> = LazyLock::new(|| Devices {
         vendor: to_c_string(sardonyx_ort::VENDOR),
         metadata: Kept::new(Pairs::default()),
         options: Kept::new(Pairs::default()),
-        hardware: Kept::new(Hardware {
-            vendor: c"".into(),
-            metadata: Kept::new(Pairs::default()),
-        }),
+        hardware: Kept::new(Hardware { vendor: c"".into(), metadata: Kept::new(Pairs::default()) }),
     }),
 });
 

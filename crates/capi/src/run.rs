@@ -48,11 +48,11 @@ pub(crate) fn run(
         Ok(values) => values,
         Err(error) if error.kind() == ErrorKind::Input => {
             demand_all(session, inputs)?;
-            let dims = |name: &str| {
-                let (_, value) = inputs.iter().find(|(known, _)| known == name)?;
+            let differ = has_different_sizes(session.session.inputs(), |port| {
+                let (_, value) = inputs.iter().find(|(known, _)| known == port.name())?;
                 Some(value.as_tensor()?.dims().to_vec())
-            };
-            if !has_different_sizes(session.session.inputs(), |port| dims(port.name())) {
+            });
+            if !differ {
                 return Err(to_run_error(&error));
             }
             let independent = session.independent().map_err(|error| to_run_error(&error))?;
@@ -70,8 +70,7 @@ fn to_run_error(error: &sardonyx::Error) -> Error {
 
 fn demand_all(session: &Opens, inputs: &Inputs<'_>) -> Result<(), Error> {
     let given: Vec<String> = inputs.iter().map(|(name, _)| name.to_string()).collect();
-    let is_given = |name: &str| given.iter().any(|known| known == name);
-    demand_inputs(session.session.inputs(), &given, is_given)
+    demand_inputs(session.session.inputs(), &given, |name| given.iter().any(|known| known == name))
 }
 
 /// Outputs of the engine in the model's order; `None` for one that was written in place.
@@ -125,7 +124,7 @@ fn run_engine(
 /// Tensors of strings among the inputs, by index.
 type HeldStrings = SmallVec<[Option<Tensor>; 4]>;
 
-/// Makes the tensors of strings for a run; `None` if an input is no tensor.
+/// Makes the tensors of strings for a run; `None` if an input is not a tensor.
 fn hold_strings(inputs: &Inputs<'_>) -> Result<Option<HeldStrings>, Error> {
     let mut held = HeldStrings::with_capacity(inputs.len());
     for (_, value) in inputs {
@@ -310,7 +309,7 @@ mod asynchronous {
 
     use super::*;
 
-    /// What the thread needs of the caller.
+    /// Arguments of the caller that the thread uses at the end.
     struct Task {
         outputs: Out<*mut Value>,
         output_count: usize,

@@ -48,7 +48,7 @@ pub(crate) struct Opens {
     began: u64,
 }
 
-/// How an engine is made of a model.
+/// Options with which an engine is made of a model.
 #[derive(Debug, Clone)]
 struct Making {
     threads: Option<usize>,
@@ -162,18 +162,14 @@ pub(crate) fn open(
     let pool = env.pool.clone().filter(|_| shares);
     let making = Making { threads, sizes, seed, pool };
     let session = making.make(&model);
-    let session = session
-        .map_err(|error| Error::from_sardonyx(Code::of_model(&error, source), &error))?;
-    let of_kind = |kind| {
-        let ports = session.inputs().iter().enumerate();
-        ports.filter(move |(_, port)| input_kind(port) == kind).map(|(index, _)| index).collect()
-    };
-    let (required, overridable) =
-        (of_kind(InputKind::Input), of_kind(InputKind::OverridableInitializer));
+    let session =
+        session.map_err(|error| Error::from_sardonyx(Code::of_model(&error, source), &error))?;
+    let required = list_inputs(&session, InputKind::Input);
+    let overridable = list_inputs(&session, InputKind::OverridableInitializer);
     let profile = options.profile_prefix();
     let profile = profile.map(|prefix| Profile::new(prefix, recorder, started.elapsed()));
-    let is_tensor = |port: &Port| matches!(port.ty(), None | Some(Type::Tensor(_)));
-    let has_tensors_only = session.inputs().iter().all(is_tensor);
+    let mut ports = session.inputs().iter();
+    let has_tensors_only = ports.all(|port| matches!(port.ty(), None | Some(Type::Tensor(_))));
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Ok(Session(Arc::new(Opens {
         session,
@@ -187,6 +183,12 @@ pub(crate) fn open(
         profile,
         began: u64::try_from(began.as_nanos()).unwrap_or(u64::MAX),
     })))
+}
+
+/// Returns the indices of the inputs of a kind.
+fn list_inputs(session: &Engine, kind: InputKind) -> Vec<usize> {
+    let ports = session.inputs().iter().enumerate();
+    ports.filter(|(_, port)| input_kind(port) == kind).map(|(index, _)| index).collect()
 }
 
 /// Copies the bytes of a model, which the caller may free once the session is there.
@@ -295,9 +297,7 @@ pub(crate) extern "C" fn session_get_overridable_initializer_count(
     session: Handle<Session>,
     out: Out<usize>,
 ) -> StatusPointer {
-    answer("SessionGetOverridableInitializerCount", || {
-        out.set(session.get()?.0.overridable.len())
-    })
+    answer("SessionGetOverridableInitializerCount", || out.set(session.get()?.0.overridable.len()))
 }
 
 pub(crate) extern "C" fn session_get_input_type_info(
@@ -532,7 +532,7 @@ pub(crate) extern "C" fn set_ep_dynamic_options(
     })
 }
 
-/// The graph editor of a session is not there, so the session has what its model imports.
+/// Returns the version that the model imports, as sessions are not edited.
 pub(crate) extern "C" fn session_get_opset_for_domain(
     session: Handle<Session>,
     domain: Text,
@@ -542,7 +542,8 @@ pub(crate) extern "C" fn session_get_opset_for_domain(
         let domain = domain.read("domain")?;
         let sets = session.get()?.0.model.opsets();
         let found = sets.iter().find(|set| set.domain == domain);
-        let found = found.ok_or_else(|| argument(format!("the model imports no domain '{domain}'")))?;
+        let found =
+            found.ok_or_else(|| argument(format!("the model imports no domain '{domain}'")))?;
         out.set(i32::try_from(found.version).unwrap_or(i32::MAX))
     })
 }

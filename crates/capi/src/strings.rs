@@ -115,4 +115,3 @@ pub(crate) extern "C" fn get_string_tensor_element(
         place.set_all(string)
     })
 }
-

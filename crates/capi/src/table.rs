@@ -22,7 +22,7 @@ pub struct EntryInfo {
     pub name: &'static str,
     /// First version of the table with the function; 17 also for those of older versions.
     pub since: u32,
-    /// Whether the function does what the header says. All others return a status that names them,
+    /// Whether the function follows the header. All others return a status that names them,
     /// or nothing.
     pub is_real: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Address(*const ());
 #[allow(unsafe_code)]
 unsafe impl Sync for Address {}
 
-/// A function without a result, or with one that is zero: a null pointer or the number 0.
+/// Returns zero: a null pointer, the number 0, or nothing.
 ///
 /// Functions of the C calling convention ignore arguments that they do not declare, as the caller
 /// cleans the stack up on all systems that Sardonyx is built for.
@@ -44,7 +44,7 @@ extern "C" fn do_nothing() -> usize {
     0
 }
 
-/// Whether the function of a row does what the header says.
+/// Whether the function of a row follows the header.
 macro_rules! is_real {
     (refused) => {
         false
@@ -73,7 +73,7 @@ macro_rules! address {
     };
 }
 
-/// Makes the table and the list of its functions of rows with the name, the version and the function.
+/// Makes the table and the list of its functions of rows: name, version, function.
 macro_rules! entries {
     ($($name:ident $since:literal $function:tt;)*) => {
         /// All functions of the table, in order.
@@ -91,7 +91,7 @@ macro_rules! entries {
 }
 
 /// Number of functions in the table.
-pub(crate) const ENTRY_COUNT: usize = 428;
+pub const ENTRY_COUNT: usize = 428;
 
 entries! {
     CreateStatus 17 (failure::create_status);

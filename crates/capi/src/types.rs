@@ -8,8 +8,8 @@ use sardonyx::value::TensorType;
 use sardonyx::{DataType, Port, Type, ValueType};
 use sardonyx_ort::ports::{Size, sizes, tensor_type};
 
-use crate::failure::{Error, StatusPointer, answer, answer_or, argument, demand, release};
 use crate::failure::to_c_string;
+use crate::failure::{Error, StatusPointer, answer, answer_or, argument, demand, release};
 use crate::handles::{Handle, Kept, Object, give};
 use crate::pointers::{Array, Out};
 
@@ -17,7 +17,6 @@ use crate::pointers::{Array, Out};
 pub(crate) mod kind {
     use std::ffi::c_int;
 
-    pub(crate) const UNKNOWN: c_int = 0;
     pub(crate) const TENSOR: c_int = 1;
     pub(crate) const SEQUENCE: c_int = 2;
     pub(crate) const MAP: c_int = 3;
@@ -50,8 +49,10 @@ pub(crate) fn to_number(data_type: DataType) -> c_int {
 /// No element type has the number.
 pub(crate) fn to_data_type(number: c_int) -> Result<DataType, Error> {
     let other = OTHER_NUMBERS.iter().find(|(_, other)| *other == number);
-    let equal = || DataType::from_number(number).filter(|_| number <= LAST_EQUAL_NUMBER);
-    let found = other.map(|(data_type, _)| *data_type).or_else(equal);
+    let found = match other {
+        Some((data_type, _)) => Some(*data_type),
+        None => DataType::from_number(number).filter(|_| number <= LAST_EQUAL_NUMBER),
+    };
     found.ok_or_else(|| argument(format!("no element type has the number {number}")))
 }
 
@@ -97,10 +98,15 @@ impl TensorInfo {
     fn from_sizes(element: Option<DataType>, sizes: &[Size]) -> TensorInfo {
         TensorInfo {
             element: element.map_or(0, to_number),
-            dims: sizes.iter().map(|size| if let Size::Known(size) = size { *size } else { -1 }).collect(),
+            dims: sizes
+                .iter()
+                .map(|size| if let Size::Known(size) = size { *size } else { -1 })
+                .collect(),
             names: sizes
                 .iter()
-                .map(|size| if let Size::Text(name) = size { to_c_string(name) } else { CString::default() })
+                .map(|size| {
+                    if let Size::Text(name) = size { to_c_string(name) } else { CString::default() }
+                })
                 .collect(),
             has_shape: true,
         }
@@ -191,14 +197,18 @@ impl TypeInfo {
             Type::Map(key, value) => {
                 Content::Map(Kept::new(MapInfo { key: *key, value: (**value).clone() }))
             }
-            Type::Sequence(element) => Content::Sequence(Kept::new(SequenceInfo((**element).clone()))),
-            Type::Optional(element) => Content::Optional(Kept::new(OptionalInfo((**element).clone()))),
+            Type::Sequence(element) => {
+                Content::Sequence(Kept::new(SequenceInfo((**element).clone())))
+            }
+            Type::Optional(element) => {
+                Content::Optional(Kept::new(OptionalInfo((**element).clone())))
+            }
             Type::Opaque { .. } => Content::Opaque,
         };
         TypeInfo { ty: ty.clone(), content }
     }
 
-    /// Describes an input or output. `marks` are the texts of the model that are no names, each
+    /// Describes an input or output. `marks` are the texts of the model that mark unknown sizes, each
     /// with its axis.
     pub(crate) fn from_port(port: &Port, marks: &[(usize, String)]) -> TypeInfo {
         let unknown = Type::Tensor(TensorType::default());
@@ -222,11 +232,6 @@ impl TypeInfo {
             Type::Optional(_) => kind::OPTIONAL,
             Type::Opaque { .. } => kind::OPAQUE,
         }
-    }
-
-    /// Returns the details of a tensor; `None` for other types.
-    pub(crate) fn tensor(&self) -> Option<&TensorInfo> {
-        if let Content::Tensor(info) = &self.content { Some(info.get()) } else { None }
     }
 }
 
@@ -298,10 +303,7 @@ pub(crate) extern "C" fn get_denotation_from_type_info(
     })
 }
 
-pub(crate) extern "C" fn get_map_key_type(
-    info: Handle<MapInfo>,
-    out: Out<c_int>,
-) -> StatusPointer {
+pub(crate) extern "C" fn get_map_key_type(info: Handle<MapInfo>, out: Out<c_int>) -> StatusPointer {
     answer("GetMapKeyType", || out.set(to_number(info.get()?.key)))
 }
 
@@ -427,9 +429,10 @@ pub(crate) extern "C" fn get_tensor_shape_element_count(
 ) -> StatusPointer {
     answer("GetTensorShapeElementCount", || {
         let info = info.get()?;
-        let count = info.dims.iter().try_fold(1usize, |count, dim| {
-            count.checked_mul(usize::try_from(*dim).ok()?)
-        });
+        let count = info
+            .dims
+            .iter()
+            .try_fold(1usize, |count, dim| count.checked_mul(usize::try_from(*dim).ok()?));
         let count = count.ok_or_else(|| {
             argument(format!("the shape {:?} has no number of elements", info.dims))
         })?;
@@ -449,12 +452,12 @@ pub(crate) extern "C" fn release_type_info(info: Handle<TypeInfo>) {
     release("ReleaseTypeInfo", info);
 }
 
-/// The type belongs to the `OrtTypeInfo` that it came from, so nothing is freed.
+/// Frees nothing: the type belongs to the `OrtTypeInfo` that it came from.
 pub(crate) extern "C" fn release_map_type_info(info: Handle<MapInfo>) {
     answer_or("ReleaseMapTypeInfo", (), || info.optional().map(|_| ()));
 }
 
-/// The type belongs to the `OrtTypeInfo` that it came from, so nothing is freed.
+/// Frees nothing: the type belongs to the `OrtTypeInfo` that it came from.
 pub(crate) extern "C" fn release_sequence_type_info(info: Handle<SequenceInfo>) {
     answer_or("ReleaseSequenceTypeInfo", (), || info.optional().map(|_| ()));
 }

@@ -228,11 +228,7 @@ impl Value {
     /// # Errors
     ///
     /// Too few bytes.
-    fn from_memory(
-        data_type: DataType,
-        dims: &[usize],
-        memory: Lent,
-    ) -> Result<Value, Error> {
+    fn from_memory(data_type: DataType, dims: &[usize], memory: Lent) -> Result<Value, Error> {
         let start = memory.start;
         let buffer = Buffer::from_shared(Arc::new(memory));
         let tensor = Tensor::from_buffer(data_type, dims, buffer).map_err(of_tensor)?;
@@ -273,7 +269,11 @@ impl Value {
 
     /// Returns the elements of a tensor of numbers for a run that writes to them; `None` for other
     /// values and for elements that are not aligned.
-    pub(crate) fn lend<'v>(&'v self, data_type: DataType, dims: &[usize]) -> Option<TensorViewMut<'v>> {
+    pub(crate) fn lend<'v>(
+        &'v self,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Option<TensorViewMut<'v>> {
         let Content::Fixed(fixed) = &*self.0 else { return None };
         let tensor = fixed.value.as_tensor()?;
         if tensor.data_type() != data_type || tensor.dims() != dims || fixed.start.is_null() {
@@ -298,7 +298,11 @@ impl Value {
         if let (Some(strings), Some(from)) = (self.strings(), tensor.strings()) {
             let mut strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
             demand(strings.dims() == tensor.dims(), || {
-                format!("the output is {:?}, but the given value is {:?}", tensor.dims(), strings.dims())
+                format!(
+                    "the output is {:?}, but the given value is {:?}",
+                    tensor.dims(),
+                    strings.dims()
+                )
             })?;
             return strings.fill(from.iter().map(<[u8]>::to_vec).collect());
         }
@@ -555,9 +559,10 @@ pub(crate) extern "C" fn tensor_at(
             let index = index.ok_or_else(|| argument(format!("an index exceeds {dims:?}")))?;
             place = place * dim + index;
         }
-        let size = tensor.data_type().element_bytes().ok_or_else(|| {
-            argument("elements of less than a byte have no address")
-        })?;
+        let size = tensor
+            .data_type()
+            .element_bytes()
+            .ok_or_else(|| argument("elements of less than a byte have no address"))?;
         out.set(start.wrapping_add(place * size).cast())
     })
 }

@@ -3,7 +3,9 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use crate::interface::{FLOAT, Object, Session, Value, allocator, call, check, cpu, refused};
+use crate::interface::{
+    FLOAT, Object, Session, Value, allocator, call, check, cpu, demand_failure,
+};
 
 struct Binding(Object);
 
@@ -62,9 +64,11 @@ impl Binding {
 
 #[test]
 fn a_binding_keeps_values_and_returns_outputs() {
-    let session = Session::new("g (float[N] a, float[N] b) => (float[N] sum, float[N] diff) {
+    let session = Session::new(
+        "g (float[N] a, float[N] b) => (float[N] sum, float[N] diff) {
         sum = Add (a, b) diff = Sub (a, b)
-    }");
+    }",
+    );
     let binding = Binding::new(&session);
     assert!(binding.values().is_empty() && binding.names().is_empty());
     let (a, b) = (Value::floats(&[5.0, 7.0]), Value::floats(&[1.0, 2.0]));
@@ -76,9 +80,9 @@ fn a_binding_keeps_values_and_returns_outputs() {
     };
     check(bind(c"a", &a));
     check(bind(c"b", &b));
-    refused(bind(c"q", &b), 2, "the model has no input 'q'; it has 'a', 'b'");
+    demand_failure(bind(c"q", &b), 2, "the model has no input 'q'; it has 'a', 'b'");
     let mut memory = [0f32; 2];
-    let into = Value::over(FLOAT, &[2], &mut memory);
+    let into = Value::borrow(FLOAT, &[2], &mut memory);
     check(call!(BindOutput(
         binding.0 => Object, c"diff".as_ptr() => *const c_char, into.0 => Object
     )));
@@ -105,11 +109,11 @@ fn a_binding_keeps_values_and_returns_outputs() {
     assert_eq!(values[0].read::<f32>(), [-1.0, -2.0]);
     assert_eq!(values[1].read::<f32>(), [6.0, 9.0]);
     call!(ClearBoundInputs(binding.0 => Object) -> ());
-    refused(run(), 2, "Required inputs (['a', 'b']) are missing");
+    demand_failure(run(), 2, "Required inputs (['a', 'b']) are missing");
     call!(ClearBoundOutputs(binding.0 => Object) -> ());
     assert!(binding.values().is_empty() && binding.names().is_empty());
     let other = Session::new("g (float[N] a) => (float[N] b) { b = Relu (a) }");
-    refused(
+    demand_failure(
         call!(RunWithBinding(
             other.0 => Object, ptr::null_mut() => Object, binding.0 => Object
         )),

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::ptr;
 
 use crate::interface::{
-    FLOAT, Failure, INT64, Object, STRING, Session, Value, allocator, call, check, read, refused,
+    FLOAT, Failure, INT64, Object, STRING, Session, Value, allocator, call, check, demand_failure,
+    read,
 };
 
 const TENSOR: c_int = 1;
@@ -50,9 +51,11 @@ fn has_value(value: &Value) -> bool {
 
 #[test]
 fn sequences_go_in_and_out() {
-    let session = Session::new("g (seq(float[N]) s, float[M] x) => (seq(float[K]) t, float[L] y) {
+    let session = Session::new(
+        "g (seq(float[N]) s, float[M] x) => (seq(float[K]) t, float[L] y) {
         t = SequenceInsert (s, x) y = ConcatFromSequence <axis = 0> (t)
-    }");
+    }",
+    );
     let (one, two) = (Value::floats(&[1.0]), Value::floats(&[2.0, 3.0]));
     let sequence = make(SEQUENCE, &[&one, &two]).unwrap();
     drop(one);
@@ -89,9 +92,11 @@ fn sequences_go_in_and_out() {
 
 #[test]
 fn maps_are_tensors_of_keys_and_values() {
-    let session = Session::new("g (map(string, float) m) => (float[1, 2] y) {
+    let session = Session::new(
+        "g (map(string, float) m) => (float[1, 2] y) {
         y = ai.onnx.ml.DictVectorizer <string_vocabulary = [\"b\", \"a\"]> (m)
-    }");
+    }",
+    );
     let keys = Value::strings(&[c"a", c"b"]);
     let values = Value::floats(&[1.0, 2.0]);
     let map = make(MAP, &[&keys, &values]).unwrap();
@@ -120,9 +125,11 @@ fn maps_are_tensors_of_keys_and_values() {
 
 #[test]
 fn maps_of_a_classifier() {
-    let session = Session::new("g (float[N, 2] x) => (seq(map(int64, float)) y) {
+    let session = Session::new(
+        "g (float[N, 2] x) => (seq(map(int64, float)) y) {
         y = ai.onnx.ml.ZipMap <classlabels_int64s = [5, 7]> (x)
-    }");
+    }",
+    );
     let x = Value::new(FLOAT, &[2, 2]);
     x.write(&[0.25f32, 0.75, 0.5, 0.5]);
     let outputs = session.run(&[(c"x", x.0)], &[c"y"]).unwrap();
@@ -136,9 +143,11 @@ fn maps_of_a_classifier() {
 
 #[test]
 fn optional_values_may_be_missing() {
-    let session = Session::new("g (optional(float[N]) o) => (bool b, optional(float[N]) p) {
+    let session = Session::new(
+        "g (optional(float[N]) o) => (bool b, optional(float[N]) p) {
         b = OptionalHasElement (o) p = Identity (o)
-    }");
+    }",
+    );
     let x = Value::floats(&[4.0]);
     let outputs = session.run(&[(c"o", x.0)], &[c"b", c"p"]).unwrap();
     assert_eq!(outputs[0].read::<bool>(), [true]);
@@ -162,5 +171,5 @@ fn optional_values_may_be_missing() {
     call!(ReleaseTypeInfo(element => Object) -> ());
     call!(ReleaseTypeInfo(info => Object) -> ());
     let mut size = 0;
-    refused(call!(GetValueCount(x.0 => Object, &mut size => *mut usize)), 2, "neither");
+    demand_failure(call!(GetValueCount(x.0 => Object, &mut size => *mut usize)), 2, "neither");
 }

@@ -12,29 +12,51 @@ use crate::interface::{
 /// Functions whose first argument is an object, with the Rust name of its type.
 const FIRST_HANDLES: &str = include_str!("first_handles.tsv");
 
-/// Function of a table with ten arguments, more than any has. What is passed is an address or 0.
+/// Function of a table with ten arguments, more than any has. Each is an address or 0.
 type Any = unsafe extern "C" fn(
-    Object, usize, usize, usize, usize, usize, usize, usize, usize, usize,
+    Object,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
+    usize,
 ) -> Object;
 
-/// Functions that return a number or a place of the library, not a status.
+/// Whether a function returns a status, and not a number or a place of the library.
 fn returns_a_status(name: &str) -> bool {
     let others = [
-        "GetErrorCode", "GetErrorMessage", "GetKeyValue", "GetRunConfigEntry", "GetBuildInfoString",
-        "GetModelEditorApi", "GetCompileApi", "TensorTypeAndShape_HasShape", "CreateStatus",
-        "GetKeyValuePairs", "CreateKeyValuePairs", "AddKeyValuePair", "RemoveKeyValuePair",
-        "ClearBoundInputs", "ClearBoundOutputs", "MemoryInfoGetDeviceType",
-        "MemoryInfoGetDeviceMemType", "MemoryInfoGetVendorId",
+        "GetErrorCode",
+        "GetErrorMessage",
+        "GetKeyValue",
+        "GetRunConfigEntry",
+        "GetBuildInfoString",
+        "GetModelEditorApi",
+        "GetCompileApi",
+        "TensorTypeAndShape_HasShape",
+        "CreateStatus",
+        "GetKeyValuePairs",
+        "CreateKeyValuePairs",
+        "AddKeyValuePair",
+        "RemoveKeyValuePair",
+        "ClearBoundInputs",
+        "ClearBoundOutputs",
+        "MemoryInfoGetDeviceType",
+        "MemoryInfoGetDeviceMemType",
+        "MemoryInfoGetVendorId",
     ];
     let is_pointer = ["HardwareDevice_", "EpDevice_"].iter().any(|start| name.starts_with(start));
-    let is_release = name.starts_with("Release") && name != "ReleaseAvailableProviders"
+    let is_release = name.starts_with("Release")
+        && name != "ReleaseAvailableProviders"
         && name != "ReleaseSharedAllocator";
     !is_pointer && !is_release && !others.contains(&name)
 }
 
 fn call_any(name: &str, first: Object) -> Object {
-    // SAFETY: no function reads more than ten arguments, and all are passed in registers or as words
-    // of the stack.
+    // SAFETY: no function reads more than ten arguments, and all are passed as words.
     let function = unsafe { std::mem::transmute::<*const (), Any>(find(name)) };
     // SAFETY: every function checks its pointers; the others are null.
     unsafe { function(first, 0, 0, 0, 0, 0, 0, 0, 0, 0) }
@@ -115,7 +137,7 @@ impl Objects {
     }
 }
 
-/// Only debug builds know which objects live.
+/// Calls with objects of other types and released ones, which debug builds tell apart.
 #[cfg(debug_assertions)]
 #[test]
 fn ten_thousand_damaged_calls_are_errors() {
@@ -124,7 +146,7 @@ fn ten_thousand_damaged_calls_are_errors() {
     let gone = released.all();
     released.release();
     let wrong: Vec<(&str, Object)> = live.all();
-    // Memory of the library may be used again, so what lives now is no released object.
+    // Memory of the library may be used again, so a live object is not a released one.
     let gone: Vec<Object> = gone
         .into_iter()
         .map(|(_, object)| object)

@@ -72,8 +72,12 @@ fn a_model_of_a_node_and_a_weight_runs() {
         1 => usize, &mut node => *mut Object
     )));
     check(edit!(CREATE_GRAPH(&mut graph => *mut Object)));
-    check(edit!(SET_INPUTS(graph => Object, [make_value(c"x")].as_ptr() => *const Object, 1 => usize)));
-    check(edit!(SET_OUTPUTS(graph => Object, [make_value(c"y")].as_ptr() => *const Object, 1 => usize)));
+    check(
+        edit!(SET_INPUTS(graph => Object, [make_value(c"x")].as_ptr() => *const Object, 1 => usize)),
+    );
+    check(
+        edit!(SET_OUTPUTS(graph => Object, [make_value(c"y")].as_ptr() => *const Object, 1 => usize)),
+    );
     let weight = Value::new(FLOAT, &[2, 2]);
     weight.write(&[1f32, 2.0, 3.0, 4.0]);
     check(edit!(ADD_INITIALIZER(

@@ -37,7 +37,7 @@ macro_rules! call {
         unsafe { function($($argument),*) }
     }};
     ($name:ident($($argument:expr => $ty:ty),* $(,)?)) => {
-        call!($name($($argument => $ty),*) -> $crate::interface::Object)
+        $crate::interface::call!($name($($argument => $ty),*) -> $crate::interface::Object)
     };
 }
 pub(crate) use call;
@@ -70,7 +70,7 @@ pub(crate) fn check(status: Object) {
 
 /// Demands that a call failed with this code and these words in its message.
 #[track_caller]
-pub(crate) fn refused(status: Object, code: c_int, words: &str) {
+pub(crate) fn demand_failure(status: Object, code: c_int, words: &str) {
     let failure = read(status).expect_err(words);
     assert_eq!(failure.code, code, "{failure:?}");
     assert!(failure.message.contains(words), "{failure:?}");
@@ -175,7 +175,7 @@ impl Drop for Session {
     }
 }
 
-/// Bytes of a model in the notation.
+/// Encodes a model in the notation.
 pub(crate) fn to_bytes(graph: &str) -> Vec<u8> {
     let head = "<ir_version: 10, opset_import: [\"\": 21, \"ai.onnx.ml\": 3], \
         producer_name: \"tests\", producer_version: \"1\", model_version: 7, \
@@ -204,7 +204,7 @@ impl Value {
     }
 
     /// Makes a tensor over memory of the caller.
-    pub(crate) fn over<T>(element: c_int, dims: &[i64], elements: &mut [T]) -> Value {
+    pub(crate) fn borrow<T>(element: c_int, dims: &[i64], elements: &mut [T]) -> Value {
         let mut value = ptr::null_mut();
         let info = cpu();
         check(call!(CreateTensorWithDataAsOrtValue(
@@ -271,14 +271,14 @@ impl Value {
         parts.map(|(start, end)| String::from_utf8(bytes[*start..*end].to_vec()).unwrap()).collect()
     }
 
-    /// Type and shape, which the caller releases.
+    /// Describes type and shape; the caller releases the description.
     pub(crate) fn info(&self) -> Object {
         let mut info = ptr::null_mut();
         check(call!(GetTensorTypeAndShape(self.0 => Object, &mut info => *mut Object)));
         info
     }
 
-    /// Element type and shape.
+    /// Returns element type and shape.
     pub(crate) fn shape(&self) -> (c_int, Vec<i64>) {
         let info = self.info();
         let shape = read_shape(info);
@@ -299,7 +299,7 @@ pub(crate) fn read_shape(info: Object) -> (c_int, Vec<i64>) {
     (element, dims)
 }
 
-/// Description of the memory of the CPU, which the caller releases.
+/// Describes the memory of the CPU; the caller releases the description.
 pub(crate) fn cpu() -> Object {
     let mut info = ptr::null_mut();
     check(call!(CreateCpuMemoryInfo(0 => c_int, 0 => c_int, &mut info => *mut Object)));

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use crate::interface::{
-    Object, STRING, Session, Value, call, check, read, refused, to_bytes, to_text,
+    Object, STRING, Session, Value, call, check, demand_failure, read, to_bytes, to_text,
 };
 
 struct Options(Object);
@@ -49,7 +49,7 @@ fn entries_are_read_back() {
     assert_eq!(size, 6);
     let mut text = [0 as c_char; 6];
     let mut small = 5;
-    refused(get(text.as_mut_ptr(), &mut small), 2, "has 6 bytes");
+    demand_failure(get(text.as_mut_ptr(), &mut small), 2, "has 6 bytes");
     assert_eq!(small, 6);
     check(get(text.as_mut_ptr(), &mut size));
     assert_eq!(to_text(text.as_ptr()), "value");
@@ -99,7 +99,7 @@ fn options_are_accepted_or_refused() {
     check(call!(SetIntraOpNumThreads(options.0 => Object, 2 => c_int)));
     check(call!(SetInterOpNumThreads(options.0 => Object, 2 => c_int)));
     check(call!(SetSessionGraphOptimizationLevel(options.0 => Object, 99 => c_int)));
-    refused(
+    demand_failure(
         call!(SetSessionGraphOptimizationLevel(options.0 => Object, 98 => c_int)),
         2,
         "graph_optimization_level",
@@ -117,9 +117,9 @@ fn options_are_accepted_or_refused() {
         ))
     };
     check(append(c"CPU"));
-    refused(append(c"XNNPACK"), 9, "XNNPACK");
+    demand_failure(append(c"XNNPACK"), 9, "XNNPACK");
     let mut library = ptr::null_mut::<c_void>();
-    refused(
+    demand_failure(
         call!(RegisterCustomOpsLibrary(
             options.0 => Object, c"own.so".as_ptr() => *const c_char,
             &mut library => *mut *mut c_void
@@ -128,7 +128,7 @@ fn options_are_accepted_or_refused() {
         "own.so",
     );
     let mut api = ptr::null::<c_void>();
-    refused(
+    demand_failure(
         call!(GetExecutionProviderApi(
             c"DML".as_ptr() => *const c_char, 0 => u32, &mut api => *mut *const c_void
         )),
@@ -152,7 +152,7 @@ fn sizes_are_fixed_by_name() {
     let session = Session::with_options(graph, options.0).unwrap();
     session.run(&[(c"x", Value::floats(&[1.0; 3]).0)], &[c"y"]).unwrap();
     assert!(session.run(&[(c"x", Value::floats(&[1.0; 2]).0)], &[c"y"]).is_err());
-    refused(
+    demand_failure(
         call!(AddFreeDimensionOverrideByName(
             options.0 => Object, c"N".as_ptr() => *const c_char, -1 => i64
         )),
@@ -177,7 +177,7 @@ fn weights_come_from_the_caller() {
         ))
     };
     check(add(&options, c"w", w.0));
-    refused(add(&options, c"w", w.0), 2, "was given before");
+    demand_failure(add(&options, c"w", w.0), 2, "was given before");
     assert_eq!(run(&options).unwrap(), [15.0, 26.0]);
 
     let options = Options::new();

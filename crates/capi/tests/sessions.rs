@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::mpsc::{Sender, channel};
 
 use crate::interface::{
-    Environment, FLOAT, Object, Session, Value, allocator, call, check, read_shape, refused,
+    Environment, FLOAT, Object, Session, Value, allocator, call, check, demand_failure, read_shape,
     take_text, to_bytes,
 };
 
@@ -27,14 +27,18 @@ fn floats(dims: &[i64], elements: &[f32]) -> Value {
 
 #[test]
 fn a_session_describes_and_runs_its_model() {
-    let session = Session::new("g (float[N, 2] x, float[2] d = {1, 2}) => (float[N, 2] y) {
+    let session = Session::new(
+        "g (float[N, 2] x, float[2] d = {1, 2}) => (float[N, 2] y) {
         t = Relu (x) y = Add (t, d)
-    }");
+    }",
+    );
     let counts = |name: &str| {
         let mut count = 0usize;
         let status = match name {
             "inputs" => call!(SessionGetInputCount(session.0 => Object, &mut count => *mut usize)),
-            "outputs" => call!(SessionGetOutputCount(session.0 => Object, &mut count => *mut usize)),
+            "outputs" => {
+                call!(SessionGetOutputCount(session.0 => Object, &mut count => *mut usize))
+            }
             _ => call!(SessionGetOverridableInitializerCount(
                 session.0 => Object, &mut count => *mut usize
             )),
@@ -76,7 +80,7 @@ fn outputs_are_written_to_given_values() {
     let session = Session::new(RELU);
     let x = floats(&[2, 2], &[-1.0, 2.0, -3.0, 4.0]);
     let mut memory = [9f32; 4];
-    let y = Value::over(FLOAT, &[2, 2], &mut memory);
+    let y = Value::borrow(FLOAT, &[2, 2], &mut memory);
     let mut values = [y.0];
     check(session.start_run(ptr::null_mut(), &[(c"x", x.0)], &[c"y"], &mut values));
     assert_eq!(values[0], y.0);
@@ -87,18 +91,20 @@ fn outputs_are_written_to_given_values() {
     assert_eq!(x.read::<f32>(), [0.0, 2.0, 0.0, 4.0]);
     let small = Value::new(FLOAT, &[1, 2]);
     let status = session.start_run(ptr::null_mut(), &[(c"x", x.0)], &[c"y"], &mut [small.0]);
-    refused(status, 2, "the output is float[2, 2], but the given value is float[1, 2]");
+    demand_failure(status, 2, "the output is float[2, 2], but the given value is float[1, 2]");
     drop(y);
     assert_eq!(memory, [0.0, 2.0, 0.0, 4.0]);
 }
 
 #[test]
 fn an_output_twice_and_an_output_that_is_the_input() {
-    let session = Session::new("g (float[N] x) => (float[N] y, float[N] z) {
+    let session = Session::new(
+        "g (float[N] x) => (float[N] y, float[N] z) {
         y = Identity (x) z = Neg (x)
-    }");
+    }",
+    );
     let mut memory = [1f32, 2.0];
-    let x = Value::over(FLOAT, &[2], &mut memory);
+    let x = Value::borrow(FLOAT, &[2], &mut memory);
     let outputs = session.run(&[(c"x", x.0)], &[c"y", c"z", c"y"]).unwrap();
     drop(x);
     memory[0] = 100.0;
@@ -127,17 +133,22 @@ fn runs_that_cannot_be() {
     }
     let Err(failure) = session.run(&[], &[c"y"]) else { panic!() };
     assert!(failure.message.contains("Required inputs (['x']) are missing"), "{failure:?}");
-    let status = session.start_run(ptr::null_mut(), &[(c"x", ptr::null_mut())], &[c"y"], &mut [
+    let status = session.start_run(
         ptr::null_mut(),
-    ]);
-    refused(status, 2, "the OrtValue is a null pointer");
+        &[(c"x", ptr::null_mut())],
+        &[c"y"],
+        &mut [ptr::null_mut()],
+    );
+    demand_failure(status, 2, "the OrtValue is a null pointer");
 }
 
 #[test]
 fn sizes_of_one_name_may_differ() {
-    let session = Session::new("g (float[N] a, float[N] b) => (float[M] c) {
+    let session = Session::new(
+        "g (float[N] a, float[N] b) => (float[M] c) {
         c = Concat <axis = 0> (a, b)
-    }");
+    }",
+    );
     let (a, b) = (floats(&[1], &[1.0]), floats(&[2], &[2.0, 3.0]));
     let outputs = session.run(&[(c"a", a.0), (c"b", b.0)], &[c"c"]).unwrap();
     assert_eq!(outputs[0].read::<f32>(), [1.0, 2.0, 3.0]);
@@ -153,16 +164,16 @@ fn models_that_cannot_be_opened() {
             ptr::null_mut() => Object, &mut session => *mut Object
         ))
     };
-    refused(open(b"\x07garbage"), 7, "");
-    refused(open(b"\x18\0\0\0ORTM\0\0\0\0"), 7, "onnxruntime");
-    refused(open(&to_bytes("g (float x) => (float y) { y = Foo (x) }")), 10, "Foo");
+    demand_failure(open(b"\x07garbage"), 7, "");
+    demand_failure(open(b"\x18\0\0\0ORTM\0\0\0\0"), 7, "onnxruntime");
+    demand_failure(open(&to_bytes("g (float x) => (float y) { y = Foo (x) }")), 10, "Foo");
     assert!(session.is_null());
     let path = c"/nowhere/model.onnx";
     let status = call!(CreateSession(
         env.0 => Object, path.as_ptr() => *const c_char, ptr::null_mut() => Object,
         &mut session => *mut Object
     ));
-    refused(status, 3, "/nowhere/model.onnx");
+    demand_failure(status, 3, "/nowhere/model.onnx");
 }
 
 #[test]
@@ -263,7 +274,7 @@ fn a_run_in_a_thread_of_its_own() {
         ptr::null() => *const Object, 0 => usize, ptr::null() => *const *const c_char, 0 => usize,
         ptr::null_mut() => *mut Object, ptr::null() => *const (), ptr::null_mut() => *mut c_void
     ));
-    refused(status, 2, "the callback is a null pointer");
+    demand_failure(status, 2, "the callback is a null pointer");
 }
 
 #[test]
@@ -280,11 +291,10 @@ fn a_run_is_terminated() {
         let options: Object = ptr::without_provenance_mut(address);
         check(call!(RunOptionsSetTerminate(options => Object)));
     });
-    let status = session.start_run(options, &[(c"n", n.0), (c"x", x.0)], &[c"y"], &mut [
-        ptr::null_mut(),
-    ]);
+    let status =
+        session.start_run(options, &[(c"n", n.0), (c"x", x.0)], &[c"y"], &mut [ptr::null_mut()]);
     stopper.join().unwrap();
-    refused(status, 1, "stop");
+    demand_failure(status, 1, "stop");
     check(call!(RunOptionsUnsetTerminate(options => Object)));
     n.write(&[3i64]);
     let mut outputs = [ptr::null_mut()];
@@ -322,7 +332,7 @@ fn sessions_share_the_threads_of_an_environment() {
     let outputs = session.run(&[(c"x", x.0)], &[c"y"]).unwrap();
     assert_eq!(outputs[0].read::<f32>(), [1.0, 0.0]);
     let plain = Environment::new();
-    refused(open(plain.0).0, 2, "make it with CreateEnvWithGlobalThreadPools");
+    demand_failure(open(plain.0).0, 2, "make it with CreateEnvWithGlobalThreadPools");
     call!(ReleaseSessionOptions(options => Object) -> ());
 }
 

@@ -4,13 +4,26 @@ use std::ffi::c_int;
 
 use sardonyx_capi::{ENTRIES, NEWEST_VERSION, api_base, entry_count};
 
-use crate::interface::{Object, find, refused, to_text};
+use crate::interface::{Object, demand_failure, find, to_text};
 
 #[test]
 fn versions_are_prefixes_of_one_table() {
     let counts = [
-        (17, 276), (18, 280), (19, 280), (20, 285), (21, 285), (22, 318), (23, 390), (24, 415),
-        (25, 419), (26, 419), (27, 422), (28, 424), (29, 425), (30, 426), (31, 428),
+        (17, 276),
+        (18, 280),
+        (19, 280),
+        (20, 285),
+        (21, 285),
+        (22, 318),
+        (23, 390),
+        (24, 415),
+        (25, 419),
+        (26, 419),
+        (27, 422),
+        (28, 424),
+        (29, 425),
+        (30, 426),
+        (31, 428),
     ];
     for (version, count) in counts {
         assert_eq!(entry_count(version), count, "{version}");
@@ -27,11 +40,16 @@ fn versions_are_prefixes_of_one_table() {
 
 #[test]
 fn functions_have_their_place() {
-    // Places that the header of the first release with version 1 of the table fixed, and later ones.
+    // Places that the C header fixes.
     for (name, index) in [
-        ("CreateStatus", 0), ("Run", 9), ("GetAllocatorWithDefaultOptions", 78),
-        ("ReleaseEnv", 92), ("CreateEnvWithGlobalThreadPools", 119), ("RunAsync", 260),
-        ("GetModelEditorApi", 291), ("GetModelPackageApi", 427),
+        ("CreateStatus", 0),
+        ("Run", 9),
+        ("GetAllocatorWithDefaultOptions", 78),
+        ("ReleaseEnv", 92),
+        ("CreateEnvWithGlobalThreadPools", 119),
+        ("RunAsync", 260),
+        ("GetModelEditorApi", 291),
+        ("GetModelPackageApi", 427),
     ] {
         assert_eq!(ENTRIES.iter().position(|entry| entry.name == name), Some(index), "{name}");
     }
@@ -51,7 +69,7 @@ fn functions_that_are_not_there_name_themselves() {
         let status = function();
         if !status.is_null() {
             let not_implemented: c_int = 9;
-            refused(status, not_implemented, &format!("{} is not implemented", entry.name));
+            demand_failure(status, not_implemented, &format!("{} is not implemented", entry.name));
             refusals += 1;
         }
     }

@@ -4,17 +4,34 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use crate::interface::{
-    FLOAT, INT64, Object, STRING, Session, Value, allocator, call, check, cpu, refused,
+    FLOAT, INT64, Object, STRING, Session, Value, allocator, call, check, cpu, demand_failure,
 };
 
 /// Names of element types with their numbers, and the bytes of an element times 8.
 const TYPES: [(&str, c_int, usize); 23] = [
-    ("float", 1, 32), ("uint8", 2, 8), ("int8", 3, 8), ("uint16", 4, 16), ("int16", 5, 16),
-    ("int32", 6, 32), ("int64", 7, 64), ("bool", 9, 8), ("float16", 10, 16), ("double", 11, 64),
-    ("uint32", 12, 32), ("uint64", 13, 64), ("complex64", 14, 64), ("complex128", 15, 128),
-    ("bfloat16", 16, 16), ("float8e4m3fn", 17, 8), ("float8e4m3fnuz", 18, 8),
-    ("float8e5m2", 19, 8), ("float8e5m2fnuz", 20, 8), ("uint4", 21, 4), ("int4", 22, 4),
-    ("float4e2m1", 23, 4), ("float8e8m0", 26, 8),
+    ("float", 1, 32),
+    ("uint8", 2, 8),
+    ("int8", 3, 8),
+    ("uint16", 4, 16),
+    ("int16", 5, 16),
+    ("int32", 6, 32),
+    ("int64", 7, 64),
+    ("bool", 9, 8),
+    ("float16", 10, 16),
+    ("double", 11, 64),
+    ("uint32", 12, 32),
+    ("uint64", 13, 64),
+    ("complex64", 14, 64),
+    ("complex128", 15, 128),
+    ("bfloat16", 16, 16),
+    ("float8e4m3fn", 17, 8),
+    ("float8e4m3fnuz", 18, 8),
+    ("float8e5m2", 19, 8),
+    ("float8e5m2fnuz", 20, 8),
+    ("uint4", 21, 4),
+    ("int4", 22, 4),
+    ("float4e2m1", 23, 4),
+    ("float8e8m0", 26, 8),
 ];
 
 #[test]
@@ -29,7 +46,7 @@ fn every_type_goes_through_a_run() {
         };
         let mut memory: Vec<u8> = (0..6 * bits / 8).map(|byte| byte as u8 % 2).collect();
         let before = memory.clone();
-        let theirs = Value::over(number, &[6], &mut memory);
+        let theirs = Value::borrow(number, &[6], &mut memory);
         assert_eq!(theirs.shape(), (number, vec![6]), "{name}");
         let ours = Value::new(number, &[6]);
         assert_eq!(ours.read::<u8>(), vec![0; 6 * bits / 8], "{name}");
@@ -60,13 +77,13 @@ fn memory_of_the_caller_is_checked() {
     check(make(start, 16, &[3], FLOAT));
     check(make(ptr::null_mut(), 0, &[0], FLOAT));
     check(make(start, 16, &[], FLOAT));
-    refused(make(start, 15, &[4], FLOAT), 2, "needs 16 bytes, but there are 15");
-    refused(make(ptr::null_mut(), 16, &[4], FLOAT), 2, "is a null pointer");
-    refused(make(start, 16, &[-1], FLOAT), 2, "has a negative size");
-    refused(make(start, 16, &[i64::MAX, i64::MAX], FLOAT), 2, "larger than memory");
-    refused(make(start, 16, &[4], 0), 2, "no element type has the number 0");
-    refused(make(start, 16, &[4], 77), 2, "no element type has the number 77");
-    refused(make(start, 16, &[1], STRING), 2, "use CreateTensorAsOrtValue");
+    demand_failure(make(start, 15, &[4], FLOAT), 2, "needs 16 bytes, but there are 15");
+    demand_failure(make(ptr::null_mut(), 16, &[4], FLOAT), 2, "is a null pointer");
+    demand_failure(make(start, 16, &[-1], FLOAT), 2, "has a negative size");
+    demand_failure(make(start, 16, &[i64::MAX, i64::MAX], FLOAT), 2, "larger than memory");
+    demand_failure(make(start, 16, &[4], 0), 2, "no element type has the number 0");
+    demand_failure(make(start, 16, &[4], 77), 2, "no element type has the number 77");
+    demand_failure(make(start, 16, &[1], STRING), 2, "use CreateTensorAsOrtValue");
     call!(ReleaseMemoryInfo(info => Object) -> ());
 }
 
@@ -84,15 +101,18 @@ fn elements_have_addresses() {
     check(at(&[1, 2], &mut place));
     // SAFETY: the address is that of an element.
     assert_eq!(unsafe { *place }, 5);
-    refused(at(&[2, 0], &mut place), 2, "exceeds [2, 3]");
-    refused(at(&[1], &mut place), 2, "1 indices for a tensor of rank 2");
+    demand_failure(at(&[2, 0], &mut place), 2, "exceeds [2, 3]");
+    demand_failure(at(&[1], &mut place), 2, "1 indices for a tensor of rank 2");
     let (mut element, mut dims, mut rank) = (0, ptr::null::<i64>(), 0);
     check(call!(GetTensorElementTypeAndShapeDataReference(
         value.0 => Object, &mut element => *mut c_int, &mut dims => *mut *const i64,
         &mut rank => *mut usize
     )));
     // SAFETY: the library has returned the dims of the value, which lives.
-    assert_eq!((element, unsafe { std::slice::from_raw_parts(dims, rank) }), (INT64, &[2i64, 3][..]));
+    assert_eq!(
+        (element, unsafe { std::slice::from_raw_parts(dims, rank) }),
+        (INT64, &[2i64, 3][..])
+    );
 }
 
 #[test]
@@ -123,14 +143,14 @@ fn strings_are_filled_and_read() {
         outputs[0].0 => Object, 6 => usize, 2 => usize, bytes.as_mut_ptr() => *mut u8
     )));
     assert_eq!(bytes, "dreiä".as_bytes());
-    refused(
+    demand_failure(
         call!(GetStringTensorElement(
             outputs[0].0 => Object, 5 => usize, 2 => usize, bytes.as_mut_ptr() => *mut u8
         )),
         2,
         "has 6 bytes, and there is room for 5",
     );
-    refused(
+    demand_failure(
         call!(FillStringTensorElement(
             value.0 => Object, c"x".as_ptr() => *const c_char, 3 => usize
         )),
@@ -138,7 +158,7 @@ fn strings_are_filled_and_read() {
         "there is no string 3 of 3",
     );
     let mut data = ptr::null_mut::<u8>();
-    refused(
+    demand_failure(
         call!(GetTensorMutableData(value.0 => Object, &mut data => *mut *mut u8)),
         2,
         "GetStringTensorContent",
@@ -236,7 +256,7 @@ fn the_default_allocator_aligns() {
     let status = call!(AllocatorAlloc(
         allocator() => Object, usize::MAX => usize, &mut memory => *mut *mut u8
     ));
-    refused(status, 1, "no memory");
+    demand_failure(status, 1, "no memory");
     let (mut first, mut same) = (ptr::null_mut(), -1);
     check(call!(AllocatorGetInfo(allocator() => Object, &mut first => *mut Object)));
     let second = cpu();

@@ -1,33 +1,33 @@
 //! Entries of the configuration that onnxruntime documents and whose effect Sardonyx does not have.
 //!
-//! Entries about devices, threads, caches and the form of compiled models change neither results nor
-//! limits, and are ignored without a word.
+//! Entries about devices, threads, caches and compiled models change neither results nor limits, and
+//! are ignored without a word.
 
 /// An entry whose effect a caller would miss.
 struct MissedEntry {
     key: &'static str,
     /// Value without effect, which needs no warning.
     default: &'static str,
-    /// What happens instead.
+    /// Behaviour of Sardonyx.
     instead: &'static str,
 }
 
-const fn missed(key: &'static str, instead: &'static str) -> MissedEntry {
+const fn entry(key: &'static str, instead: &'static str) -> MissedEntry {
     MissedEntry { key, default: "0", instead }
 }
 
 /// Entries of sessions.
 const MISSED: [MissedEntry; 11] = [
-    missed("ep.context_enable", "no model with compiled parts is written"),
-    missed("mlas.enable_gemm_fastmath_arm64_bfloat16", "products are computed in float"),
-    missed("optimization.enable_gelu_approximation", "Gelu is computed without approximation"),
-    missed("session.allow_released_opsets_only", "operator sets are checked when nodes are"),
-    missed("session.collect_node_memory_stats_to_file", "no file of memory per node is written"),
-    missed("session.compile_only", "the session is ready to run"),
-    missed("session.disable_quant_qdq", "QuantizeLinear and DequantizeLinear are fused"),
-    missed("session.record_ep_graph_assignment_info", "nodes are not assigned to providers"),
-    missed("session.set_denormal_as_zero", "denormal numbers keep their values"),
-    missed("session.strict_shape_type_inference", "types that contradict each other are warnings"),
+    entry("ep.context_enable", "no model with compiled parts is written"),
+    entry("mlas.enable_gemm_fastmath_arm64_bfloat16", "products are computed in float"),
+    entry("optimization.enable_gelu_approximation", "Gelu is computed without approximation"),
+    entry("session.allow_released_opsets_only", "operator sets are checked when nodes are"),
+    entry("session.collect_node_memory_stats_to_file", "no file of memory per node is written"),
+    entry("session.compile_only", "the session is ready to run"),
+    entry("session.disable_quant_qdq", "QuantizeLinear and DequantizeLinear are fused"),
+    entry("session.record_ep_graph_assignment_info", "nodes are not assigned to providers"),
+    entry("session.set_denormal_as_zero", "denormal numbers keep their values"),
+    entry("session.strict_shape_type_inference", "types that contradict each other are warnings"),
     MissedEntry {
         key: "session.qdq_matmulnbits_accuracy_level",
         default: "4",
@@ -39,8 +39,7 @@ const MISSED: [MissedEntry; 11] = [
 pub(crate) fn warn_of(key: &str, value: &str) -> Option<String> {
     let entry = MISSED.iter().find(|entry| entry.key == key)?;
     let is_default = value.is_empty() || value == entry.default;
-    (!is_default)
-        .then(|| format!("the entry '{key}' = '{value}' has no effect: {}", entry.instead))
+    (!is_default).then(|| format!("the entry '{key}' = '{value}' has no effect: {}", entry.instead))
 }
 
 #[cfg(test)]
