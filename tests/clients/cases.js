@@ -1,12 +1,12 @@
-// Runs the backend cases of the onnx package through onnxruntime-node, and prints how many have the expected outputs.
+// Runs the backend cases of the onnx package through onnxruntime-node, and prints a line for each: what became of it, and its name.
 //
-// node cases.js PACKAGE CASES [LIMIT]: PACKAGE is the directory of onnxruntime-node, CASES that of the cases.
+// node cases.js PACKAGE CASES: PACKAGE is the directory of onnxruntime-node, CASES that of the cases.
 "use strict";
 
 const fs = require("fs");
 const path = require("path");
 
-const [, , modulePath, cases, limit] = process.argv;
+const [, , modulePath, cases] = process.argv;
 const ort = require(path.resolve(modulePath));
 
 /** Reads the fields of a protobuf message: number, kind and content of each. */
@@ -88,34 +88,29 @@ function agree(got, want) {
   });
 }
 
-async function main() {
-  const counts = { passed: 0, differ: 0, failed: 0, skipped: 0 };
-  for (const name of fs.readdirSync(cases).sort()) {
-    if (counts.passed + counts.differ + counts.failed >= Number(limit || Infinity)) break;
-    const directory = path.join(cases, name, "test_data_set_0");
-    let session;
-    try {
-      const files = fs.readdirSync(directory);
-      const read = (start) =>
-        files.filter((file) => file.startsWith(start)).map((file) => readTensor(path.join(directory, file)));
-      const [inputs, outputs] = [read("input_"), read("output_")];
-      session = await ort.InferenceSession.create(path.join(cases, name, "model.onnx"));
-      const feeds = Object.fromEntries(session.inputNames.map((name, index) => [name, inputs[index].tensor]));
-      const results = await session.run(feeds);
-      const right = session.outputNames.every((name, index) => agree(results[name], outputs[index].tensor));
-      counts[right ? "passed" : "differ"]++;
-      if (!right) console.log(`differs: ${name}`);
-    } catch (error) {
-      if (error instanceof Unknown || error instanceof TypeError || error.code === "ENOENT") counts.skipped++;
-      else {
-        counts.failed++;
-        console.log(`fails: ${name}: ${String(error.message).split("\n")[0]}`);
-      }
-    } finally {
-      if (session) await session.release();
-    }
+/** Runs a case and returns what became of it. */
+async function runCase(name) {
+  const directory = path.join(cases, name, "test_data_set_0");
+  const files = fs.readdirSync(directory);
+  const read = (start) => files.filter((file) => file.startsWith(start)).map((file) => readTensor(path.join(directory, file)));
+  let session;
+  try {
+    const [inputs, outputs] = [read("input_"), read("output_")];
+    session = await ort.InferenceSession.create(path.join(cases, name, "model.onnx"));
+    const feeds = Object.fromEntries(session.inputNames.map((name, index) => [name, inputs[index].tensor]));
+    const results = await session.run(feeds);
+    const isRight = session.outputNames.every((name, index) => agree(results[name], outputs[index].tensor));
+    return isRight ? "passes" : "differs";
+  } catch (error) {
+    if (error instanceof Unknown || error instanceof TypeError) return "skipped";
+    return `fails (${String(error.message).split("\n")[0]})`;
+  } finally {
+    if (session) await session.release();
   }
-  console.log(JSON.stringify(counts));
+}
+
+async function main() {
+  for (const name of fs.readdirSync(cases).sort()) console.log(`${name}: ${await runCase(name)}`);
 }
 
 main();

@@ -4,6 +4,7 @@ mod agree;
 mod api;
 mod bench;
 mod ci;
+mod clients;
 mod commands;
 mod conformance;
 mod conversions;
@@ -65,6 +66,8 @@ enum Task {
     Bench(bench::Bench),
     /// Run what .ci/run runs, step by step.
     Ci,
+    /// Run programs that use the C interface of onnxruntime with our library in the place of theirs.
+    Clients(clients::Clients),
     /// Write docs/commands.md, or check that it is up to date.
     Commands(commands::Commands),
     /// Run the backend cases of the onnx wheel and compare with the expectations.
@@ -144,6 +147,7 @@ fn run(task: Task) -> Result {
         Task::Api(task) => api::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
+        Task::Clients(task) => clients::run(&task),
         Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
         Task::Deny => deny::run(),

@@ -147,7 +147,7 @@ pub(crate) extern "C" fn get_bound_output_names(
             lengths.set(std::ptr::null_mut())?;
             return count.set(0);
         }
-        // No zero bytes: the lengths tell the names apart.
+        // No zero bytes: each name ends at its length.
         let text = allocator.copy(bound.concat().as_bytes())?;
         let sizes: Vec<usize> = bound.iter().map(|name| name.len()).collect();
         let sizes = match allocator.copy(&sizes) {

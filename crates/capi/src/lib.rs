@@ -6,7 +6,8 @@
 //! and in debug builds a pointer to an object that was released, or to one of another type, is an
 //! error.
 //!
-//! With the feature `exports`, the library has the symbols that clients in C look up.
+//! The crate `sardonyx-libonnxruntime` gives it the symbols that clients in C look up, and
+//! `ort-sardonyx` hands the table to the crate `ort`.
 
 mod arenas;
 mod binding;
@@ -29,7 +30,7 @@ mod trace;
 mod types;
 mod values;
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::LazyLock;
 
@@ -82,29 +83,16 @@ extern "C" fn get_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Symbols for C code.
-#[cfg(feature = "exports")]
-mod exports {
-    #![allow(unsafe_code)]
+/// Object of the interface, as C code holds it.
+pub type ObjectPointer = *mut std::ffi::c_void;
 
-    use std::ffi::c_int;
+/// Result of most functions: null for success, else an object `OrtStatus`.
+pub type StatusPointer = *mut std::ffi::c_void;
 
-    use crate::failure::{StatusPointer, answer};
-    use crate::handles::Handle;
-    use crate::options::SessionOptions;
-
-    // SAFETY: the name is that of the C interface, and no other crate of the program has it.
-    #[unsafe(no_mangle)]
-    extern "C" fn OrtGetApiBase() -> *const crate::ApiBase {
-        crate::api_base()
-    }
-
-    // SAFETY: the name is that of the C interface, and no other crate of the program has it.
-    #[unsafe(no_mangle)]
-    extern "C" fn OrtSessionOptionsAppendExecutionProvider_CPU(
-        options: Handle<SessionOptions>,
-        _uses_arena: c_int,
-    ) -> StatusPointer {
-        answer("OrtSessionOptionsAppendExecutionProvider_CPU", || options.get().map(|_| ()))
-    }
+/// Appends the execution provider of the CPU to the options of a session, for the function of the
+/// interface that is not in the table.
+pub extern "C" fn append_cpu(options: ObjectPointer, _uses_arena: c_int) -> StatusPointer {
+    let options = handles::Handle::<options::SessionOptions>::new(options.cast());
+    let name = "OrtSessionOptionsAppendExecutionProvider_CPU";
+    failure::answer(name, || options.get().map(|_| ())).cast()
 }

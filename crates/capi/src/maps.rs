@@ -35,7 +35,7 @@ fn to_bytes(key: &MapKey) -> &[u8] {
 ///
 /// # Errors
 ///
-/// Values of a type that no tensor of values has, or that are no scalars.
+/// Values of a type that no tensor of values has, or that are not scalars.
 pub(crate) fn values(map: &Map) -> Result<Tensor, Error> {
     let ValueType::Tensor(data_type) = map.element() else {
         return Err(argument(format!("the map has values of the type {}", map.element())));

@@ -439,7 +439,7 @@ pub(crate) extern "C" fn session_options_append_execution_provider_v2(
     count: usize,
     _keys: Array<Text>,
     _values: Array<Text>,
-    _options: usize,
+    _option_count: usize,
 ) -> StatusPointer {
     answer("SessionOptionsAppendExecutionProvider_V2", || {
         options.get()?;

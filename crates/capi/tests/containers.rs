@@ -153,7 +153,9 @@ fn optional_values_may_be_missing() {
     assert_eq!(outputs[0].read::<bool>(), [true]);
     assert!(has_value(&outputs[1]));
     assert_eq!(outputs[1].read::<f32>(), [4.0]);
-    let none = Session::new("g () => (optional(float[N]) p) { p = Optional <type = float[N]> () }");
+    let none = Session::new(
+        "g () => (optional(float[N]) p) { p = Optional <type: type_proto = float[N]> () }",
+    );
     let missing = none.run(&[], &[c"p"]).unwrap();
     assert!(!has_value(&missing[0]));
     let outputs = session.run(&[(c"o", missing[0].0)], &[c"b"]).unwrap();

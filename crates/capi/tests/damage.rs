@@ -137,7 +137,7 @@ impl Objects {
     }
 }
 
-/// Calls with objects of other types and released ones, which debug builds tell apart.
+/// Calls with objects of other types and released ones, which debug builds distinguish.
 #[cfg(debug_assertions)]
 #[test]
 fn ten_thousand_damaged_calls_are_errors() {

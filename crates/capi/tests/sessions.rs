@@ -165,7 +165,7 @@ fn models_that_cannot_be_opened() {
         ))
     };
     demand_failure(open(b"\x07garbage"), 7, "");
-    demand_failure(open(b"\x18\0\0\0ORTM\0\0\0\0"), 7, "onnxruntime");
+    demand_failure(open(b"\x18\0\0\0ORTM\0\0\0\0"), 7, ".ort file");
     demand_failure(open(&to_bytes("g (float x) => (float y) { y = Foo (x) }")), 10, "Foo");
     assert!(session.is_null());
     let path = c"/nowhere/model.onnx";
