@@ -48,7 +48,7 @@ pub(crate) fn run(task: &Clients) -> Result {
         }
     }
     println!(
-        "clients: onnxruntime-node: {} with theirs, {} with ours",
+        "onnxruntime-node, library of its package: {}; ours: {}",
         count(&theirs),
         count(&ours)
     );
@@ -60,8 +60,11 @@ pub(crate) fn run(task: &Clients) -> Result {
 
 /// Counts the cases by their state.
 fn count(cases: &BTreeMap<String, String>) -> String {
-    let of = |start: &str| cases.values().filter(|state| state.starts_with(start)).count();
-    format!("{} pass, {} differ, {} fail", of("passes"), of("differs"), of("fails"))
+    let counts = ["passes", "differs", "fails"].map(|start| {
+        let states = cases.values().filter(|state| state.starts_with(start));
+        format!("{start}: {}", states.count())
+    });
+    counts.join(", ")
 }
 
 /// Builds the shared library and returns its path.
@@ -85,7 +88,7 @@ fn make_cases(directory: &Path) -> Result<PathBuf> {
     Ok(cases)
 }
 
-/// Unpacks the client and returns its directory. Scripts of its package, which download, do not run.
+/// Unpacks the client and returns its directory. Runs no script of its package, which downloads.
 fn install(directory: &Path, name: &str) -> Result<PathBuf> {
     let modules = directory.join(name).join("node_modules");
     for package in PACKAGES {

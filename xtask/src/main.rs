@@ -66,7 +66,7 @@ enum Task {
     Bench(bench::Bench),
     /// Run what .ci/run runs, step by step.
     Ci,
-    /// Run programs that use the C interface of onnxruntime with our library in the place of theirs.
+    /// Run programs that use the C interface of onnxruntime with our library.
     Clients(clients::Clients),
     /// Write docs/commands.md, or check that it is up to date.
     Commands(commands::Commands),

@@ -1,8 +1,8 @@
 //! Arguments that C code passes by pointer: texts, paths, arrays, and places for results.
 //!
-//! Each type is a pointer that may be null; its methods check that and dereference it. Their promise
-//! is that of the C interface: a pointer that is not null points to what the header declares, for as
-//! long as the call takes.
+//! Each type is a pointer that may be null; its methods check that and dereference it. Their
+//! promise is that of the C interface: a pointer that is not null points to what the header
+//! declares, for as long as the call takes.
 
 #![allow(unsafe_code)]
 

@@ -208,8 +208,8 @@ impl TypeInfo {
         TypeInfo { ty: ty.clone(), content }
     }
 
-    /// Describes an input or output. `marks` are the texts of the model that mark unknown sizes, each
-    /// with its axis.
+    /// Describes an input or output. `marks` are the texts of the model that mark unknown sizes,
+    /// each with its axis.
     pub(crate) fn from_port(port: &Port, marks: &[(usize, String)]) -> TypeInfo {
         let unknown = Type::Tensor(TensorType::default());
         let ty = port.ty().unwrap_or(&unknown);

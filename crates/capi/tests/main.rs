@@ -1,6 +1,7 @@
 //! Calls of the table as a client in C makes them.
 
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
 mod interface;
 

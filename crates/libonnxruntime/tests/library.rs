@@ -1,6 +1,7 @@
 //! The shared library, opened as a client does.
 
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ struct Base {
     get_version: extern "C" fn() -> *const c_char,
 }
 
-/// Path of the library: beside the directory of the test program.
+/// Returns the path of the library: beside the directory of the test program.
 fn path() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let directory = program.parent().unwrap().parent().unwrap();

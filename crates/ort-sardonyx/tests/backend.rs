@@ -1,5 +1,7 @@
 //! Programs that use `ort`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::LazyLock;
 
 use ort::environment::Environment;

@@ -1,7 +1,7 @@
-//! Entries of the configuration that onnxruntime documents and whose effect Sardonyx does not have.
+//! Entries of the configuration that onnxruntime documents, and whose effect Sardonyx lacks.
 //!
-//! Entries about devices, threads, caches and compiled models change neither results nor limits, and
-//! are ignored without a word.
+//! Entries about devices, threads, caches and compiled models change neither results nor limits,
+//! and are ignored without a word.
 
 /// An entry whose effect a caller would miss.
 struct MissedEntry {
