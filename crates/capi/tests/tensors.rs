@@ -109,10 +109,8 @@ fn elements_have_addresses() {
         &mut rank => *mut usize
     )));
     // SAFETY: the library has returned the dims of the value, which lives.
-    assert_eq!(
-        (element, unsafe { std::slice::from_raw_parts(dims, rank) }),
-        (INT64, &[2i64, 3][..])
-    );
+    let dims = unsafe { std::slice::from_raw_parts(dims, rank) };
+    assert_eq!((element, dims), (INT64, &[2i64, 3][..]));
 }
 
 #[test]
