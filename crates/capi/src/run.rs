@@ -163,6 +163,10 @@ fn run_in_place(
         let value = output.into.as_ref()?;
         let bytes = value.as_tensor()?.bytes();
         let range = to_range(bytes.as_ptr(), bytes.len());
+        // The engine writes to aligned memory only; other memory gets a copy.
+        if !data_type.element_bytes().is_none_or(|size| range.start.is_multiple_of(size)) {
+            return None;
+        }
         if used.iter().any(|other| other.start < range.end && range.start < other.end) {
             return None;
         }

@@ -268,7 +268,7 @@ impl Value {
     }
 
     /// Returns the elements of a tensor of numbers for a run that writes to them; `None` for other
-    /// values and for elements that are not aligned.
+    /// values, types and shapes.
     pub(crate) fn lend<'v>(
         &'v self,
         data_type: DataType,
@@ -276,12 +276,15 @@ impl Value {
     ) -> Option<TensorViewMut<'v>> {
         let Content::Fixed(fixed) = &*self.0 else { return None };
         let tensor = fixed.value.as_tensor()?;
-        if tensor.data_type() != data_type || tensor.dims() != dims || fixed.start.is_null() {
+        if tensor.data_type() != data_type || tensor.dims() != dims {
             return None;
         }
         let len = tensor.bytes().len();
+        if len == 0 {
+            return TensorViewMut::new(data_type, dims, &mut []).ok();
+        }
         // SAFETY: the memory has `len` bytes, and the C interface leaves it to callers that nothing
-        // else uses an output during a run; `Outputs` lends no memory that an input overlaps.
+        // else uses an output during a run. A run borrows no memory that an input overlaps.
         let bytes = unsafe { slice::from_raw_parts_mut(fixed.start, len) };
         TensorViewMut::new(data_type, dims, bytes).ok()
     }

@@ -89,6 +89,15 @@ fn outputs_are_written_to_given_values() {
     let mut values = [x.0];
     check(session.start_run(ptr::null_mut(), &[(c"x", x.0)], &[c"y"], &mut values));
     assert_eq!(x.read::<f32>(), [0.0, 2.0, 0.0, 4.0]);
+    // Memory without alignment, and without elements.
+    let mut bytes = [0u8; 17];
+    let unaligned = Value::borrow(FLOAT, &[2, 2], &mut bytes[1..]);
+    let x = floats(&[2, 2], &[-1.0, 2.0, -3.0, 4.0]);
+    check(session.start_run(ptr::null_mut(), &[(c"x", x.0)], &[c"y"], &mut [unaligned.0]));
+    drop(unaligned);
+    assert_eq!(bytes[5..9], 2f32.to_ne_bytes());
+    let (none, into) = (Value::new(FLOAT, &[0, 2]), Value::new(FLOAT, &[0, 2]));
+    check(session.start_run(ptr::null_mut(), &[(c"x", none.0)], &[c"y"], &mut [into.0]));
     let small = Value::new(FLOAT, &[1, 2]);
     let status = session.start_run(ptr::null_mut(), &[(c"x", x.0)], &[c"y"], &mut [small.0]);
     demand_failure(status, 2, "the output is float[2, 2], but the given value is float[1, 2]");
