@@ -13,6 +13,8 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+#[cfg(feature = "generate")]
+mod classify;
 mod compare;
 mod completions;
 mod convert;
@@ -22,6 +24,10 @@ mod derived;
 mod devices;
 mod diff;
 mod differentiate;
+#[cfg(feature = "generate")]
+mod directory;
+#[cfg(feature = "generate")]
+mod embed;
 mod escape;
 mod expect;
 mod explain_model;
@@ -31,6 +37,8 @@ mod failure;
 mod files;
 mod filling;
 mod fmt;
+#[cfg(feature = "generate")]
+mod generate;
 mod graph;
 mod hash;
 mod human;
@@ -75,6 +83,8 @@ mod stored_tensors;
 mod strip;
 mod symbols;
 mod terminal;
+#[cfg(feature = "generate")]
+mod texts;
 mod timing;
 mod train;
 mod types;
@@ -112,6 +122,12 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     Profile(profile::Args),
+    #[cfg(feature = "generate")]
+    Generate(Box<generate::Args>),
+    #[cfg(feature = "generate")]
+    Embed(Box<embed::Args>),
+    #[cfg(feature = "generate")]
+    Classify(Box<classify::Args>),
     Train(train::Args),
     AddTraining(add_training::Args),
     Differentiate(differentiate::Args),
@@ -177,6 +193,12 @@ pub fn run_command() -> ExitCode {
             Command::Run(args) => run::run(&args, &terminal),
             Command::Bench(args) => to_verdict(bench::bench(&args, &terminal)),
             Command::Profile(args) => to_verdict(profile::profile(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Generate(args) => to_verdict(generate::generate(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Embed(args) => to_verdict(embed::embed(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Classify(args) => to_verdict(classify::classify(&args, &terminal)),
             Command::Train(args) => to_verdict(train::train(&args, &terminal)),
             Command::AddTraining(args) => add_training::add_training(&args, &terminal),
             Command::Differentiate(args) => differentiate::differentiate(&args, &terminal),
