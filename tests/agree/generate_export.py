@@ -14,7 +14,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers
-from optimum.exporters.onnx import main_export
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 VOCABULARY = 300
@@ -131,6 +130,9 @@ def export(root, name):
     model.eval()
     model.save_pretrained(target / "torch")
     tokenizer.save_pretrained(target / "torch")
+    # Slow to import, and not needed for answers.
+    from optimum.exporters.onnx import main_export
+
     main_export(str(target / "torch"), str(target), task=task, do_validation=False)
     if name == "bert-mean":
         (target / "1_Pooling").mkdir()

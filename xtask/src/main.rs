@@ -16,6 +16,7 @@ mod distributed;
 mod findings;
 mod formats;
 mod fuzz;
+mod generate;
 mod interop;
 mod isa;
 mod matrix;
@@ -89,6 +90,8 @@ enum Task {
     Full,
     /// Look for bytes that break a property of our readers.
     Fuzz(fuzz::Fuzz),
+    /// Compare texts, vectors and labels of models with random weights with transformers.
+    Generate(generate::Generate),
     /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
     Interop(interop::Interop),
     /// Run the tests of kernels and engine under each instruction set.
@@ -156,6 +159,7 @@ fn run(task: Task) -> Result {
         Task::Formats(task) => formats::run(&task),
         Task::Full => ci::run_full(),
         Task::Fuzz(task) => fuzz::run(&task),
+        Task::Generate(task) => generate::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
         Task::Matrix(task) => matrix::run(&task),

@@ -185,7 +185,7 @@ fn replace_generation_tags(source: &str) -> String {
     out + rest
 }
 
-/// Filter `tojson`, with the spaces of Python's `json.dumps`.
+/// Converts a value to JSON, with the spaces of Python's `json.dumps`: the filter `tojson`.
 fn to_json(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
     // Others, such as `ensure_ascii`, are as templates set them.

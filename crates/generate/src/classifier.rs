@@ -76,7 +76,7 @@ impl Classifier {
         let config = Config::read(&files)?;
         let encoder = Encoder::open(&files, &config, options)?;
         if !encoder.outputs().iter().any(|output| output.name() == OUTPUT) {
-            return Err(Error::unsupported(format!(
+            return Err(Error::refusal(format!(
                 "has no output `{OUTPUT}`, so it is no classifier"
             ))
             .at(&files.root().join(&encoder.file))
@@ -152,7 +152,7 @@ impl Classifier {
         let is_multiple = self.config.problem_type.as_deref() == Some("multi_label_classification");
         let mut take = |index: usize, output: &BatchOutput, row: usize| {
             if output.has_positions() {
-                return Err(Error::unsupported("the model labels tokens, not texts")
+                return Err(Error::refusal("the model labels tokens, not texts")
                     .help("find spans in place of classifying texts"));
             }
             let scores = output.features(row);
@@ -192,12 +192,12 @@ impl Classifier {
         let mut spans = vec![Vec::new(); texts.len()];
         let mut take = |index: usize, output: &BatchOutput, row: usize| {
             if !output.has_positions() {
-                return Err(Error::unsupported("the model labels texts, not tokens")
+                return Err(Error::refusal("the model labels texts, not tokens")
                     .help("classify texts in place of finding spans"));
             }
             let mut builder = SpanBuilder::default();
             for (position, offsets) in tokens[index].offsets.iter().enumerate() {
-                // Special tokens are no part of the text.
+                // Special tokens are not in the text.
                 if tokens[index].words[position].is_none() || offsets.0 == offsets.1 {
                     continue;
                 }

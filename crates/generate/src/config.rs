@@ -1,4 +1,4 @@
-//! What a directory says about its model: architecture, special tokens, length limits, names of
+//! Facts of a directory about its model: architecture, special tokens, length limits, names of
 //! inputs, and the options that its authors recommend.
 
 use std::collections::BTreeMap;

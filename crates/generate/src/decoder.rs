@@ -46,7 +46,7 @@ struct DecoderInput {
     data_type: DataType,
 }
 
-/// What an input is fed with.
+/// Content of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Tokens,
@@ -117,11 +117,9 @@ impl Decoder {
         let is_sequence_model =
             files.list_models().iter().any(|name| name.contains("encoder_model"));
         if config.is_encoder_decoder || is_sequence_model {
-            return Err(Error::unsupported(
-                "is a model of encoder and decoder, such as T5 or Whisper",
-            )
-            .at(files.root())
-            .help("text is generated with decoder-only models; run the parts with `Session`"));
+            return Err(Error::refusal("is a model of encoder and decoder, such as T5 or Whisper")
+                .at(files.root())
+                .help("text is generated with decoder-only models; run the parts with `Session`"));
         }
         let genai = config.genai.as_ref();
         let by_genai = genai.and_then(|genai| genai.decoder.clone());
@@ -381,9 +379,7 @@ impl Embedding {
         let (_, session) = options.build_session(files, &file)?;
         let (input, output) = (session.inputs().first().cloned(), session.outputs().first());
         let (Some(input), Some(output)) = (input, output) else {
-            return Err(
-                Error::unsupported("has no input or no output").at(&files.root().join(&file))
-            );
+            return Err(Error::refusal("has no input or no output").at(&files.root().join(&file)));
         };
         let output = output.name().to_string();
         Ok(Embedding { session, input, output })
@@ -479,7 +475,7 @@ pub(crate) fn make_numbers(
         }
         other => {
             let message = format!("input `{name}` has the type {other}, not int64 or int32");
-            return Err(Error::unsupported(message));
+            return Err(Error::refusal(message));
         }
     };
     Ok(tensor?)
@@ -506,7 +502,7 @@ fn find_inputs(
             }
             let names: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
             let message = format!("input `{}` has no known role", port.name());
-            return Err(Error::unsupported(message).help(format!(
+            return Err(Error::refusal(message).help(format!(
                 "inputs of language models are {}, and pairs such as `past_key_values.0.key` with \
                  `present.0.key`",
                 names.join(", ")
@@ -519,7 +515,7 @@ fn find_inputs(
     inputs.sort_by_key(|input| !matches!(input.role, Role::Tokens | Role::Embeddings));
     match inputs.first().map(|input| input.role) {
         Some(Role::Tokens | Role::Embeddings) => Ok(inputs),
-        _ => Err(Error::unsupported("has no input `input_ids`, so it is not a language model")),
+        _ => Err(Error::refusal("has no input `input_ids`, so it is not a language model")),
     }
 }
 
@@ -531,7 +527,7 @@ fn find_logits(session: &Session, config: &Config) -> Result<String, Error> {
         return Ok(name.to_string());
     }
     let outputs: Vec<&str> = session.outputs().iter().map(Port::name).take(10).collect();
-    Err(Error::unsupported(format!("has no output `{name}`, so it gives no next token"))
+    Err(Error::refusal(format!("has no output `{name}`, so it gives no next token"))
         .help(format!("its outputs are: {}", outputs.join(", "))))
 }
 
@@ -575,9 +571,7 @@ impl Scores {
                 into.extend(scores.iter().map(|score| score.to_f32()));
             }
             other => {
-                return Err(Error::unsupported(format!(
-                    "scores have the type {other}, not a float"
-                )));
+                return Err(Error::refusal(format!("scores have the type {other}, not a float")));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! [`Embedder`]: texts to vectors, as `1_Pooling/config.json` and `modules.json` say.
+//! [`Embedder`]: texts to vectors, with the pooling of `1_Pooling/config.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct Embedder {
     lower_case: bool,
 }
 
-/// How the vectors of a text's tokens become one.
+/// Combination of the vectors of a text's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pooling {
@@ -139,7 +139,7 @@ impl Embedder {
             Pooling::Model
         } else {
             if modules.iter().any(|module| module.ends_with("Dense")) {
-                return Err(Error::unsupported("has a dense layer after the pooling")
+                return Err(Error::refusal("has a dense layer after the pooling")
                     .at(&files.root().join("modules.json"))
                     .help(
                         "export the whole model, so that it has an output `sentence_embedding`",
@@ -166,12 +166,12 @@ impl Embedder {
         Ok(Embedder { encoder, output, pooling, normalize, prompts, default_prompt, lower_case })
     }
 
-    /// Returns how vectors of tokens become one.
+    /// Returns how the vectors of a text's tokens are combined.
     pub fn pooling(&self) -> Pooling {
         self.pooling
     }
 
-    /// Whether vectors have the length 1, unless the options say otherwise.
+    /// Whether vectors have the length 1, unless the options set it.
     pub fn normalizes(&self) -> bool {
         self.normalize
     }
@@ -304,7 +304,7 @@ fn choose_output(outputs: &[Port]) -> Result<ChosenOutput, Error> {
         return Ok(ChosenOutput { name: output.name().to_string(), is_pooled: true });
     }
     let names: Vec<&str> = outputs.iter().map(Port::name).take(10).collect();
-    Err(Error::unsupported("has no output with vectors of tokens or texts")
+    Err(Error::refusal("has no output with vectors of tokens or texts")
         .help(format!("its outputs are: {}", names.join(", "))))
 }
 
@@ -342,7 +342,7 @@ fn parse_pooling(object: &Object) -> Result<Pooling, Error> {
             "lasttoken" => Some(Pooling::LastToken),
             _ => None,
         };
-        return found.ok_or_else(|| Error::unsupported(format!("unknown pooling `{name}`")));
+        return found.ok_or_else(|| Error::refusal(format!("unknown pooling `{name}`")));
     }
     let mut chosen = Vec::new();
     for (key, pooling) in POOLING_KEYS {
@@ -353,7 +353,7 @@ fn parse_pooling(object: &Object) -> Result<Pooling, Error> {
     match chosen[..] {
         [pooling] => Ok(pooling),
         [] => Ok(Pooling::Mean),
-        _ => Err(Error::unsupported("several poolings are joined to one vector")),
+        _ => Err(Error::refusal("several poolings are joined to one vector")),
     }
 }
 

@@ -73,7 +73,7 @@ impl Encoder {
             let is_known = INPUTS.contains(&port.name()) || layout.has_input(port.name());
             if !is_known && port.is_required() {
                 let message = format!("input `{}` has no known role", port.name());
-                return Err(Error::unsupported(message)
+                return Err(Error::refusal(message)
                     .at(&place)
                     .help(format!("inputs of encoders are {}", INPUTS.join(", "))));
             }
@@ -167,7 +167,7 @@ impl BatchOutput {
             DataType::Float => tensor.to_vec::<f32>()?,
             DataType::Float16 => tensor.as_slice::<f16>()?.iter().map(|v| v.to_f32()).collect(),
             DataType::Bfloat16 => tensor.as_slice::<bf16>()?.iter().map(|v| v.to_f32()).collect(),
-            other => return Err(Error::unsupported(format!("an output has the type {other}"))),
+            other => return Err(Error::refusal(format!("an output has the type {other}"))),
         };
         let dims = tensor.dims().to_vec();
         if !(2..=3).contains(&dims.len()) || values.is_empty() {

@@ -45,7 +45,7 @@ impl Error {
     }
 
     /// Creates an error about a model that this crate cannot use.
-    pub(crate) fn unsupported(message: impl Into<String>) -> Error {
+    pub(crate) fn refusal(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Unsupported, message)
     }
 

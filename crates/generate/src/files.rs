@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Maximum size of a configuration file in bytes. Those of hubs have up to 100 kB.
 const MAX_CONFIG: u64 = 4 << 20;
 /// Maximum size of a tokenizer file in bytes. Those with 256,000 tokens have 35 MB.
-const MAX_TOKENIZER: u64 = 256 << 20;
+pub(crate) const MAX_TOKENIZER: u64 = 256 << 20;
 /// Maximum number of entries of a directory that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -73,7 +73,7 @@ impl Files {
         path.is_file().then_some(path)
     }
 
-    /// Reads the text of the file called `name`; `None` if there is no such file.
+    /// Reads the text of the file called `name`; `None` if it does not exist.
     pub(crate) fn read_text(&self, name: &str) -> Result<Option<String>, Error> {
         let Some(path) = self.find(name) else {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Files {
         text.map(Some).map_err(|_| Error::new(ErrorKind::Format, "is not UTF-8").at(&path))
     }
 
-    /// Reads the JSON object in the file called `name`; `None` if there is no such file.
+    /// Reads the JSON object in the file called `name`; `None` if it does not exist.
     pub(crate) fn read_json(&self, name: &str) -> Result<Option<Object>, Error> {
         let Some(path) = self.find(name) else {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// If there is no such file, with advice for the forms that are not read.
+    /// If the file does not exist, with advice for the forms that are not read.
     pub(crate) fn read_tokenizer(&self) -> Result<(PathBuf, Vec<u8>), Error> {
         if let Some(path) = self.find("tokenizer.json") {
             let bytes = read_bounded(&path, MAX_TOKENIZER)?;
@@ -144,7 +144,7 @@ impl Files {
 }
 
 /// Reads a file of at most `limit` bytes.
-fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;

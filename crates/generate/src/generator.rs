@@ -90,7 +90,7 @@ pub struct Generation {
     pub tokens: Vec<u32>,
     /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Why the answer ended.
+    /// Reason for the end of the answer.
     pub finish_reason: FinishReason,
     /// Probabilities of the tokens, if `logprobs` is set.
     pub logprobs: Vec<TokenLogprob>,
@@ -188,7 +188,7 @@ impl Generator {
     /// conversation.
     pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
         let Some(template) = &self.shared.template else {
-            return Err(Error::unsupported("has no chat template")
+            return Err(Error::refusal("has no chat template")
                 .at(self.shared.files.root())
                 .help("models without one continue texts: give a prompt in place of messages"));
         };
@@ -319,12 +319,12 @@ impl Shared {
     pub(crate) fn tokenizer(&self) -> Result<&Tokenizer, Error> {
         match &self.tokenizer {
             Some(tokenizer) => Ok(tokenizer),
-            // The error of reading says what is missing.
-            None => {
-                Err(self.files.read_tokenizer().err().unwrap_or_else(|| {
-                    Error::unsupported("has no tokenizer").at(self.files.root())
-                }))
-            }
+            // Reading again gives the error with its advice.
+            None => Err(self
+                .files
+                .read_tokenizer()
+                .err()
+                .unwrap_or_else(|| Error::refusal("has no tokenizer").at(self.files.root()))),
         }
     }
 
@@ -413,7 +413,7 @@ impl Timing {
     }
 
     /// Returns the number of tokens of answers in a second, without the first one of each, which
-    /// comes from reading the prompt; `None` if there are no others.
+    /// comes from reading the prompt; `None` if all answers have at most one.
     pub fn answer_rate(&self) -> Option<f64> {
         divide(self.stepped_tokens, self.answer_time.as_secs_f64())
     }

@@ -1,4 +1,4 @@
-//! Keys and values of earlier positions, which a decoder returns from one run and takes in the next.
+//! Keys and values of earlier positions: outputs of a run of a decoder, and inputs of the next one.
 //!
 //! [`KeyValues`] moves tensors: an output of a run becomes an input of the next one without a copy.
 //! Everything else that happens to the state of a sequence is here as well: cutting it back,
@@ -145,7 +145,7 @@ fn match_pattern<'n>(pattern: &str, name: &'n str) -> Option<&'n str> {
 /// Returns the element type of a state, and what its axes mean.
 fn find_axes(input: &Port, config: &Config) -> Result<(DataType, Vec<Axis>), Error> {
     let refuse = |why: &str| {
-        Error::unsupported(format!("state `{}`: {why}", input.name())).help(
+        Error::refusal(format!("state `{}`: {why}", input.name())).help(
             "export the model with named dimensions of batch and length, such as optimum does",
         )
     };
@@ -247,7 +247,7 @@ impl KeyValues {
         Ok(rest)
     }
 
-    /// Whether there is no state: before the first run of a model without one, or after an error.
+    /// Whether a run that failed has taken the state with it.
     pub(crate) fn is_lost(&self, layout: &StateLayout) -> bool {
         self.tensors.len() != layout.pairs.len()
     }
@@ -283,7 +283,7 @@ fn copy_ranges(tensor: &Tensor, axis: usize, ranges: &[Range<usize>]) -> Result<
     }
     let inner: usize = dims[axis + 1..].iter().product();
     let Some(stride) = tensor.data_type().storage_bytes(inner).filter(|_| inner > 0) else {
-        return Err(Error::unsupported("a state has no elements, or strings"));
+        return Err(Error::refusal("a state has no elements, or strings"));
     };
     let mut new_dims = dims.to_vec();
     new_dims[axis] = ranges.iter().map(ExactSizeIterator::len).sum();

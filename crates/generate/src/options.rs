@@ -68,7 +68,7 @@ pub struct GenerateOptions {
     /// Number of most likely tokens to report with each token of the answer, by the model's own
     /// probabilities; `None` reports no probabilities.
     pub logprobs: Option<usize>,
-    /// What happens when prompt and answer reach the model's context length.
+    /// Behaviour when prompt and answer reach the model's context length.
     pub context: ContextLimit,
     /// Whether keys and values of a prompt's beginning are taken from the previous call.
     pub reuse_prefix: bool,
@@ -78,7 +78,7 @@ pub struct GenerateOptions {
     pub deadline: Option<Instant>,
 }
 
-/// What happens when prompt and answer reach the model's context length.
+/// Behaviour when prompt and answer reach the model's context length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ContextLimit {

@@ -27,7 +27,7 @@ pub struct Piece {
     pub text: String,
     /// Probability of the token, if `logprobs` is set.
     pub logprob: Option<TokenLogprob>,
-    /// Why the answer ends with this piece, if it does.
+    /// Reason for the end of the answer, if it ends with this piece.
     pub finish_reason: Option<FinishReason>,
 }
 
@@ -43,7 +43,7 @@ pub struct TokenLogprob {
     pub top: Vec<(u32, f32)>,
 }
 
-/// Why an answer ended.
+/// Reason for the end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FinishReason {
@@ -275,7 +275,7 @@ impl TextStream {
             drop(state);
             let same = prompts.iter().all(|prompt| prompt.len() == prompts[0].len());
             if !same && !decoder.can_pad {
-                return Err(Error::unsupported("a batch of this model cannot slide its context"));
+                return Err(Error::refusal("a batch of this model cannot slide its context"));
             }
             return decoder.start(&prompts, pad, &run);
         }
@@ -352,7 +352,7 @@ impl TextStream {
         let is_end = self.options.eos_token_id.contains(&token);
         let tokenizer = self.shared.find_tokenizer();
         if let (Some(detokenizer), Some(tokenizer)) = (&mut member.detokenizer, tokenizer) {
-            // An end token is no part of the text, unless special tokens are.
+            // Leaves an end token out of the text, unless special tokens are in it.
             if !is_end || !self.options.skip_special_tokens {
                 let released = member.stops.push(&detokenizer.push(tokenizer, token)?);
                 piece.text = released.text;

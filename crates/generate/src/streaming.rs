@@ -21,8 +21,20 @@ pub(crate) struct Detokenizer {
 const CONTEXT: usize = 6;
 /// Number of tokens at which the window is cut.
 const MAX_WINDOW: usize = 24;
-/// Number of bytes of an incomplete character: more are not UTF-8.
-const MAX_CHARACTER: usize = 4;
+/// Maximum number of bytes of an incomplete character. Each may be decoded as a U+FFFD.
+const MAX_INCOMPLETE: usize = 3;
+
+/// Returns a text without the replacement characters at its end that the next token may complete.
+fn without_incomplete(text: &str) -> &str {
+    let mut shown = text;
+    for _ in 0..MAX_INCOMPLETE {
+        match shown.strip_suffix('\u{fffd}') {
+            Some(rest) => shown = rest,
+            None => break,
+        }
+    }
+    shown
+}
 
 impl Detokenizer {
     /// Creates a converter of the tokens after `prompt`.
@@ -32,7 +44,8 @@ impl Detokenizer {
         skip_special_tokens: bool,
     ) -> Result<Detokenizer, Error> {
         let window = prompt[prompt.len().saturating_sub(CONTEXT)..].to_vec();
-        let returned = tokenizer.decode(&window, skip_special_tokens)?;
+        let text = tokenizer.decode(&window, skip_special_tokens)?;
+        let returned = without_incomplete(&text).to_string();
         Ok(Detokenizer { window, returned, skip_special_tokens })
     }
 
@@ -40,19 +53,33 @@ impl Detokenizer {
     pub(crate) fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<String, Error> {
         self.window.push(token);
         let text = tokenizer.decode(&self.window, self.skip_special_tokens)?;
-        let incomplete = text.len() - text.trim_end_matches('\u{fffd}').len();
-        // Each byte of an incomplete character becomes one U+FFFD.
-        let incomplete = incomplete / '\u{fffd}'.len_utf8();
-        if (1..MAX_CHARACTER).contains(&incomplete) {
+        let shown = without_incomplete(&text);
+        let is_longest = self.window.len() >= 4 * MAX_WINDOW;
+        // Tokens of bytes may be decoded together: an incomplete character then hides complete
+        // ones before it, and the text is shorter for a while.
+        if !shown.starts_with(&self.returned) && !is_longest {
             return Ok(String::new());
         }
-        let new = self.find_new_text(&text);
-        self.returned = text;
-        if self.window.len() >= MAX_WINDOW {
-            self.window.drain(..self.window.len() - CONTEXT);
-            self.returned = tokenizer.decode(&self.window, self.skip_special_tokens)?;
+        let new = self.find_new_text(shown);
+        self.returned = shown.to_string();
+        if is_longest || (self.window.len() >= MAX_WINDOW && shown.len() == text.len()) {
+            self.cut_window(tokenizer)?;
         }
         Ok(new)
+    }
+
+    /// Drops tokens from the beginning of the window, where that does not cut a character.
+    fn cut_window(&mut self, tokenizer: &Tokenizer) -> Result<(), Error> {
+        for kept in [CONTEXT, 2 * CONTEXT] {
+            let tail = &self.window[self.window.len() - kept..];
+            let text = tokenizer.decode(tail, self.skip_special_tokens)?;
+            if !text.contains('\u{fffd}') || self.window.len() >= 4 * MAX_WINDOW {
+                self.returned = text;
+                self.window.drain(..self.window.len() - kept);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the rest of the text, in which an incomplete character is U+FFFD.
@@ -123,7 +150,39 @@ impl StopFinder {
 
 #[cfg(test)]
 mod tests {
-    use super::{Released, StopFinder};
+    use super::{Detokenizer, Released, StopFinder};
+    use crate::tokenizer::Tokenizer;
+
+    /// Tokens of single bytes, as tokenizers of bytes have them: text comes in whole characters,
+    /// and bytes that are not UTF-8 come as U+FFFD.
+    #[test]
+    fn characters_come_whole() {
+        let bytes: Vec<u8> = (0u8..=255).collect();
+        let vocab: Vec<String> = bytes.iter().map(|b| format!("\"<0x{b:02X}>\":{b}")).collect();
+        let json = format!(
+            r#"{{"version":"1.0","added_tokens":[],"decoder":{{"type":"Sequence","decoders":[{{"type":"ByteFallback"}},{{"type":"Fuse"}}]}},
+            "model":{{"type":"BPE","byte_fallback":true,"vocab":{{{}}},"merges":[]}}}}"#,
+            vocab.join(",")
+        );
+        let tokenizer = Tokenizer::from_bytes(json.as_bytes()).unwrap();
+        let long = "é漢👍🏽".repeat(20);
+        let rows: [(&[u8], &[u8], &str); 4] = [
+            (b"", "aé漢👍".as_bytes(), "aé漢👍"),
+            (b"abc", long.as_bytes(), &long),
+            (b"x", "\u{fffd}y".as_bytes(), "\u{fffd}y"),
+            (b"", b"\xc3\xc3\xc3\xc3\xa9", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
+        ];
+        for (prompt, answer, expected) in rows {
+            let tokens =
+                |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).collect::<Vec<_>>();
+            let mut detokenizer = Detokenizer::new(&tokenizer, &tokens(prompt), true).unwrap();
+            let mut text = String::new();
+            for token in tokens(answer) {
+                text += &detokenizer.push(&tokenizer, token).unwrap();
+            }
+            assert_eq!(text + &detokenizer.finish(&tokenizer).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn stop_strings_are_found_across_pieces() {

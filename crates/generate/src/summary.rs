@@ -1,4 +1,5 @@
-//! What a directory is and which of its parts are missing, without building a session.
+//! Summary of a directory: the kind of its model, and its missing parts, without building a
+//! session.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::key_values::StateLayout;
 use crate::loading::LoadOptions;
 use crate::tokenizer::Tokenizer;
 
-/// What the model of a directory is for.
+/// Purpose of the model of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DirectoryKind {
@@ -27,7 +28,7 @@ pub enum DirectoryKind {
     TokenClassifier,
     /// Encoder and decoder, such as T5, whose parts are run with sessions.
     EncoderDecoder,
-    /// Something else.
+    /// Model of another kind.
     Other,
 }
 
@@ -49,7 +50,7 @@ impl DirectoryKind {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DirectorySummary {
-    /// What the model is for.
+    /// Purpose of the model.
     pub kind: DirectoryKind,
     /// Type of the model, such as `qwen2`; empty if `config.json` is missing.
     pub model_type: String,

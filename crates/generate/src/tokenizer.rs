@@ -7,7 +7,7 @@ use sardonyx::ErrorKind;
 use tokenizers::{Encoding, TruncationDirection, TruncationParams, TruncationStrategy};
 
 use crate::error::Error;
-use crate::files::Files;
+use crate::files::{Files, MAX_TOKENIZER, read_bounded};
 
 /// Tokenizer of a directory.
 pub struct Tokenizer {
@@ -42,11 +42,10 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If there is no such file, or it does not describe a tokenizer.
+    /// If the file does not exist, has more than 256 MiB, or does not describe a tokenizer.
     pub fn open(path: impl AsRef<Path>) -> Result<Tokenizer, Error> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path)
-            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).at(path))?;
+        let bytes = read_bounded(path, MAX_TOKENIZER)?;
         Tokenizer::from_bytes(&bytes).map_err(|error| error.at(path))
     }
 

@@ -1,4 +1,4 @@
-//! What options do to answers of the small models of the repository.
+//! Effects of options on answers of the small models of the repository.
 
 use std::time::Instant;
 
@@ -128,7 +128,7 @@ fn beginnings_of_prompts_are_reused() {
     let found: Vec<u32> = stream.by_ref().filter_map(|piece| piece.unwrap().token).collect();
     assert_eq!(stream.timing().reused_tokens, longer.len() - 1);
     assert_eq!(found[..8], fresh.tokens[4..]);
-    // A prompt that differs early reuses what is equal.
+    // A prompt that differs early reuses its equal beginning.
     let mut other = tokens.clone();
     other[5] = 99;
     drop(stream);

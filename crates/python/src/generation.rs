@@ -223,13 +223,13 @@ impl PyGenerator {
         text.map_err(|error| convert_error(py, error))
     }
 
-    /// Maximum number of tokens of prompt and answer; None if there is no limit.
+    /// Returns the maximum number of tokens of prompt and answer; None without a limit.
     #[getter]
     fn context_length(&self) -> Option<usize> {
         self.0.context_length()
     }
 
-    /// Size of keys and values of one token, in bytes.
+    /// Returns the size of keys and values of one token, in bytes.
     #[getter]
     fn state_bytes_per_token(&self) -> usize {
         self.0.state_bytes_per_token()
@@ -426,7 +426,7 @@ pub(crate) struct PyGeneration {
     tokens: Vec<u32>,
     /// Number of tokens of the prompt.
     prompt_tokens: usize,
-    /// Why the answer ended: `end-token`, `stop-string`, `length` or `stopped`.
+    /// Reason for the end of the answer: `end-token`, `stop-string`, `length` or `stopped`.
     finish_reason: &'static str,
     /// Logarithms of the probabilities of the tokens, if `logprobs` is given.
     logprobs: Vec<f32>,
@@ -458,7 +458,7 @@ pub(crate) struct PyPiece {
     logprob: Option<f32>,
     /// Most likely tokens, with the logarithms of their probabilities.
     top_logprobs: Vec<(u32, f32)>,
-    /// Why the answer ends with this piece; None if it goes on.
+    /// Reason for the end of the answer with this piece; None if it goes on.
     finish_reason: Option<&'static str>,
 }
 
@@ -578,13 +578,13 @@ impl PyEmbedder {
         if is_one { give_floats(py, &[size], flat) } else { give_floats(py, &[count, size], flat) }
     }
 
-    /// Maximum number of tokens of a text; None if there is no limit.
+    /// Returns the maximum number of tokens of a text; None without a limit.
     #[getter]
     fn max_length(&self) -> Option<usize> {
         self.0.max_length()
     }
 
-    /// How vectors of tokens become one, such as `mean`.
+    /// Returns how the vectors of a text's tokens are combined, such as `mean`.
     #[getter]
     fn pooling(&self) -> &'static str {
         self.0.pooling().name()

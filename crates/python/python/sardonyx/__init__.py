@@ -24,6 +24,7 @@ The submodules:
 - :mod:`sardonyx.inliner`: function calls replaced by the bodies of the functions;
 - :mod:`sardonyx.utils`: parts of model files, in the form of ``onnx.utils``;
 - :mod:`sardonyx.version_converter`: models converted between versions of the operator set ``ai.onnx``;
+- :mod:`sardonyx.generation`: language models and encoders of directories: texts, vectors, labels;
 - :mod:`sardonyx.distributed`: one model on several devices, in one or several processes;
 - :mod:`sardonyx.backend`: the backend interface of the onnx package;
 - :mod:`sardonyx.ort`: the interface of ONNX Runtime;
@@ -38,6 +39,7 @@ from sardonyx import (
     checker,
     defs,
     distributed,
+    generation,
     inliner,
     ort,
     parser,
@@ -86,6 +88,7 @@ __all__ = [
     "differentiate",
     "distributed",
     "extract",
+    "generation",
     "inliner",
     "ort",
     "parser",

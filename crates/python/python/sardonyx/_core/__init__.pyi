@@ -1,5 +1,6 @@
 from sardonyx._core import checker as checker
 from sardonyx._core import defs as defs
+from sardonyx._core import generation as generation
 from sardonyx._core import inliner as inliner
 from sardonyx._core import ort as ort
 from sardonyx._core import parser as parser
