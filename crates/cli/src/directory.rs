@@ -54,48 +54,50 @@ fn find_command(kind: DirectoryKind) -> Option<&'static str> {
     }
 }
 
-fn as_text(summary: &DirectorySummary) -> String {
-    let mut rows: Vec<[String; 2]> = Vec::new();
-    let mut push = |name: &str, text: String| {
+/// Rows of a table without headings: a name and a text.
+#[derive(Default)]
+struct Rows(Vec<[String; 2]>);
+
+impl Rows {
+    /// Adds a row, unless the text is empty.
+    fn push(&mut self, name: &str, text: String) {
         if !text.is_empty() {
-            rows.push([name.to_string(), text]);
+            self.0.push([name.to_string(), text]);
         }
-    };
-    push("kind", summary.kind.name().to_string());
-    push(
-        "command",
-        find_command(summary.kind).map_or(String::new(), |name| format!("sardonyx {name}")),
-    );
-    push("type", cut_line(&summary.model_type));
-    push("model", summary.model.clone().unwrap_or_default());
-    for file in
-        summary.models.iter().filter(|file| Some(*file) != summary.model.as_ref()).take(SHOWN)
-    {
-        push("other model", cut_line(file));
     }
-    let count = |count: usize| group_digits(count as u64);
-    push(
-        "context",
-        summary.context_length.map_or(String::new(), |length| format!("{} tokens", count(length))),
-    );
-    push(
-        "tokenizer",
-        summary.vocab_size.map_or(String::new(), |size| format!("{} tokens", count(size))),
-    );
-    push("chat", if summary.has_chat_template { "template" } else { "" }.to_string());
-    push(
-        "state",
-        summary
-            .state_bytes_per_token
-            .map_or(String::new(), |bytes| format!("{} a token", format_bytes(bytes as u64))),
-    );
+
+    /// Adds a row with a number of tokens, if it is known.
+    fn push_tokens(&mut self, name: &str, count: Option<usize>) {
+        if let Some(count) = count {
+            self.push(name, format!("{} tokens", group_digits(count as u64)));
+        }
+    }
+}
+
+fn as_text(summary: &DirectorySummary) -> String {
+    let mut rows = Rows::default();
+    rows.push("kind", summary.kind.name().to_string());
+    if let Some(command) = find_command(summary.kind) {
+        rows.push("command", format!("sardonyx {command}"));
+    }
+    rows.push("type", cut_line(&summary.model_type));
+    rows.push("model", summary.model.clone().unwrap_or_default());
+    let others = summary.models.iter().filter(|file| Some(*file) != summary.model.as_ref());
+    for file in others.take(SHOWN) {
+        rows.push("other model", cut_line(file));
+    }
+    rows.push_tokens("context", summary.context_length);
+    rows.push_tokens("tokenizer", summary.vocab_size);
+    rows.push("chat", if summary.has_chat_template { "template" } else { "" }.to_string());
+    if let Some(bytes) = summary.state_bytes_per_token {
+        rows.push("state", format!("{} a token", format_bytes(bytes as u64)));
+    }
     for label in summary.labels.iter().take(SHOWN) {
-        push("label", cut_line(label));
+        rows.push("label", cut_line(label));
     }
     for problem in &summary.problems {
-        push("problem", problem.replace('\n', "; "));
+        rows.push("problem", problem.replace('\n', "; "));
     }
-    let width = rows.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
-    let lines = rows.iter().map(|[name, text]| format!("{name:width$}  {text}\n"));
-    lines.collect()
+    let width = rows.0.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
+    rows.0.iter().map(|[name, text]| format!("{name:width$}  {text}\n")).collect()
 }

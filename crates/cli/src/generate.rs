@@ -410,14 +410,13 @@ fn print_stats(args: &Args, generator: &Generator, timing: &Timing, terminal: &T
     if !args.stats {
         return;
     }
-    let rate = |rate: Option<f64>| rate.map_or("-".to_string(), |rate| format!("{rate:.1}"));
     let mut text = format!(
         "prompt: {} tokens, {} reused, {} a second; answer: {} tokens, {} a second",
         timing.prompt_tokens,
         timing.reused_tokens,
-        rate(timing.prompt_rate()),
+        format_rate(timing.prompt_rate()),
         timing.answer_tokens,
-        rate(timing.answer_rate()),
+        format_rate(timing.answer_rate()),
     );
     if let Some(used) = measure_bandwidth(generator, timing) {
         text += &format!(
@@ -427,6 +426,10 @@ fn print_stats(args: &Args, generator: &Generator, timing: &Timing, terminal: &T
         );
     }
     terminal.remark(&text);
+}
+
+fn format_rate(rate: Option<f64>) -> String {
+    rate.map_or("-".to_string(), |rate| format!("{rate:.1}"))
 }
 
 fn stats_json(generator: &Generator, timing: &Timing) -> Value {

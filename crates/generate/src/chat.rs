@@ -263,7 +263,6 @@ fn format_time(format: &str, seconds: u64) -> String {
     let days = seconds / 86_400;
     let date = Date::from_days(days);
     let month = MONTHS[date.month - 1];
-    #[expect(clippy::cast_possible_truncation, reason = "less than 7")]
     let day = DAYS[(days % 7) as usize];
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let mut out = String::new();

@@ -296,11 +296,10 @@ fn choose_output(outputs: &[Port]) -> Result<ChosenOutput, Error> {
     let rank = |output: &Port| output.ty().and_then(Type::shape).map(|shape| shape.len());
     let by_name = find("last_hidden_state").or_else(|| find("token_embeddings"));
     let by_rank = || outputs.iter().find(|output| rank(output) == Some(3));
-    let pooled = || outputs.iter().find(|output| rank(output) == Some(2));
     if let Some(output) = by_name.or_else(by_rank) {
         return Ok(ChosenOutput { name: output.name().to_string(), is_pooled: false });
     }
-    if let Some(output) = pooled() {
+    if let Some(output) = outputs.iter().find(|output| rank(output) == Some(2)) {
         return Ok(ChosenOutput { name: output.name().to_string(), is_pooled: true });
     }
     let names: Vec<&str> = outputs.iter().map(Port::name).take(10).collect();

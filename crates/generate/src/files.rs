@@ -145,12 +145,10 @@ impl Files {
 
 /// Reads a file of at most `limit` bytes.
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|error| Error::new(ErrorKind::Io, error.to_string()).at(path))?;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).at(path))?;
     if bytes.len() as u64 > limit {
         let message = format!("is larger than {} MiB, the limit for such files", limit >> 20);
         return Err(Error::new(ErrorKind::Format, message).at(path));

@@ -125,8 +125,8 @@ fn find_present(past: &str, outputs: &[Port], config: &Config) -> Option<String>
     }
     for (prefix, replacements) in PREFIXES {
         if let Some(rest) = past.strip_prefix(prefix) {
-            let names = replacements.iter().map(|replacement| format!("{replacement}{rest}"));
-            let present = names.filter(exists).next();
+            let mut names = replacements.iter().map(|replacement| format!("{replacement}{rest}"));
+            let present = names.find(exists);
             if present.is_some() {
                 return present;
             }
@@ -257,7 +257,7 @@ impl KeyValues {
         for (tensor, pair) in self.tensors.iter_mut().zip(&layout.pairs) {
             let axis = pair.axes.iter().position(|axis| *axis == Axis::Length);
             if let Some(axis) = axis.filter(|axis| tensor.dims()[*axis] > length) {
-                *tensor = copy_ranges(tensor, axis, &[0..length])?;
+                *tensor = copy_ranges(tensor, axis, std::slice::from_ref(&(0..length)))?;
             }
         }
         Ok(())
@@ -359,11 +359,11 @@ mod tests {
     fn ranges_are_copied_along_any_axis() {
         let elements: Vec<f32> = (0u8..12).map(f32::from).collect();
         let tensor = Tensor::from_vec([2, 3, 2], elements).unwrap();
-        let cut = copy_ranges(&tensor, 1, &[0..2]).unwrap();
+        let cut = copy_ranges(&tensor, 1, std::slice::from_ref(&(0..2))).unwrap();
         assert_eq!(cut.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0]);
         let selected = copy_ranges(&tensor, 0, &[1..2, 1..2]).unwrap();
         assert_eq!(selected.dims(), [2, 3, 2]);
         assert_eq!(selected.to_vec::<f32>().unwrap()[..2], [6.0, 7.0]);
-        assert!(copy_ranges(&tensor, 1, &[0..4]).is_err());
+        assert!(copy_ranges(&tensor, 1, std::slice::from_ref(&(0..4))).is_err());
     }
 }

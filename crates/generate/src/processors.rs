@@ -49,8 +49,9 @@ pub(crate) fn make_processors(options: &GenerateOptions) -> Vec<Box<dyn Processo
     if !options.bad_words_ids.is_empty() {
         let ends = &options.eos_token_id;
         // As in transformers, a ban of an end token alone is not honored.
-        let is_end = |words: &[u32]| matches!(words, [token] if ends.contains(token));
-        let sequences = options.bad_words_ids.iter().filter(|words| !is_end(words));
+        let sequences = options.bad_words_ids.iter();
+        let sequences =
+            sequences.filter(|words| !matches!(words[..], [token] if ends.contains(&token)));
         list.push(Box::new(BadWords { sequences: sequences.cloned().collect() }));
     }
     if options.min_length > 0 || options.min_new_tokens > 0 {

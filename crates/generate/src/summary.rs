@@ -148,7 +148,7 @@ impl DirectorySummary {
                 return;
             }
         };
-        let has_output = |name: &str| model.outputs().iter().any(|output| output.name() == name);
+        let has_logits = model.outputs().iter().any(|output| output.name() == "logits");
         let is_for = |suffix: &str| config.architectures.iter().any(|name| name.ends_with(suffix));
         let layout = StateLayout::find(&model.inputs(), &model.outputs(), config);
         let layout = layout.unwrap_or_else(|error| {
@@ -159,7 +159,7 @@ impl DirectorySummary {
             DirectoryKind::TokenClassifier
         } else if is_for("ForSequenceClassification") {
             DirectoryKind::Classifier
-        } else if has_output("logits") || config.genai.is_some() {
+        } else if has_logits || config.genai.is_some() {
             DirectoryKind::Generator
         } else if model.inputs().iter().any(|input| input.name() == "input_ids") {
             DirectoryKind::Embedder

@@ -1,8 +1,8 @@
 //! Answers of other programs for directories with random weights, stored beside the models.
 //!
-//! `tests/generate` has small models, whose answers `tests/agree/generate_small.py` computes by ONNX
-//! Runtime, numpy and Jinja2. `cargo xtask generate` makes models of ten architectures and stores
-//! the answers of transformers and sentence-transformers; `GENERATE_MODELS` is their directory.
+//! `tests/generate` has small models, whose answers `tests/agree/generate_small.py` computes by
+//! ONNX Runtime, numpy and Jinja2. `cargo xtask generate` makes models of ten architectures, and
+//! stores the answers of transformers; `GENERATE_MODELS` is their directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

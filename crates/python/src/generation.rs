@@ -521,6 +521,11 @@ impl PyTextStream {
 #[pyclass(frozen, name = "Embedder", module = "sardonyx.generation")]
 pub(crate) struct PyEmbedder(Embedder);
 
+/// Counts the characters before a byte of a text, as Python counts no bytes.
+fn count_characters(text: &str, end: usize) -> usize {
+    text.get(..end).map_or(0, |part| part.chars().count())
+}
+
 /// Reads a list of texts, or one.
 fn convert_texts(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     match given.extract::<String>() {
@@ -656,13 +661,11 @@ impl PyClassifier {
         let found = py.detach(|| self.0.find_spans(&texts));
         let found = found.map_err(|error| convert_error(py, error))?;
         let answers = found.into_iter().zip(&texts).map(|(spans, text)| {
-            // Python counts characters, not bytes.
-            let count = |end: usize| text.get(..end).map_or(0, |part| part.chars().count());
             let spans = spans.into_iter().map(|span| {
                 let item = PyDict::new(py);
                 item.set_item("text", text.get(span.start..span.end))?;
-                item.set_item("start", count(span.start))?;
-                item.set_item("end", count(span.end))?;
+                item.set_item("start", count_characters(text, span.start))?;
+                item.set_item("end", count_characters(text, span.end))?;
                 item.set_item("label", span.label)?;
                 item.set_item("score", span.score)?;
                 Ok(item)
