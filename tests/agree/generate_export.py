@@ -114,9 +114,9 @@ def export(root, name):
     torch.manual_seed(7)
     if name in DECODERS:
         config_name, sizes = DECODERS[name]
-        config = getattr(transformers, config_name)(**sizes)
-        model, task = transformers.AutoModelForCausalLM.from_config(config), "text-generation-with-past"
         tokenizer = train_tokenizer("metaspace" if name in ("llama", "gemma", "mistral") else "bytes")
+        config = getattr(transformers, config_name)(**{**sizes, "vocab_size": max(VOCABULARY, len(tokenizer))})
+        model, task = transformers.AutoModelForCausalLM.from_config(config), "text-generation-with-past"
     else:
         config_name, sizes, auto, task = ENCODERS[name]
         config = getattr(transformers, config_name)(**sizes)
