@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// Leave vectors as the pooling gives them
     #[arg(long)]
     no_normalize: bool,
-    /// Keep the first N elements of the vectors
+    /// Keep the first N elements of the vectors; by default all
     #[arg(long, value_name = "N")]
     truncate_dim: Option<usize>,
-    /// Maximum number of tokens of a text; longer ones are cut
+    /// Maximum number of tokens of a text, longer ones are cut; by default that of the model
     #[arg(long, value_name = "N")]
     max_length: Option<usize>,
     /// Maximum number of texts of a run

@@ -64,7 +64,7 @@ pub(crate) struct LoadArgs {
     /// Number of threads; by default one for each core
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Limit of the memory that runs take, such as 4G
+    /// Limit of the memory that runs take, such as 4G; by default none
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
 }
@@ -84,13 +84,13 @@ impl LoadArgs {
 #[derive(clap::Args)]
 #[group(skip)]
 struct OptionArgs {
-    /// Maximum number of tokens of the answer [default: 256]
+    /// Maximum number of tokens of the answer; by default the directory's, or 256
     #[arg(long, short = 'n', value_name = "N")]
     max_new_tokens: Option<usize>,
-    /// Maximum number of tokens of prompt and answer together
+    /// Maximum number of tokens of prompt and answer together; by default that of the model
     #[arg(long, value_name = "N")]
     max_length: Option<usize>,
-    /// Minimum number of tokens of the answer
+    /// Minimum number of tokens of the answer; by default the directory's, or 0
     #[arg(long, value_name = "N")]
     min_new_tokens: Option<usize>,
     /// Take the most likely token each time
@@ -99,7 +99,7 @@ struct OptionArgs {
     /// Divisor of the logits before a token is drawn
     #[arg(long, value_name = "X")]
     temperature: Option<f32>,
-    /// Draw from this many most likely tokens; 0 means all
+    /// Draw from this many most likely tokens, 0 for all; by default the directory's, or 50
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
     /// Draw from the most likely tokens that reach this probability together
@@ -108,7 +108,7 @@ struct OptionArgs {
     /// Draw from tokens of at least this share of the largest probability
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Seed of the draws
+    /// Seed of the draws; by default another one in each call
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Factor by which earlier tokens become less likely; 1 changes nothing
@@ -120,7 +120,7 @@ struct OptionArgs {
     /// Value subtracted from the logits of tokens that the answer has
     #[arg(long, value_name = "X")]
     presence_penalty: Option<f32>,
-    /// Length of token sequences that may occur once
+    /// Length of token sequences that may occur once; by default the directory's, or 0 for all
     #[arg(long, value_name = "N")]
     no_repeat_ngram_size: Option<usize>,
     /// Text that the answer must not have. May be repeated
@@ -135,7 +135,7 @@ struct OptionArgs {
     /// Token that ends the answer, in place of the model's. May be repeated
     #[arg(long, value_name = "ID")]
     eos_token_id: Vec<u32>,
-    /// Report the N most likely tokens at each place, with --json
+    /// Report the N most likely tokens at each place, with --json; by default none
     #[arg(long, value_name = "N", requires = "json")]
     logprobs: Option<usize>,
     /// Drop the beginning of the text when the context of the model is full

@@ -388,10 +388,8 @@ fn set_option(
             options.deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         }
         "stop" => {
-            options.stop = match value.extract::<Option<PyRef<'_, PyStopFlag>>>()? {
-                Some(flag) => Some(flag.0.clone()),
-                None => None,
-            }
+            let flag = value.extract::<Option<PyRef<'_, PyStopFlag>>>()?;
+            options.stop = flag.map(|flag| flag.0.clone());
         }
         _ => return Ok(false),
     }
