@@ -357,7 +357,7 @@ mod tests {
             ),
             ("{%- generation -%} a {%- endgeneration -%}", "a"),
             ("{{ [1, 2] | tojson(indent=2) }}", "[\n  1,\n  2\n]"),
-            ("{{ messages[9].role is defined }}", "False"),
+            ("{{ messages[9] is defined }}", "False"),
         ];
         for (source, expected) in rows {
             assert_eq!(render(source).unwrap(), expected, "{source}");

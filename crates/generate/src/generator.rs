@@ -40,7 +40,7 @@ pub struct Generator {
 pub(crate) struct Shared {
     pub(crate) decoder: Decoder,
     pub(crate) config: Config,
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
     files: Files,
     /// State of the last sequence, for prompts that begin like it.
@@ -117,7 +117,7 @@ impl Generator {
         let decoder = Decoder::open(&files, &config, options)?;
         // Without a tokenizer tokens can be generated, but no text.
         let tokenizer = match files.find("tokenizer.json") {
-            Some(_) => Some(Arc::new(Tokenizer::read(&files)?)),
+            Some(_) => Some(Tokenizer::read(&files)?),
             None => None,
         };
         if config.options.eos_token_id.is_empty() {
@@ -132,13 +132,15 @@ impl Generator {
     }
 
     /// Replaces the tokenizer of the directory.
-    #[must_use]
-    pub fn with_tokenizer(self, tokenizer: Tokenizer) -> Generator {
-        let Ok(mut shared) = Arc::try_unwrap(self.shared) else {
-            unreachable!("a generator that was just opened has no clones");
-        };
-        shared.tokenizer = Some(Arc::new(tokenizer));
-        Generator { shared: Arc::new(shared) }
+    ///
+    /// # Errors
+    ///
+    /// If the generator has clones or streams, which use the other tokenizer.
+    pub fn with_tokenizer(self, tokenizer: Tokenizer) -> Result<Generator, Error> {
+        let mut shared = Arc::try_unwrap(self.shared)
+            .map_err(|_| Error::argument("the generator has clones, which use its tokenizer"))?;
+        shared.tokenizer = Some(tokenizer);
+        Ok(Generator { shared: Arc::new(shared) })
     }
 
     /// Returns the options of generation that the directory recommends.
@@ -330,7 +332,7 @@ impl Shared {
 
     /// Returns the tokenizer, if there is one.
     pub(crate) fn find_tokenizer(&self) -> Option<&Tokenizer> {
-        self.tokenizer.as_deref()
+        self.tokenizer.as_ref()
     }
 
     /// Converts a prompt to tokens, of which there is at least one.

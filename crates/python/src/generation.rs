@@ -96,7 +96,8 @@ impl PyGenerator {
         let opened = py.detach(|| Generator::open_with(directory, &options));
         let mut generator = opened.map_err(|error| convert_error(py, error))?;
         if let Some(tokenizer) = tokenizer {
-            generator = generator.with_tokenizer(convert_tokenizer(tokenizer)?);
+            let replaced = generator.with_tokenizer(convert_tokenizer(tokenizer)?);
+            generator = replaced.map_err(|error| convert_error(py, error))?;
         }
         Ok(PyGenerator(generator))
     }
